@@ -139,6 +139,18 @@ func (a *Applier) JustWritten(intent runtime.ApplyConfiguration) bool {
 	return known && last.intent == e.hash && time.Since(last.at) < usualLag
 }
 
+// Repeats reports whether the applier's last write to the object was this intent. If the live object does not have it, another client has changed the object since.
+func (a *Applier) Repeats(intent runtime.ApplyConfiguration) bool {
+	e, err := encode(intent, "")
+	if err != nil {
+		return false
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	last, known := a.last[e.target]
+	return known && last.intent == e.hash
+}
+
 // Forget drops what the applier remembers of all kinds of objects with this name. Call it when the object has been deleted; a call that is
 // too early costs one comparison.
 func (a *Applier) Forget(name client.ObjectKey) {

@@ -3,6 +3,7 @@
 package reflection
 
 import (
+	"context"
 	"strings"
 	"testing"
 
@@ -291,6 +292,29 @@ func TestCustomResourcesAreGuarded(t *testing.T) {
 	e.untilEvent("data", "disk is immutable")
 	if now := e.untilCopy("it stays", "data", nil); now.GetUID() != far.GetUID() {
 		t.Error("the copy was deleted and created again: what it stands for may have been deleted with it")
+	}
+
+	// An autoscaler there overwrites a field at once whenever it is corrected.
+	e.create("scaled", map[string]any{"size": int64(1)})
+	e.untilCopy("copy", "scaled", nil)
+	e.waitIdle()
+	e.toProvider.reset()
+	scaling, stopScaling := context.WithCancel(t.Context())
+	scaled := make(chan struct{})
+	go func() {
+		defer close(scaled)
+		for one := widget(e.remote, "scaled"); scaling.Err() == nil; {
+			if e.provider.Get(scaling, client.ObjectKeyFromObject(one), one) == nil && one.Object["spec"].(map[string]any)["size"] == int64(1) {
+				one.Object["spec"].(map[string]any)["size"] = int64(5)
+				_ = e.provider.Update(scaling, one, client.FieldOwner("autoscaler")) // a conflict is tried again
+			}
+		}
+	}()
+	e.untilEvent("scaled", "keeps changing fields of the copy")
+	stopScaling()
+	<-scaled
+	if writes := e.toProvider.writesTo("widgets/scaled"); len(writes) > 8 {
+		t.Errorf("%d corrections until it was reported", len(writes))
 	}
 
 	e.create("flood", nil)

@@ -4,6 +4,7 @@ package objects
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -33,6 +34,7 @@ type Reflector struct {
 	*Objects
 	kind    *kind
 	refused *refusals.Metadata
+	brake   brake
 	// changed is called with the keys of local objects that have changed; nil: it concerns nothing else.
 	changed func(types.NamespacedName)
 }
@@ -105,6 +107,7 @@ func (r *Reflector) localChanged(before, after client.Object) {
 	}
 	if after == nil {
 		r.engine.Recorder.Resolved(object)
+		r.brake.forget(client.ObjectKeyFromObject(object))
 	}
 	r.ReferrerChanged(before, after)
 	for _, other := range r.reflectors {
@@ -244,6 +247,9 @@ func (r *Reflector) apply(mapping *engine.Mapping, local client.Object, intent r
 	if err != nil {
 		return 0, err
 	}
+	if wait := r.slow(mapping, local, intent, live); wait > 0 {
+		return wait, nil
+	}
 	err = mapping.Applier(r.kind.name).ApplyTo(mapping.Context, intent, live)
 	switch {
 	case err == nil:
@@ -278,6 +284,26 @@ func (r *Reflector) apply(mapping *engine.Mapping, local client.Object, intent r
 	}
 	return 0, err
 }
+
+// slow returns how long to wait before the copy of a custom resource is corrected.
+func (r *Reflector) slow(mapping *engine.Mapping, local client.Object, intent runtime.ApplyConfiguration, live client.Object) time.Duration {
+	applier := mapping.Applier(r.kind.name)
+	if !r.kind.custom || live == nil || !applier.Repeats(intent) {
+		return 0
+	}
+	if held, err := applier.Recall(intent, live); held || err != nil {
+		return 0
+	}
+	wait := r.brake.wait(client.ObjectKeyFromObject(local), time.Now())
+	if wait > firstCorrection {
+		r.engine.Recorder.Failed(local, r.kind.name, events.ReasonFailed, errContested)
+	}
+	return wait
+}
+
+// errContested does not have the time to wait, so that its events have one text.
+var errContested = errors.New("a client in the remote cluster keeps changing fields of the copy that this object sets, such as an autoscaler; they are set again, ever more rarely: " +
+	"leave these fields out here, or keep that client from them")
 
 // remove deletes the remote object, but not another one that has replaced it.
 func (r *Reflector) remove(mapping *engine.Mapping, remote *metav1.PartialObjectMetadata) error {
