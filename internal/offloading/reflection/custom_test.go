@@ -209,7 +209,7 @@ func TestCustomResources(t *testing.T) {
 	stop()
 	e.toConsumer.reset()
 	e.toProvider.reset()
-	stop = e.run()
+	e.run()
 	e.waitIdle()
 	if writes := append(e.toConsumer.writesTo(), e.toProvider.writesTo()...); len(writes) > 0 {
 		t.Errorf("a restart writes %v", writes)
