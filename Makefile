@@ -68,7 +68,7 @@ stateful-images: build ## build the image of the example stateful-applications, 
 
 ingress-images: build ## build the images of the example global-ingress, bin/nginx-image.tar and bin/gdnsd-image.tar (from Debian)
 	bin/playground image build --name localhost/nginx:dev -o bin/nginx-image.tar --debian nginx --program /usr/sbin/nginx
-	bin/playground image build --name localhost/gdnsd:dev -o bin/gdnsd-image.tar --debian gdnsd --program /usr/sbin/gdnsd
+	bin/playground image build --name localhost/gdnsd:dev -o bin/gdnsd-image.tar --debian gdnsd --program /usr/sbin/gdnsd,/usr/bin/gdnsdctl
 
 traffic: build ## build the traffic of the network's tests, bin/traffic and bin/traffic-image.tar
 	$(GO) build -ldflags '-s -w' -o bin/ ./test/traffic
