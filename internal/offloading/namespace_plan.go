@@ -133,8 +133,8 @@ func lured(offloading *offloadingv1alpha1.NamespaceOffloading, p *provider) stri
 
 // mapping returns the desired remote namespace of every namespace offloaded to p, and, sorted, the namespaces whose remote pods must not reach this
 // API server, those of which only referenced objects are copied, those whose pods tolerate for longer that p does not answer, and the kinds of custom resources of
-// each. elsewhere are the namespaces that other providers are asked for.
-func mapping(all []offloadingv1alpha1.NamespaceOffloading, p *provider, elsewhere map[string]bool) vkv1alpha1.NamespaceMapSpec {
+// each. elsewhere reports whether another provider is asked for a namespace; it is called for those with such kinds.
+func mapping(all []offloadingv1alpha1.NamespaceOffloading, p *provider, elsewhere func(namespace string) bool) vkv1alpha1.NamespaceMapSpec {
 	spec := vkv1alpha1.NamespaceMapSpec{DesiredMapping: map[string]string{}}
 	for i := range all {
 		one := &all[i]
@@ -154,11 +154,11 @@ func mapping(all []offloadingv1alpha1.NamespaceOffloading, p *provider, elsewher
 			}
 			spec.UnreachableTolerationSeconds[one.Namespace] = *seconds
 		}
-		if kinds := reflectedKinds(one.Spec.CustomResources, p, elsewhere[one.Namespace]); kinds != nil {
+		if len(one.Spec.CustomResources) > 0 {
 			if spec.CustomResources == nil {
 				spec.CustomResources = map[string][]vkv1alpha1.ReflectedKind{}
 			}
-			spec.CustomResources[one.Namespace] = kinds
+			spec.CustomResources[one.Namespace] = reflectedKinds(one.Spec.CustomResources, p, elsewhere(one.Namespace))
 		}
 	}
 	slices.Sort(spec.WithoutAPIServer)

@@ -364,7 +364,7 @@ func TestReflectedKinds(t *testing.T) {
 		all := []offloadingv1alpha1.NamespaceOffloading{{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "offloading"}}}
 		all[0].Status.RemoteNamespaceName = "shop-rome"
 		all[0].Spec.CustomResources = []offloadingv1alpha1.CustomResource{{APIVersion: "example.com/v1", Kind: "Widget", StatusFrom: test.statusFrom}}
-		spec := mapping(all, &provider{nodeName: "liqo-milan", node: nodeWith(nil)}, map[string]bool{"shop": test.elsewhere})
+		spec := mapping(all, &provider{nodeName: "liqo-milan", node: nodeWith(nil)}, func(string) bool { return test.elsewhere })
 		want := map[string][]vkv1alpha1.ReflectedKind{"shop": {{APIVersion: "example.com/v1", Kind: "Widget", Status: test.want}}}
 		if diff := cmp.Diff(want, spec.CustomResources); diff != "" {
 			t.Errorf("from %q, elsewhere %v (-want +got)\n%s", test.statusFrom, test.elsewhere, diff)

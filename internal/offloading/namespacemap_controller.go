@@ -49,9 +49,10 @@ func SetupNamespaceMap(mgr manager.Manager) error {
 	its := handler.EnqueueRequestsFromMapFunc(func(_ context.Context, object client.Object) []reconcile.Request {
 		return []reconcile.Request{tenantRequest(object.GetNamespace())}
 	})
-	allTenants := handler.EnqueueRequestsFromMapFunc(func(ctx context.Context, _ client.Object) []reconcile.Request {
+	everyTenant := func(ctx context.Context, _ client.Object) []reconcile.Request {
 		return tenantsWhere(ctx, r.client, func(*sharingv1alpha1.ResourceSlice) bool { return true })
-	})
+	}
+	allTenants := handler.EnqueueRequestsFromMapFunc(everyTenant)
 	ofNode := handler.EnqueueRequestsFromMapFunc(func(ctx context.Context, object client.Object) []reconcile.Request {
 		return tenantsWhere(ctx, r.client, func(slice *sharingv1alpha1.ResourceSlice) bool { return slice.Spec.NodeName == object.GetName() })
 	})
@@ -59,11 +60,12 @@ func SetupNamespaceMap(mgr manager.Manager) error {
 		WithOptions(controller.Options{MaxConcurrentReconciles: 4, RateLimiter: retryBackoff()}).
 		Watches(&sharingv1alpha1.ResourceSlice{}, its, builder.WithPredicates(original)).
 		Watches(&vkv1alpha1.NamespaceMap{}, handler.EnqueueRequestsFromMapFunc(func(ctx context.Context, object client.Object) []reconcile.Request {
+			requests := []reconcile.Request{tenantRequest(object.GetNamespace())}
 			if one, is := object.(*vkv1alpha1.NamespaceMap); is && len(one.Spec.CustomResources) > 0 {
 				// Whether the status of custom resources comes back from a provider depends on the other ones.
-				return append(tenantsWhere(ctx, r.client, func(*sharingv1alpha1.ResourceSlice) bool { return true }), tenantRequest(one.Namespace))
+				requests = append(requests, everyTenant(ctx, object)...)
 			}
-			return []reconcile.Request{tenantRequest(object.GetNamespace())}
+			return requests
 		}), builder.WithPredicates(original, predicate.Or(predicate.GenerationChangedPredicate{}, predicate.LabelChangedPredicate{}))).
 		Watches(&offloadingv1alpha1.NamespaceOffloading{}, allTenants, builder.WithPredicates(offloadingChanged)).
 		Watches(&discoveryv1alpha1.ForeignCluster{}, allTenants, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
@@ -153,23 +155,18 @@ func (r *mapReconciler) Reconcile(ctx context.Context, request reconcile.Request
 	return reconcile.Result{}, err
 }
 
-// elsewhere returns the namespaces that providers other than p are asked for.
-func (r *mapReconciler) elsewhere(ctx context.Context, p *provider) (map[string]bool, error) {
+// elsewhere returns whether providers other than p are asked for a namespace.
+func (r *mapReconciler) elsewhere(ctx context.Context, p *provider) (func(namespace string) bool, error) {
 	var all vkv1alpha1.NamespaceMapList
 	if err := r.client.List(ctx, &all, client.MatchingLabels{labels.Replication: "true"}, client.UnsafeDisableDeepCopy); err != nil {
 		return nil, fmt.Errorf("list namespace maps: %w", err)
 	}
-	asked := map[string]bool{}
-	for i := range all.Items {
-		one := &all.Items[i]
-		if one.Namespace == p.tenant || one.Labels[labels.Replicated] == "true" || one.DeletionTimestamp != nil {
-			continue
-		}
-		for namespace := range one.Spec.DesiredMapping {
-			asked[namespace] = true
-		}
-	}
-	return asked, nil
+	return func(namespace string) bool {
+		return slices.ContainsFunc(all.Items, func(one vkv1alpha1.NamespaceMap) bool {
+			_, asked := one.Spec.DesiredMapping[namespace]
+			return asked && one.Namespace != p.tenant && one.Labels[labels.Replicated] != "true" && one.DeletionTimestamp == nil
+		})
+	}, nil
 }
 
 // confirm reads, for each entry to be removed from the map, the NamespaceOffloading from the API server. The provider deletes the remote namespace

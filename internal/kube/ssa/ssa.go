@@ -139,16 +139,16 @@ func (a *Applier) JustWritten(intent runtime.ApplyConfiguration) bool {
 	return known && last.intent == e.hash && time.Since(last.at) < usualLag
 }
 
-// Repeats reports whether the applier's last write to the object was this intent. If the live object does not have it, another client has changed the object since.
-func (a *Applier) Repeats(intent runtime.ApplyConfiguration) bool {
+// Contested reports whether the live object lacks the intent although the applier's last write to it was the same one: another client has changed the object since.
+func (a *Applier) Contested(intent runtime.ApplyConfiguration, live client.Object) bool {
 	e, err := encode(intent, "")
 	if err != nil {
 		return false
 	}
 	a.mu.Lock()
-	defer a.mu.Unlock()
 	last, known := a.last[e.target]
-	return known && last.intent == e.hash
+	a.mu.Unlock()
+	return known && last.intent == e.hash && !a.unchanged(e, live)
 }
 
 // Forget drops what the applier remembers of all kinds of objects with this name. Call it when the object has been deleted; a call that is

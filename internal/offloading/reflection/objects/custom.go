@@ -100,12 +100,25 @@ func (c *customKinds) wants(mapping *engine.Mapping, kind schema.GroupVersionKin
 
 // freeze takes back the status of all copies of a mapping, which are going with their namespace.
 func (c *customKinds) freeze(mapping *engine.Mapping) {
+	c.leave(mapping, func(row *customKind) { row.enqueue(mapping) })
+}
+
+// stop stops all kinds of a mapping.
+func (c *customKinds) stop(mapping *engine.Mapping) {
+	c.leave(mapping, func(row *customKind) { row.Local.Remove(mapping.Local) })
+}
+
+// leave stops following the remote namespace of a mapping, and calls then with each row.
+func (c *customKinds) leave(mapping *engine.Mapping, then func(*customKind)) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	delete(c.wanted, mapping)
 	for _, row := range c.rows {
-		row.stopRemote(mapping)
-		row.enqueue(mapping)
+		row.Remote.Remove(mapping.Remote)
+		if row.statuses != nil {
+			row.statuses.remote.Remove(mapping.Remote)
+		}
+		then(row)
 	}
 }
 
@@ -119,17 +132,6 @@ func (c *customKinds) kind(of schema.GroupKind) *Reflector {
 		}
 	}
 	return nil
-}
-
-// stop stops all kinds of a mapping.
-func (c *customKinds) stop(mapping *engine.Mapping) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	delete(c.wanted, mapping)
-	for _, row := range c.rows {
-		row.stopRemote(mapping)
-		row.Local.Remove(mapping.Local)
-	}
 }
 
 // find starts a kind in a mapping once both clusters serve it and let us read it. Until then it reports why not.
@@ -243,13 +245,6 @@ func (c *customKinds) start(mapping *engine.Mapping, kind schema.GroupVersionKin
 // runs reports whether the row was started in a mapping. The row may be nil.
 func (k *customKind) runs(mapping *engine.Mapping) bool {
 	return k != nil && k.Local.Has(mapping.Local)
-}
-
-func (k *customKind) stopRemote(mapping *engine.Mapping) {
-	k.Remote.Remove(mapping.Remote)
-	if k.statuses != nil {
-		k.statuses.remote.Remove(mapping.Remote)
-	}
 }
 
 // enqueue looks again at all objects of a mapping.

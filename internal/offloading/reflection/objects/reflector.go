@@ -287,11 +287,7 @@ func (r *Reflector) apply(mapping *engine.Mapping, local client.Object, intent r
 
 // slow returns how long to wait before the copy of a custom resource is corrected.
 func (r *Reflector) slow(mapping *engine.Mapping, local client.Object, intent runtime.ApplyConfiguration, live client.Object) time.Duration {
-	applier := mapping.Applier(r.kind.name)
-	if !r.kind.custom || live == nil || !applier.Repeats(intent) {
-		return 0
-	}
-	if held, err := applier.Recall(intent, live); held || err != nil {
+	if !r.kind.custom || live == nil || !mapping.Applier(r.kind.name).Contested(intent, live) {
 		return 0
 	}
 	wait := r.brake.wait(client.ObjectKeyFromObject(local), time.Now())
