@@ -136,7 +136,7 @@ func (r *mapReconciler) Reconcile(ctx context.Context, request reconcile.Request
 		return reconcile.Result{}, err
 	}
 	wanted := mapping(all.Items, p, elsewhere)
-	if err := r.confirm(ctx, p, all.Items, wanted.DesiredMapping); err != nil {
+	if err := r.confirm(ctx, p, all.Items, wanted); err != nil {
 		return reconcile.Result{}, err
 	}
 	if len(wanted.DesiredMapping) > 0 {
@@ -169,14 +169,14 @@ func (r *mapReconciler) elsewhere(ctx context.Context, p *provider) (func(namesp
 	}, nil
 }
 
-// confirm reads, for each entry to be removed from the map, the NamespaceOffloading from the API server. The provider deletes the remote namespace
-// with everything in it, and a cache that was just filled may be older than the state before.
-func (r *mapReconciler) confirm(ctx context.Context, p *provider, cached []offloadingv1alpha1.NamespaceOffloading, wanted map[string]string) error {
+// confirm reads, for each namespace or kind to be removed from the map, the NamespaceOffloading from the API server. The provider deletes the remote namespace
+// with everything in it, or the virtual kubelet the copies of the kind, and a cache that was just filled may be older than the state before.
+func (r *mapReconciler) confirm(ctx context.Context, p *provider, cached []offloadingv1alpha1.NamespaceOffloading, wanted vkv1alpha1.NamespaceMapSpec) error {
 	if p.namespaces == nil {
 		return nil
 	}
 	for namespace := range p.namespaces.Spec.DesiredMapping {
-		if _, stays := wanted[namespace]; stays {
+		if _, stays := wanted.DesiredMapping[namespace]; stays && keepsKinds(p.namespaces.Spec.CustomResources[namespace], wanted.CustomResources[namespace]) {
 			continue
 		}
 		var now offloadingv1alpha1.NamespaceOffloading
@@ -192,6 +192,13 @@ func (r *mapReconciler) confirm(ctx context.Context, p *provider, cached []offlo
 		}
 	}
 	return nil
+}
+
+// keepsKinds reports whether each kind of before is also in after.
+func keepsKinds(before, after []vkv1alpha1.ReflectedKind) bool {
+	return !slices.ContainsFunc(before, func(was vkv1alpha1.ReflectedKind) bool {
+		return !slices.ContainsFunc(after, func(is vkv1alpha1.ReflectedKind) bool { return is.APIVersion == was.APIVersion && is.Kind == was.Kind })
+	})
 }
 
 // end deletes the map of a provider whose virtual node is gone. It reads the node live, because the cache may miss one.

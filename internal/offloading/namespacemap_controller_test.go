@@ -21,7 +21,8 @@ func TestMapOfStaleCache(t *testing.T) {
 	var known []offloadingv1alpha1.NamespaceOffloading
 	r := &mapReconciler{live: b.Client}
 	p := &provider{namespaces: &vkv1alpha1.NamespaceMap{Spec: vkv1alpha1.NamespaceMapSpec{DesiredMapping: map[string]string{"stale": "stale-milan"}}}}
-	confirm := func() error { return r.confirm(t.Context(), p, known, map[string]string{}) }
+	var wanted vkv1alpha1.NamespaceMapSpec
+	confirm := func() error { return r.confirm(t.Context(), p, known, wanted) }
 
 	if err := confirm(); err == nil || !strings.Contains(err.Error(), "namespace stale") {
 		t.Errorf("not in the cache: %v", err)
@@ -34,6 +35,20 @@ func TestMapOfStaleCache(t *testing.T) {
 	if err := confirm(); err == nil {
 		t.Error("the cache is behind")
 	}
+	// The namespace stays, and a kind of its custom resources would go, with their copies.
+	wanted.DesiredMapping = p.namespaces.Spec.DesiredMapping
+	if err := confirm(); err != nil {
+		t.Errorf("nothing is removed: %v", err)
+	}
+	p.namespaces.Spec.CustomResources = map[string][]vkv1alpha1.ReflectedKind{"stale": {{APIVersion: "example.com/v1", Kind: "Widget", Status: true}}}
+	if err := confirm(); err == nil || !strings.Contains(err.Error(), "namespace stale") {
+		t.Errorf("the cache is behind, and a kind would go: %v", err)
+	}
+	wanted.CustomResources = map[string][]vkv1alpha1.ReflectedKind{"stale": {{APIVersion: "example.com/v1", Kind: "Widget"}}}
+	if err := confirm(); err != nil {
+		t.Errorf("only where the status comes from changes: %v", err)
+	}
+	wanted = vkv1alpha1.NamespaceMapSpec{}
 	b.Must(b.Delete(t.Context(), offloading))
 	if err := confirm(); err != nil {
 		t.Errorf("deleted: %v", err)
