@@ -92,7 +92,7 @@ generate: prerequisites ## write what is made from types, marks in the code, cha
 contract: prerequisites ## write docs/contract.md: what users rely on, the tests that show it, and their last results
 	$(GO) run ./hack/contract
 
-test: prerequisites ## the gate, in twenty minutes: conventions, unit tests, race detector, lint, and as root a journey on two real clusters and an application in three
+test: prerequisites ## the gate: conventions, unit tests, race detector, lint, and as root a journey on two real clusters, an application in three, a database in two
 	$(CHECK) all
 
 test-long: prerequisites ## everything that takes longer, suite by suite: SUITE=network,e2e,...; continues where it was interrupted (root)

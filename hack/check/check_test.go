@@ -33,11 +33,11 @@ func TestStages(t *testing.T) {
 	}{
 		{"all as root", "all", everything, []string{
 			"format", "conventions", "generated", "build", "servers", "unit product", "unit playground", "unit kube", "race product",
-			"lint product", "lint playground", "lint kube", "journey", "several",
+			"lint product", "lint playground", "lint kube", "journey", "several", "stateful",
 		}},
 		{"all as ordinary user", "all", user, []string{
 			"format", "conventions", "generated", "build", "servers", "unit product", "unit playground", "unit kube", "race product",
-			"lint product", "lint playground", "lint kube", "-journey", "-several",
+			"lint product", "lint playground", "lint kube", "-journey", "-several", "-stateful",
 		}},
 		{"journey", "e2e", everything, []string{"build", "journey"}},
 		{"bench", "bench", user, []string{"build", "-bench"}},

@@ -78,7 +78,7 @@ func stages(group string, found facts) ([]stage, error) {
 	case "all":
 		plan := []stage{format(), conventions(), generated(), build(), servers()}
 		plan = append(plan, abreastOfRace(unit(found, false, ""), race(found), lint(found))...)
-		return append(plan, journey(found), severalShort(found)), nil
+		return append(plan, journey(found), severalShort(found), statefulShort(found)), nil
 	case "unit":
 		return unit(found, true, " (those that need an API server skip themselves; `make test` runs them)"), nil
 	case "race":
@@ -234,10 +234,7 @@ func journey(found facts) stage {
 		},
 		after: []command{{args: []string{"bin/playground", "down"}}},
 	}
-	if !found.root {
-		s.skip = "real clusters need root"
-	}
-	return s
+	return withRoot(s, found)
 }
 
 // severalShort brings three clusters up: what needs two providers at once, in at most three minutes.
@@ -246,10 +243,19 @@ func severalShort(found facts) stage {
 		name: "several", about: "one application in a consumer and two providers, traffic from one provider to the other", last: true,
 		commands: []command{{args: []string{"go", "test", "-count=1", "-timeout", "20m", "-v", "./test/several"}}},
 	}
-	if !found.root {
-		s.skip = "real clusters need root"
+	return withRoot(s, found)
+}
+
+// statefulShort brings two clusters up whose pod networks do not overlap: the database's replicas need the same address in both.
+func statefulShort(found facts) stage {
+	s := stage{
+		name: "stateful", about: "a database of two clusters, by the commands of its guide, without the loss of a cluster", last: true,
+		commands: []command{
+			{args: []string{"make", "--no-print-directory", "stateful-images"}},
+			{args: []string{"go", "test", "-count=1", "-timeout", "20m", "-v", "./test/stateful"}},
+		},
 	}
-	return s
+	return withRoot(s, found)
 }
 
 // suites are the long tests on real clusters, each of which brings its clusters up and takes them away.
@@ -284,7 +290,7 @@ var suites = []stage{
 	}},
 	{name: "stateful", about: "a database of two clusters, by the commands of its guide; a cluster is lost and returns without a lost row, a volume moves to a third one", commands: []command{
 		{args: []string{"make", "--no-print-directory", "mover", "stateful-images"}},
-		{args: []string{"go", "test", "-count=1", "-timeout", "40m", "./test/stateful", "-v"}},
+		{args: []string{"go", "test", "-count=1", "-timeout", "40m", "./test/stateful", "-v", "-long"}},
 	}},
 	{name: "examples", about: "the guides of examples/ on their clusters, from the first command to the last one", commands: []command{
 		{args: []string{"go", "test", "-count=1", "-timeout", "60m", "./test/examples", "-v"}},
@@ -320,11 +326,17 @@ func long(found facts) ([]stage, error) {
 
 func skipWithoutRoot(plan []stage, found facts) []stage {
 	for i := range plan {
-		if !found.root {
-			plan[i].skip = "real clusters need root"
-		}
+		plan[i] = withRoot(plan[i], found)
 	}
 	return plan
+}
+
+// withRoot skips a stage that makes clusters if it could not.
+func withRoot(s stage, found facts) stage {
+	if !found.root {
+		s.skip = "real clusters need root"
+	}
+	return s
 }
 
 // fuzz runs every fuzz target, one after the other: the fuzzer uses all processors.
@@ -345,37 +357,28 @@ func soak(found facts) stage {
 		args = append(args, "-seed", found.seed)
 	}
 	s := stage{name: "soak", about: "a busy installation for " + found.time + ": random actions of users and random faults", commands: []command{{args: args}}}
-	return skipWithoutRoot([]stage{s}, found)[0]
+	return withRoot(s, found)
 }
 
 func benchmark(found facts) stage {
 	s := stage{name: "bench", about: "numbers for docs/benchmarks.md", commands: []command{{
 		dir: "playground", args: []string{"go", "test", "-run", "^$", "-bench", ".", "-benchtime", "1x", "-count=1", "-timeout", "90m", "./bench", "-v"},
 	}}}
-	if !found.root {
-		s.skip = "real clusters need root"
-	}
-	return s
+	return withRoot(s, found)
 }
 
 func benchmarkNetwork(found facts) stage {
 	s := stage{name: "bench-network", about: "throughput, latency and memory of the network, for docs/benchmarks.md", commands: []command{{
 		args: []string{"go", "test", "-count=1", "-timeout", "60m", "./test/bench", "-measure", "-v"},
 	}}}
-	if !found.root {
-		s.skip = "real clusters need root"
-	}
-	return s
+	return withRoot(s, found)
 }
 
 func benchmarkOffload(found facts) stage {
 	s := stage{name: "bench-offload", about: "time, writes, memory and bytes of offloading, for docs/benchmarks.md", commands: []command{{
 		args: []string{"go", "test", "-count=1", "-timeout", "60m", "./test/bench/offload", "-measure", "-document", "../../../docs/benchmarks.md", "-v"},
 	}}}
-	if !found.root {
-		s.skip = "real clusters need root"
-	}
-	return s
+	return withRoot(s, found)
 }
 
 func label(dir string) string {

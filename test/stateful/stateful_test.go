@@ -2,10 +2,10 @@
 
 // Package stateful runs the commands of the guide in examples/stateful-applications line by line: a database with a replica in each of two
 // clusters loses a pod and a cluster, and no row. After the guide's commands it loses the cluster with the majority as well.
-// Then a replica and its volume move to a third cluster.
+// Then a replica and its volume move to a third cluster. Its short form, in the gate, ends before a cluster is lost.
 //
 // It knows what a reader knows: the guide, the output, kubectl. It brings the playground's scenario stateful up and takes it down.
-// Run it with: make test-long SUITE=stateful
+// Run all of it with: make test-long SUITE=stateful, its short form with: go test ./test/stateful -v
 package stateful
 
 import (
@@ -26,6 +26,7 @@ import (
 
 var (
 	keep = flag.Bool("keep", false, "use the clusters that are up, and leave them up (for work on these tests)")
+	long = flag.Bool("long", false, "the whole guide, and the loss of turin; without it, the guide until a cluster is lost, then its end")
 
 	clusters    *env.Env
 	turin, lyon *env.Cluster
@@ -49,6 +50,39 @@ func TestMain(m *testing.M) {
 
 // TestStateful goes through the guide.
 func TestStateful(t *testing.T) {
+	if !*long {
+		t.Skip("SKIPPED: TestStatefulShort is the short form: -long")
+	}
+	use, end := parts(t)
+	outputs := follow(t, use, nil)
+	judge(t, outputs, use, rows)
+	check(t, outputs, append(placed, moved))
+	turinLost(t)
+	follow(t, end, nil)
+	nothingLeft(t)
+}
+
+// TestStatefulShort goes through the guide until a cluster is lost: a replica in each cluster, a row written here and read there, a pod that is
+// deleted returns to its data. Then it tears down what there is.
+func TestStatefulShort(t *testing.T) {
+	if *long {
+		t.Skip("SKIPPED: TestStateful does the same and more")
+	}
+	use, end := parts(t)
+	use, _, found := strings.Cut(use, "\n## Lose a cluster and get it back\n")
+	if !found {
+		t.Fatal("the guide has no heading Lose a cluster and get it back")
+	}
+	outputs := follow(t, use, nil)
+	judge(t, outputs, use, rows[:2])
+	check(t, outputs, placed)
+	follow(t, end, regexp.MustCompile(` nice$`)) // the short form has no third cluster
+	nothingLeft(t)
+}
+
+// parts are the guide, and its end, which takes everything away.
+func parts(t *testing.T) (use, end string) {
+	t.Helper()
 	clusters.Step(t)
 	text, err := guide.Read("../..", example)
 	if err != nil {
@@ -58,20 +92,26 @@ func TestStateful(t *testing.T) {
 	if !found {
 		t.Fatal("the guide has no heading Tear down")
 	}
-	outputs := follow(t, use)
-	if len(outputs) < 20 {
-		t.Errorf("the guide has %d commands, which is too few to be it", len(outputs))
-	}
-	judge(t, outputs, use)
-	turinLost(t)
-	follow(t, end)
-	if left := turin.TryKubectl("", "get", "namespace", namespace); left.Code == 0 {
-		t.Errorf("the namespace is left: %s", left)
+	return use, end
+}
+
+// nothingLeft checks both clusters after the end of the guide.
+func nothingLeft(t *testing.T) {
+	t.Helper()
+	for _, c := range clusters.Clusters {
+		if left := c.TryKubectl("", "get", "namespace", namespace); left.Code == 0 {
+			t.Errorf("%s: the namespace is left: %s", c.Name, left)
+		}
+		// Kubernetes removes a volume after its claim has gone.
+		env.Eventually(t, env.Hang, c.Name+" has no volumes", func() (string, bool) {
+			left := c.TryKubectl("", "get", "persistentvolumes", "-o", "name")
+			return left.String(), left.Code == 0 && left.Out == ""
+		})
 	}
 }
 
-// follow runs the commands of a part of the guide.
-func follow(t *testing.T, text string) []guide.Output {
+// follow runs the commands of a part of the guide, except those that match without.
+func follow(t *testing.T, text string, without *regexp.Regexp) []guide.Output {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Minute)
 	defer cancel()
@@ -87,7 +127,9 @@ func follow(t *testing.T, text string) []guide.Output {
 			clusters.Measure(one.Command.Line[:min(len(one.Command.Line), 58)], "%.1f s", one.Took.Seconds())
 		},
 	}
-	outputs, err := shell.Run(ctx, slices.DeleteFunc(guide.Commands(text), func(command guide.Command) bool { return own.MatchString(command.Line) }))
+	outputs, err := shell.Run(ctx, slices.DeleteFunc(guide.Commands(text), func(command guide.Command) bool {
+		return own.MatchString(command.Line) || without != nil && without.MatchString(command.Line)
+	}))
 	if err != nil {
 		turin.Show(t)
 		t.Fatal(err)
@@ -98,8 +140,8 @@ func follow(t *testing.T, text string) []guide.Output {
 // rows are the guide's, in the order in which it writes them.
 var rows = []string{"1 | Smith", "2 | Rossi", "3 | Martin"}
 
-// judge compares what the commands printed with what the guide announces.
-func judge(t *testing.T, outputs []guide.Output, text string) {
+// judge checks that each row is read from the time when it was written on, and that all of want are written.
+func judge(t *testing.T, outputs []guide.Output, text string, want []string) {
 	t.Helper()
 	written := 0
 	for _, one := range outputs {
@@ -117,17 +159,26 @@ func judge(t *testing.T, outputs []guide.Output, text string) {
 			}
 		}
 	}
-	if written != len(rows) {
-		t.Errorf("the guide writes %d rows, want %d", written, len(rows))
+	if written != len(want) {
+		t.Errorf("the guide writes %d rows, want %d", written, len(want))
 	}
-	if err := guide.Check(outputs, []guide.Want{
+}
+
+// What the commands of the guide print, by regular expressions.
+var (
+	placed = []guide.Want{
 		{Command: "kubectl get foreignclusters", Match: []string{`lyon +OutOfBand +Established`}},
 		{Command: "kubectl get pods -n liqo-demo -o wide", Match: []string{
 			`db-0 +1/1 +Running`, `db-1 +1/1 +Running`, `db-[01] .* turin-control-plane`, `db-[01] .* liqo-lyon`, `arbitrator-.* turin-control-plane`,
 		}},
 		{Command: "kubectl get pvc -n liqo-demo", Match: []string{`data-db-0 +Bound .* liqo`, `data-db-1 +Bound .* liqo`}},
-		{Command: "kubectl get $THERE -n liqo-demo -o wide", Match: []string{`db-[01] +1/1 +Running .* liqo-nice`}},
-	}); err != nil {
+	}
+	moved = guide.Want{Command: "kubectl get $THERE -n liqo-demo -o wide", Match: []string{`db-[01] +1/1 +Running .* liqo-nice`}}
+)
+
+func check(t *testing.T, outputs []guide.Output, wants []guide.Want) {
+	t.Helper()
+	if err := guide.Check(outputs, wants); err != nil {
 		t.Error(err)
 	}
 }
