@@ -5,15 +5,14 @@ package shadow
 import (
 	"fmt"
 	"slices"
-	"strings"
 	"sync"
-	"unicode"
 
 	corev1 "k8s.io/api/core/v1"
 	psa "k8s.io/pod-security-admission/api"
 	"k8s.io/pod-security-admission/policy"
 
 	vkv1alpha1 "liqo.io/liqo/apis/virtualkubelet/v1alpha1"
+	"liqo.io/liqo/internal/kube/printable"
 )
 
 // Level is how much of a node the pods of peers may reach.
@@ -51,7 +50,7 @@ func checkStandard(shadow *vkv1alpha1.ShadowPod, level Level) string {
 	}
 	result := policy.AggregateCheckResults(standard().EvaluatePod(latest, &shadow.ObjectMeta, evaluated(&shadow.Spec.Pod, level)))
 	if !result.Allowed {
-		return fmt.Sprintf("spec.pod: %.600s", printable(result.ForbiddenDetail()))
+		return "spec.pod: " + printable.Line(result.ForbiddenDetail(), 600)
 	}
 	return networkVolumes(shadow.Spec.Pod.Volumes)
 }
@@ -97,14 +96,4 @@ func networkVolumes(volumes []corev1.Volume) string {
 		}
 	}
 	return ""
-}
-
-// printable drops from a peer's text what could forge lines in logs and terminals.
-func printable(text string) string {
-	return strings.Map(func(r rune) rune {
-		if !unicode.IsPrint(r) {
-			return -1
-		}
-		return r
-	}, text)
 }

@@ -9,10 +9,16 @@ import (
 	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	"liqo.io/liqo/internal/kube/printable"
 )
 
-// maxRefusal bounds the text of a refusal, which goes into an event.
-const maxRefusal = 900
+const (
+	// maxRefusal bounds the text of a refusal, which goes into an event.
+	maxRefusal = 900
+	// maxMessage bounds what is read of an API server's message, which repeats names that the peer has chosen.
+	maxMessage = 16 << 10
+)
 
 var (
 	ownPolicy  = regexp.MustCompile(`ValidatingAdmissionPolicy 'liqo-[a-z-]+' with binding 'liqo-[a-z-]+' denied request: (.*)`)
@@ -27,7 +33,7 @@ func Refusal(err error) string {
 	if !errors.As(err, &status) {
 		return "the API server of this cluster does not answer; Liqo tries again"
 	}
-	text := printable(status.Status().Message)
+	text := printable.Line(status.Status().Message, maxMessage)
 	match := func(pattern *regexp.Regexp) string {
 		if found := pattern.FindStringSubmatch(text); found != nil {
 			return found[1]
@@ -63,7 +69,7 @@ func invalid(status apierrors.APIStatus) string {
 	if details := status.Status().Details; details != nil {
 		for _, cause := range details.Causes {
 			if strings.HasPrefix(cause.Field, "spec") || strings.HasPrefix(cause.Field, "metadata") {
-				fields = append(fields, printable(cause.Field+": "+cause.Message))
+				fields = append(fields, printable.Line(cause.Field+": "+cause.Message, maxRefusal))
 			}
 		}
 	}
