@@ -17,6 +17,7 @@ import (
 
 // TestAttackH5: the API server itself refuses objects of a peer that would cost the controllers of this cluster much with each look at them.
 func TestAttackH5(t *testing.T) {
+	t.Parallel()
 	c := connect(t, kubetest.Cluster(t))
 	definitions, err := crds.Load(liqo.FS)
 	if err != nil {

@@ -302,9 +302,10 @@ const extended = "peers.metadata.ingresses.annotations={nginx.ingress.kubernetes
 	"peers.metadata.services.annotations={metallb.io/loadBalancerIPs,service.cilium.io/global},peers.metadata.secrets.annotations={kubernetes.io/service-account.name}"
 
 // installed returns an API server with the objects of the chart, and its administrator. The context is a guard
-// against hanging.
+// against hanging. Such tests run in parallel, as they wait for their API servers more than they compute.
 func installed(t *testing.T) (context.Context, *rest.Config, client.Client) {
 	t.Helper()
+	t.Parallel()
 	admin := kubetest.Cluster(t)
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	t.Cleanup(cancel)

@@ -65,6 +65,7 @@ func (w *warnings) text() string {
 
 func newWebhookEnv(t *testing.T) *webhookEnv {
 	t.Helper()
+	t.Parallel()
 	admin := kubetest.Cluster(t)
 	h := &webhookEnv{T: t, warnings: &warnings{}, urls: map[string]string{}}
 	admin.WarningHandler = h.warnings

@@ -217,6 +217,7 @@ func (s *side) reflect(far *side, identity remote.Identity) {
 // TestRemotePod: with only the roles and policies of the chart, a namespace extends to another cluster, and a pod in it runs there until it is
 // deleted locally.
 func TestRemotePod(t *testing.T) {
+	t.Parallel()
 	home, away := kubetest.Pair(t)
 	rome, there := newSide(t, home), newSide(t, away)
 	identity := there.peer()

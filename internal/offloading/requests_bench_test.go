@@ -5,10 +5,6 @@ package offloading_test
 import (
 	"fmt"
 	"net/http"
-	"os"
-	"path/filepath"
-	"strconv"
-	"strings"
 	"testing"
 	"time"
 
@@ -28,6 +24,7 @@ import (
 	"liqo.io/liqo/internal/kube/ssa"
 	"liqo.io/liqo/internal/offloading/reflection/project"
 	"liqo.io/liqo/internal/offloading/shadow"
+	"liqo.io/liqo/test/env/process"
 )
 
 // BenchmarkRequestsOfAPod sends a provider the requests that an offloaded pod costs there from its creation to its removal, without those of its kubelet that
@@ -157,42 +154,12 @@ func check(b *testing.B, err error) {
 }
 
 // processors returns the processor time of the API servers and etcds that this process has started.
-func processors(b *testing.B) (spent time.Duration) {
+func processors(b *testing.B) time.Duration {
 	b.Helper()
-	const tick = time.Second / 100 // of the kernel's clock of processes
-	parents, times, names := map[int]int{}, map[int]time.Duration{}, map[int]string{}
-	files, err := filepath.Glob("/proc/[0-9]*/stat")
+	spent, err := process.Spent()
 	check(b, err)
-	for _, file := range files {
-		text, err := os.ReadFile(file)
-		if err != nil {
-			continue // it has ended
-		}
-		head, rest, found := strings.Cut(string(text), ") ")
-		id, name, _ := strings.Cut(head, " (")
-		fields := strings.Fields(rest)
-		if !found || len(fields) < 13 {
-			continue
-		}
-		pid, _ := strconv.Atoi(id)
-		parents[pid], _ = strconv.Atoi(fields[1])
-		user, _ := strconv.Atoi(fields[11])
-		system, _ := strconv.Atoi(fields[12])
-		times[pid], names[pid] = time.Duration(user+system)*tick, name
+	if spent["kube-apiserver"] == 0 || spent["etcd"] == 0 {
+		b.Fatalf("an API server and an etcd of this process were not found: %v", spent)
 	}
-	for pid, name := range names {
-		if !strings.HasPrefix(name, "kube-apiserver") && name != "etcd" {
-			continue
-		}
-		for above := pid; above > 1; above = parents[above] {
-			if above == os.Getpid() {
-				spent += times[pid]
-				break
-			}
-		}
-	}
-	if spent == 0 {
-		b.Fatal("neither an API server nor an etcd of this process was found")
-	}
-	return spent
+	return spent["kube-apiserver"] + spent["etcd"]
 }

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package process finds the processes of the playground's clusters by their control groups, and reads how much memory they use.
+// Package process finds the processes of the playground's clusters by their control groups, and those that this process has started, and reads how much
+// memory and processor time they use.
 //
-// It knows /proc of this machine. Proof: test/bench/offload and test/soak, which use it.
+// It knows /proc of this machine. Proof: test/bench/offload, test/soak and the benchmarks of cmd/liqo and internal/offloading, which use it.
 package process
 
 import (
@@ -12,6 +13,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 )
 
 // Process is a process of a cluster, found by its control group.
@@ -80,4 +82,48 @@ func (p Process) Memory() (m Memory, err error) {
 		}
 	}
 	return m, nil
+}
+
+// Spent returns the processor time of the processes that this one has started, and that those have started, by the first 15 characters of their program.
+func Spent() (map[string]time.Duration, error) {
+	const tick = time.Second / 100 // of the kernel's clock of processes
+	files, err := filepath.Glob("/proc/[0-9]*/stat")
+	if err != nil {
+		return nil, err
+	}
+	type running struct {
+		parent int
+		name   string
+		spent  time.Duration
+	}
+	all := map[int]running{}
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			continue // it ended
+		}
+		head, rest, found := strings.Cut(string(text), ") ")
+		number, name, _ := strings.Cut(head, " (")
+		fields := strings.Fields(rest)
+		if !found || len(fields) < 13 {
+			return nil, fmt.Errorf("%s: %q is not as proc(5) describes it", file, text)
+		}
+		var values [4]int
+		for i, field := range []string{number, fields[1], fields[11], fields[12]} { // process, parent, time of the program, time of the kernel
+			if values[i], err = strconv.Atoi(field); err != nil {
+				return nil, fmt.Errorf("%s: %w", file, err)
+			}
+		}
+		all[values[0]] = running{parent: values[1], name: name, spent: time.Duration(values[2]+values[3]) * tick}
+	}
+	spent := map[string]time.Duration{}
+	for _, one := range all {
+		for above := one.parent; above > 1; above = all[above].parent {
+			if above == os.Getpid() {
+				spent[one.name] += one.spent
+				break
+			}
+		}
+	}
+	return spent, nil
 }
