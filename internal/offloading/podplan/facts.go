@@ -27,6 +27,8 @@ const (
 	Mapped
 	// Pending: it is to be offloaded or was, and there is no usable remote namespace at the moment.
 	Pending
+	// Refused: it is Pending, and the peer reports that it has no usable remote namespace.
+	Refused
 	// None: it is not offloaded, and has no remote namespace.
 	None
 )
@@ -54,6 +56,9 @@ type Memory struct {
 	Written time.Time
 	// PendingSince is the time since which a status change that is not urgent waits to be written.
 	PendingSince time.Time
+	// Returns counts how often we reported that the pod is Ready again, ReadyAt is the last time.
+	Returns int
+	ReadyAt time.Time
 }
 
 // Live is the ShadowPod as the peer's API server has it; its Shadow is nil if there is none.
@@ -157,10 +162,10 @@ func (f *Facts) finished() bool { return f.Memory.Finished != "" || f.showsEnd()
 func (f *Facts) showsEnd() bool { return project.Finished(f.Local.Status.Phase) }
 
 // vanished reports whether a pod that must not run twice has disappeared from the peer, with its ShadowPod, while no process observed it: it may have
-// finished. If we observed the remote pod in a terminal phase, Memory.Last has it, and end decides.
+// finished. A remote pod that ended, but not for good, proves nothing: its successor may have run meanwhile.
 func (f *Facts) vanished() bool {
 	policy := f.Local.Spec.RestartPolicy
-	return policy != corev1.RestartPolicyAlways && policy != "" && (f.Memory.Started || f.Local.Status.StartTime != nil) && f.Memory.Last == nil
+	return policy != corev1.RestartPolicyAlways && policy != "" && (f.Memory.Started || f.Local.Status.StartTime != nil)
 }
 
 // Belongs reports whether a remote pod was created for this local pod. Equal names do not prove that.

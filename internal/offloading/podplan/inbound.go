@@ -19,6 +19,15 @@ const (
 	notReadyDebounce = 5 * time.Second
 )
 
+// A pod whose readiness changes without end would cost writes, and changes of Services, as fast as the peer likes. That it is not Ready is always written
+// at once. That it is Ready again is, freeReturns times; each further time waits twice as long, from firstReturn up to lastReturn, until the pod was left
+// alone for forgetReturns.
+const (
+	freeReturns             = 10
+	firstReturn, lastReturn = time.Second, time.Minute
+	forgetReturns           = 10 * time.Minute
+)
+
 // Report is which status to write into the local pod.
 type Report int
 
@@ -33,6 +42,8 @@ const (
 	ReportVanished
 	// ReportUnreachable reports that the peer does not answer.
 	ReportUnreachable
+	// ReportMissing reports that the peer has no pod for it at the moment.
+	ReportMissing
 	// ReportNotOffloaded reports that the namespace is not offloaded.
 	ReportNotOffloaded
 )
@@ -107,7 +118,7 @@ func planMissedEnd(f *Facts) Inbound {
 		return Inbound{NeedsLive: true}
 	}
 	if f.Live.Shadow == nil || f.Live.Shadow.UID != f.Shadow.UID || !project.Finished(corev1.PodPhase(f.Live.Shadow.Status.Phase)) {
-		return Inbound{} // the peer creates it again, or its deletion is an event
+		return f.missing() // the peer creates it again, or its deletion is an event
 	}
 	return Inbound{Report: ReportGone, Phase: corev1.PodPhase(f.Live.Shadow.Status.Phase)}
 }
@@ -116,14 +127,24 @@ func planMissedEnd(f *Facts) Inbound {
 // show it, the API server was restored from a backup before that.
 func planVanished(f *Facts) Inbound {
 	switch {
-	case f.showsEnd() || f.Terminating || !f.Compared || !f.Shadows.Current:
+	case f.showsEnd():
 		return Inbound{}
+	case f.Terminating || !f.Compared || !f.Shadows.Current:
+		return f.missing()
 	case f.Memory.Finished != "":
 		return Inbound{Report: ReportGone, Phase: f.Memory.Finished}
 	case !f.vanished():
-		return Inbound{}
+		return f.missing()
 	}
 	return Inbound{Report: ReportVanished}
+}
+
+// missing takes the readiness of a pod that does not run in the peer, whatever becomes of it: Services would send requests to an address without a pod.
+func (f *Facts) missing() Inbound {
+	if !Ready(&f.Local.Status) {
+		return Inbound{}
+	}
+	return Inbound{Report: ReportMissing}
 }
 
 // planNotOffloaded is for a pod in a namespace without a remote namespace.
@@ -137,6 +158,8 @@ func planNotOffloaded(f *Facts) Inbound {
 		return f.removal()
 	case f.Offloading == None || idle && status.StartTime == nil:
 		return Inbound{Report: ReportNotOffloaded}
+	case f.Offloading == Refused:
+		return f.missing()
 	}
 	return Inbound{} // its remote namespace is created again
 }
@@ -181,10 +204,19 @@ func (f *Facts) lag() time.Duration {
 }
 
 // Debounce returns how long a status that differs from that of the local pod may still wait, and since when it waits. A change of readiness and the end of a
-// pod are always urgent.
+// pod are urgent, unless the pod has become Ready too often.
 func Debounce(local *corev1.Pod, status *corev1.PodStatus, m Memory, now time.Time) (wait time.Duration, since time.Time) {
 	since = m.PendingSince
-	if project.Finished(status.Phase) || Ready(status) != Ready(&local.Status) || status.Reason == project.OffloadingBackOff || local.DeletionTimestamp != nil {
+	switch {
+	case project.Finished(status.Phase) || status.Reason == project.OffloadingBackOff || local.DeletionTimestamp != nil:
+		return 0, since
+	case Ready(status) && !Ready(&local.Status):
+		if m.Returns < freeReturns || now.Sub(m.ReadyAt) > forgetReturns {
+			return 0, since
+		}
+		pause := min(firstReturn<<min(m.Returns-freeReturns, 10), lastReturn)
+		return max(m.ReadyAt.Add(pause).Sub(now), 0), since
+	case Ready(status) != Ready(&local.Status):
 		return 0, since
 	}
 	if since.IsZero() {
@@ -195,4 +227,20 @@ func Debounce(local *corev1.Pod, status *corev1.PodStatus, m Memory, now time.Ti
 		due = m.Written.Add(notReadyDebounce)
 	}
 	return max(due.Sub(now), 0), since
+}
+
+// Wrote returns the memory after a status was written.
+func (m Memory) Wrote(local *corev1.Pod, status *corev1.PodStatus, version string, now time.Time) Memory {
+	m.Version, m.Written, m.PendingSince = version, now, time.Time{}
+	m.Started = m.Started || status.StartTime != nil
+	if project.Finished(status.Phase) {
+		m.Finished = status.Phase
+	}
+	if Ready(status) && !Ready(&local.Status) {
+		if now.Sub(m.ReadyAt) > forgetReturns {
+			m.Returns = 0
+		}
+		m.Returns, m.ReadyAt = m.Returns+1, now
+	}
+	return m
 }

@@ -74,6 +74,15 @@ func TestPlan(t *testing.T) {
 		f.Memory.Finished, f.Memory.Version, f.Memory.Written = corev1.PodSucceeded, "9", start
 	}
 	nothing := func(f *Facts) { f.Live = &Live{} }
+	ready := func(f *Facts) {
+		f.Local.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}
+	}
+	onFailure := func(f *Facts) { f.Local.Spec.RestartPolicy = corev1.RestartPolicyOnFailure }
+	evicted := func(f *Facts) { // an earlier remote pod, which the peer replaced
+		f.Memory.Last = f.Remote.DeepCopy()
+		f.Memory.Last.UID, f.Memory.Last.Status.Phase = "first", corev1.PodFailed
+		f.Memory.Last.Status.Conditions = []corev1.PodCondition{{Type: corev1.DisruptionTarget, Status: corev1.ConditionTrue, Reason: "EvictionByEvictionAPI"}}
+	}
 	unmapped := func(now Offloading) func(*Facts) {
 		return func(f *Facts) {
 			f.Offloading, f.Mapping, f.Shadow, f.Remote = now, project.NamespaceMapping{}, nil, nil
@@ -124,10 +133,16 @@ func TestPlan(t *testing.T) {
 		{"vanished, and may have finished", steps{once, gone}, Outbound{}, Inbound{Report: ReportVanished}},
 		{"vanished, and its start was reported a moment ago", steps{once, unstarted, gone, func(f *Facts) { f.Memory.Started = true }}, Outbound{}, Inbound{Report: ReportVanished}},
 		{"vanished, and is always restarted", steps{gone}, Outbound{Create: true}, Inbound{}},
+		{"vanished, and an earlier one was evicted", steps{onFailure, evicted, gone}, Outbound{}, Inbound{Report: ReportVanished}},
+		{"vanished while it was Ready, and is always restarted", steps{ready, gone}, Outbound{Create: true}, Inbound{Report: ReportMissing}},
+		{"vanished while it was Ready, and the ShadowPods are not compared yet", steps{ready, gone, func(f *Facts) { f.Compared = false }}, Outbound{}, Inbound{Report: ReportMissing}},
+		{"vanished while it was Ready, with its namespace", steps{ready, gone, func(f *Facts) { f.Terminating = true }}, Outbound{}, Inbound{Report: ReportMissing}},
+		{"vanished while it was Ready, as far as an outdated cache knows", steps{ready, gone, func(f *Facts) { f.Remotes.Current = false }}, Outbound{Create: true}, Inbound{}},
 		{"vanished with its namespace", steps{once, gone, func(f *Facts) { f.Terminating = true }}, Outbound{}, Inbound{}},
 		{"vanished after it had ended", steps{once, remembered, gone}, Outbound{}, reported},
 		{"its remote pod is gone", steps{remoteGone}, amend, Inbound{NeedsLive: true}},
 		{"its remote pod is gone, and it runs again", steps{remoteGone, live("Running")}, amend, Inbound{}},
+		{"its remote pod is gone while it was Ready", steps{ready, remoteGone, live("Running")}, amend, Inbound{Report: ReportMissing}},
 		{"its remote pod is gone, and its end was recorded", steps{remoteGone, live("Succeeded")}, amend, Inbound{Report: ReportGone, Phase: corev1.PodSucceeded}},
 		{"its remote pod is gone, and another ShadowPod has its name", steps{remoteGone, live("Succeeded"), func(f *Facts) { f.Live.Shadow.UID = "next" }}, amend, Inbound{}},
 		{"its remote pod was not created yet", steps{unstarted, remoteGone, func(f *Facts) { f.Now = start.Add(time.Second) }}, amend, Inbound{RequeueAfter: SettleTimeout - time.Second}},
@@ -166,6 +181,10 @@ func TestPlan(t *testing.T) {
 		{"ran, not offloaded any more", steps{unmapped(None)}, Outbound{}, Inbound{Report: ReportNotOffloaded}},
 		{"new, and the remote namespace is not there yet", steps{unmapped(Pending), unstarted}, Outbound{}, Inbound{Report: ReportNotOffloaded}},
 		{"ran, and the remote namespace is created again", steps{unmapped(Pending)}, Outbound{}, Inbound{}},
+		{"is Ready, and the remote namespace is created again", steps{ready, unmapped(Pending)}, Outbound{}, Inbound{}},
+		{"is Ready, and the peer refuses the remote namespace", steps{ready, unmapped(Refused)}, Outbound{}, Inbound{Report: ReportMissing}},
+		{"new, and the peer refuses the remote namespace", steps{unmapped(Refused), unstarted}, Outbound{}, Inbound{Report: ReportNotOffloaded}},
+		{"ran, is being deleted, and the peer refuses the remote namespace", steps{unmapped(Refused), deleting}, Outbound{}, Inbound{}},
 		{"ran, is being deleted, and the remote namespace is created again", steps{unmapped(Pending), deleting}, Outbound{}, Inbound{}},
 		{"is being deleted, not offloaded", steps{unmapped(None), deleting}, Outbound{}, Inbound{Remove: true}},
 		{"is being deleted, not offloaded any more, and its end is known", steps{remembered, unmapped(None), deleting, held}, Outbound{}, reported},
@@ -278,6 +297,12 @@ func TestDebounce(t *testing.T) {
 		want    time.Duration
 	}{
 		{"it becomes Ready", isReady, isRunning, Memory{Written: start}, 0},
+		{"it becomes Ready for the tenth time", isReady, isRunning, Memory{Returns: 9, ReadyAt: start}, 0},
+		{"it becomes Ready for the eleventh time", isReady, isRunning, Memory{Returns: 10, ReadyAt: start}, time.Second},
+		{"it becomes Ready for the fourteenth time", isReady, isRunning, Memory{Returns: 13, ReadyAt: start.Add(-2 * time.Second)}, 6 * time.Second},
+		{"it becomes Ready once more", isReady, isRunning, Memory{Returns: 1000, ReadyAt: start}, time.Minute},
+		{"it becomes Ready after it was left alone", isReady, isRunning, Memory{Returns: 1000, ReadyAt: start.Add(-time.Hour)}, 0},
+		{"it becomes not Ready", isRunning, isReady, Memory{Returns: 1000, ReadyAt: start, Written: start}, 0},
 		{"it ends", corev1.PodStatus{Phase: corev1.PodFailed}, isRunning, Memory{Written: start}, 0},
 		{"first change", isRunning, corev1.PodStatus{}, Memory{}, statusDebounce},
 		{"waits already", isReady, isReady, Memory{PendingSince: start.Add(-400 * time.Millisecond), Written: start.Add(-time.Hour)}, 600 * time.Millisecond},
@@ -285,7 +310,7 @@ func TestDebounce(t *testing.T) {
 		{"not Ready, written a moment ago", isRunning, isRunning, Memory{Written: start.Add(-time.Second)}, notReadyDebounce - time.Second},
 	} {
 		wait, since := Debounce(&corev1.Pod{Status: c.was}, &c.is, c.memory, start)
-		if wait != c.want || wait > 0 && since.IsZero() {
+		if wait != c.want || wait > 0 && since.IsZero() && c.memory.Returns == 0 {
 			t.Errorf("%s: %v since %v, want %v", c.name, wait, since, c.want)
 		}
 	}

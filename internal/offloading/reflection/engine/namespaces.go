@@ -276,6 +276,9 @@ func (p *Namespaces) Local(namespace string) (*Mapping, podplan.Offloading) {
 	if p.known == nil {
 		return nil, podplan.Unknown
 	}
+	if p.known.Status.CurrentMapping[namespace].Phase == vkv1alpha1.MappingCreationLoopBackOff {
+		return nil, podplan.Refused
+	}
 	if _, is := p.known.Spec.DesiredMapping[namespace]; is {
 		return nil, podplan.Pending
 	}

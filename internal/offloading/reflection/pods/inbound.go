@@ -104,6 +104,8 @@ func (p *Pods) report(ctx context.Context, facts *podplan.Facts, step podplan.In
 		status = project.Vanished(local, now)
 	case podplan.ReportUnreachable:
 		status = project.Unreachable(local, now)
+	case podplan.ReportMissing:
+		status = project.Missing(local, now)
 	case podplan.ReportNotOffloaded:
 		status = project.NotOffloaded(local, now)
 	default:
@@ -131,16 +133,21 @@ func (p *Pods) remoteStatus(facts *podplan.Facts, step podplan.Inbound) (corev1.
 	return project.PodStatus(facts.Mapping, facts.Local, remote, restarts, p.options.Translator, p.options.HostIP)
 }
 
-// rememberEnd keeps a remote pod that is in a terminal phase: it may be deleted before a worker has reported that.
+// rememberEnd keeps a remote pod that is in a terminal phase: it may be deleted before a worker has reported that. A successor replaces it.
 func (p *Pods) rememberEnd(object client.Object) {
 	remote, _ := object.(*corev1.Pod)
-	if remote == nil || !project.Finished(remote.Status.Phase) {
+	if remote == nil {
 		return
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if kept := p.memories[types.UID(remote.Annotations[labels.Fence])]; kept != nil {
+	kept := p.memories[types.UID(remote.Annotations[labels.Fence])]
+	switch {
+	case kept == nil:
+	case project.Finished(remote.Status.Phase):
 		kept.Last = remote
+	case kept.Last != nil && kept.Last.UID != remote.UID:
+		kept.Last = nil
 	}
 }
 
@@ -174,11 +181,7 @@ func (p *Pods) write(ctx context.Context, local *corev1.Pod, status *corev1.PodS
 	defer p.mu.Unlock()
 	if now := p.Local.Get(client.ObjectKeyFromObject(local)); now != nil && now.GetUID() == local.UID {
 		kept := p.memory(local)
-		kept.Version, kept.Written, kept.PendingSince = answer.ResourceVersion, time.Now(), time.Time{}
-		kept.Started = kept.Started || status.StartTime != nil
-		if project.Finished(status.Phase) {
-			kept.Finished = status.Phase
-		}
+		kept.Memory = kept.Wrote(local, status, answer.ResourceVersion, time.Now())
 	}
 	return 0, nil
 }

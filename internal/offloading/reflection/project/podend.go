@@ -18,8 +18,11 @@ const (
 	OffloadingAborted = "OffloadingAborted"
 )
 
-// ClusterUnreachable is the reason why a pod that may run in the peer is not Ready.
-const ClusterUnreachable = "ClusterUnreachable"
+// The reasons why a pod is not Ready: it may run in the peer, or it does not.
+const (
+	ClusterUnreachable = "ClusterUnreachable"
+	RemotePodMissing   = "RemotePodMissing"
+)
 
 // NotOffloaded returns the status of a pod on the virtual node whose namespace is not offloaded: Pending, or Failed if the pod has run. A finished pod
 // keeps its status.
@@ -76,11 +79,21 @@ func Vanished(local *corev1.Pod, now metav1.Time) corev1.PodStatus {
 
 // Unreachable returns the status of a pod whose peer does not answer. It may run there, and nothing here should send it requests.
 func Unreachable(local *corev1.Pod, now metav1.Time) corev1.PodStatus {
+	return notReady(local, ClusterUnreachable, "the cluster of virtual node "+local.Spec.NodeName+" does not answer; the pod may run there", now)
+}
+
+// Missing returns the status of a pod for which the peer has no pod at the moment.
+func Missing(local *corev1.Pod, now metav1.Time) corev1.PodStatus {
+	return notReady(local, RemotePodMissing, "the cluster of virtual node "+local.Spec.NodeName+" has no pod for this one at the moment; "+
+		"the events of this pod, and the status of the NamespaceOffloading, have what prevents it", now)
+}
+
+// notReady returns the status of the pod without its readiness.
+func notReady(local *corev1.Pod, reason, message string, now metav1.Time) corev1.PodStatus {
 	status := *local.Status.DeepCopy()
 	for i := range status.Conditions {
 		if one := &status.Conditions[i]; one.Type == corev1.PodReady && one.Status == corev1.ConditionTrue {
-			one.Status, one.LastTransitionTime, one.Reason = corev1.ConditionFalse, now, ClusterUnreachable
-			one.Message = fmt.Sprintf("the cluster of virtual node %s does not answer; the pod may run there", local.Spec.NodeName)
+			one.Status, one.LastTransitionTime, one.Reason, one.Message = corev1.ConditionFalse, now, reason, message
 		}
 	}
 	return status
