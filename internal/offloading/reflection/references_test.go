@@ -81,3 +81,52 @@ func TestAttackM1(t *testing.T) {
 	e.editMap(func(m *vkv1alpha1.NamespaceMap) { m.Spec.ReferencedOnly = []string{local} })
 	expect("what was asked for", []string{"asked-for"}, nil)
 }
+
+// TestReferencesAfterOffloadingAgain: a namespace that is unoffloaded and offloaded again reflects only what something refers to then. Ingresses are not observed in
+// between, and are reported again afterwards.
+func TestReferencesAfterOffloadingAgain(t *testing.T) {
+	e := newEnv(t)
+	local, remoteNS := e.offload()
+	e.editMap(func(m *vkv1alpha1.NamespaceMap) { m.Spec.ReferencedOnly = []string{local} })
+	names := []string{"deleted-meanwhile", "deleted-later", "kept"}
+	ingress := func(name string) *networkingv1.Ingress {
+		return &networkingv1.Ingress{ObjectMeta: named(local, name), Spec: networkingv1.IngressSpec{
+			DefaultBackend: &networkingv1.IngressBackend{Service: &networkingv1.IngressServiceBackend{Name: "web", Port: networkingv1.ServiceBackendPort{Number: 80}}},
+			TLS:            []networkingv1.IngressTLS{{SecretName: name}},
+		}}
+	}
+	for _, name := range names {
+		e.must(e.consumer.Create(t.Context(), &corev1.Secret{ObjectMeta: named(local, name), Data: map[string][]byte{"tls.key": []byte("x")}}))
+		e.must(e.consumer.Create(t.Context(), ingress(name)))
+	}
+	there := func() (found []string) {
+		for _, name := range names {
+			if e.exists(e.provider, &corev1.Secret{ObjectMeta: named(remoteNS, name)}) {
+				found = append(found, name)
+			}
+		}
+		return found
+	}
+	phase := func(phase vkv1alpha1.MappingPhase) {
+		e.editMapStatus(func(m *vkv1alpha1.NamespaceMap) {
+			m.Status.CurrentMapping[local] = vkv1alpha1.RemoteNamespaceStatus{RemoteNamespace: remoteNS, Phase: phase}
+		})
+		terminating := phase == vkv1alpha1.MappingTerminating
+		e.until(string(phase), func() bool {
+			mapping, _ := e.reflection.engine.Namespaces.Local(local)
+			return mapping != nil && mapping.Terminating() == terminating
+		})
+	}
+	e.run()
+	e.until("all are referenced", func() bool { return slices.Equal(there(), names) })
+	phase(vkv1alpha1.MappingTerminating)
+	e.must(e.consumer.Delete(t.Context(), ingress(names[0])))
+	phase(vkv1alpha1.MappingAccepted)
+	e.until("one is not referenced any more", func() bool { return slices.Equal(there(), names[1:]) })
+	e.must(e.consumer.Delete(t.Context(), ingress(names[1])))
+	e.until("another one is not", func() bool { return slices.Equal(there(), names[2:]) })
+	e.waitIdle()
+	if got := there(); !slices.Equal(got, names[2:]) {
+		t.Errorf("the provider has %v", got)
+	}
+}

@@ -3,6 +3,8 @@
 package objects
 
 import (
+	"maps"
+	"slices"
 	"sync"
 
 	corev1 "k8s.io/api/core/v1"
@@ -15,11 +17,17 @@ import (
 	"liqo.io/liqo/internal/offloading/reflection/project"
 )
 
-// references counts how many pods of this node, and Ingresses, refer to each ConfigMap and Secret. In namespaces that reflect only what is referenced, it
-// decides what is copied.
+// references records what the pods of this node and the Ingresses refer to. In namespaces that reflect only what is referenced, it decides which ConfigMaps and
+// Secrets are copied. It counts by referrer, because the Ingresses of a namespace are reported again when the namespace is offloaded again.
 type references struct {
 	mu    sync.Mutex
+	by    map[referrer][]reference
 	count map[reference]int
+}
+
+type referrer struct {
+	kind string
+	types.NamespacedName
 }
 
 type reference struct {
@@ -27,33 +35,45 @@ type reference struct {
 	project.Reference
 }
 
-// replace counts the references of after instead of those of before, and returns those that appeared or disappeared. Both may be nil.
-func (r *references) replace(before, after client.Object) (changed []reference) {
+// replace records what a referrer refers to now, each reference once, and returns the references that appeared or disappeared with that.
+func (r *references) replace(one referrer, after []reference) (changed []reference) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.count == nil {
-		r.count = map[reference]int{}
+	if r.by == nil {
+		r.by, r.count = map[referrer][]reference{}, map[reference]int{}
 	}
-	was := map[reference]bool{}
-	for _, one := range referencesOf(before) {
-		was[one] = true
-	}
-	for _, one := range referencesOf(after) {
-		if was[one] {
-			delete(was, one)
+	before := r.by[one]
+	for _, to := range after {
+		if slices.Contains(before, to) {
 			continue
 		}
-		if r.count[one]++; r.count[one] == 1 {
-			changed = append(changed, one)
+		if r.count[to]++; r.count[to] == 1 {
+			changed = append(changed, to)
 		}
 	}
-	for one := range was {
-		if r.count[one]--; r.count[one] <= 0 {
-			delete(r.count, one)
-			changed = append(changed, one)
+	for _, to := range before {
+		if slices.Contains(after, to) {
+			continue
 		}
+		if r.count[to]--; r.count[to] == 0 {
+			delete(r.count, to)
+			changed = append(changed, to)
+		}
+	}
+	if r.by[one] = after; len(after) == 0 {
+		delete(r.by, one)
 	}
 	return changed
+}
+
+// forget drops what the referrers of a kind in a namespace refer to: they are not observed any more.
+func (r *references) forget(kind, namespace string) {
+	r.mu.Lock()
+	of := slices.DeleteFunc(slices.Collect(maps.Keys(r.by)), func(one referrer) bool { return one.kind != kind || one.Namespace != namespace })
+	r.mu.Unlock()
+	for _, one := range of {
+		r.replace(one, nil)
+	}
 }
 
 func (r *references) has(one reference) bool {
@@ -62,23 +82,32 @@ func (r *references) has(one reference) bool {
 	return r.count[one] > 0
 }
 
-func referencesOf(object client.Object) (all []reference) {
+// referencesOf returns what a pod or an Ingress refers to; nothing for other objects.
+func referencesOf(object client.Object) (kind string, all []reference) {
 	var named []project.Reference
 	switch object := object.(type) {
 	case *corev1.Pod:
-		named = project.References(object)
+		kind, named = "Pod", project.References(object)
 	case *networkingv1.Ingress:
-		named = project.IngressReferences(object)
+		kind, named = "Ingress", project.IngressReferences(object)
 	}
 	for _, one := range named {
 		all = append(all, reference{object.GetNamespace(), one})
 	}
-	return all
+	return kind, all
 }
 
 // ReferrerChanged reconciles the ConfigMaps and Secrets for which a change of a pod or Ingress is the first or last reference.
 func (o *Objects) ReferrerChanged(before, after client.Object) {
-	for _, one := range o.references.replace(before, after) {
+	object := engine.Either(before, after)
+	kind, now := referencesOf(object)
+	if kind == "" {
+		return
+	}
+	if after == nil {
+		now = nil
+	}
+	for _, one := range o.references.replace(referrer{kind, client.ObjectKeyFromObject(object)}, now) {
 		if mapping, _ := o.engine.Namespaces.Local(one.namespace); mapping == nil || !mapping.ReferencedOnly() {
 			continue
 		}

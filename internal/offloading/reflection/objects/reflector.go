@@ -96,6 +96,7 @@ func (r *Reflector) start(mapping *engine.Mapping) {
 
 func (r *Reflector) stop(mapping *engine.Mapping) {
 	r.Local.Remove(mapping.Local)
+	r.references.forget(r.kind.name, mapping.Local) // afterwards: without the cache, no Secret counts as unreferenced
 	r.Remote.Remove(mapping.Remote)
 }
 
