@@ -8,6 +8,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"liqo.io/liqo/apis/labels"
@@ -119,4 +120,44 @@ func TestTokensAfterRestart(t *testing.T) {
 		e.until("the token is replaced", func() bool { return e.exists(e.provider, secret) && tokenOf(secret) != value })
 		stop()
 	}
+}
+
+// TestDisruptionTarget: the disruption controller of this cluster resets the condition of a pod that is not being deleted after two minutes, and we do not set it again.
+// Once the pod has ended with it, it is reported, because the policy of a Job may ask for it.
+func TestDisruptionTarget(t *testing.T) {
+	e := newEnv(t)
+	local, remoteNS := e.offload()
+	e.runProvider(remoteNS)
+	e.run()
+	pod := e.pod(local, "job")
+	pod.Spec.RestartPolicy = corev1.RestartPolicyNever
+	e.must(e.consumer.Create(t.Context(), pod))
+	e.untilPod(local, "job", "Ready", isReady)
+	status := func(c client.Client, namespace, status string) {
+		e.must(c.Status().Patch(t.Context(), &corev1.Pod{ObjectMeta: named(namespace, "job")}, client.RawPatch(types.StrategicMergePatchType, []byte(`{"status":`+status+`}`))))
+	}
+	disrupted := func(pod *corev1.Pod) corev1.ConditionStatus {
+		for _, condition := range pod.Status.Conditions {
+			if condition.Type == corev1.DisruptionTarget {
+				return condition.Status
+			}
+		}
+		return ""
+	}
+	// The taint manager of the provider evicts the pod, and the kubelet of its node does not answer, so the pod stays.
+	status(e.provider, remoteNS, `{"conditions":[{"type":"DisruptionTarget","status":"True","reason":"DeletionByTaintManager"},{"type":"Ready","status":"False"}]}`)
+	e.must(e.provider.Delete(t.Context(), &corev1.Pod{ObjectMeta: named(remoteNS, "job")}, client.GracePeriodSeconds(3600)))
+	if got := disrupted(e.untilPod(local, "job", "not Ready", func(pod *corev1.Pod) bool { return !isReady(pod) })); got != "" {
+		t.Errorf("DisruptionTarget is %s while the pod runs", got)
+	}
+	status(e.consumer, local, `{"conditions":[{"type":"DisruptionTarget","status":"False"}]}`)
+	e.waitIdle()
+	e.until("no write is due", func() bool { return e.reflection.pods.Inbound.States()[key(local, "job")].At.IsZero() })
+	if got := disrupted(e.untilPod(local, "job", "as it was reset", func(*corev1.Pod) bool { return true })); got != corev1.ConditionFalse {
+		t.Errorf("DisruptionTarget is %s after it was reset", got)
+	}
+	status(e.provider, remoteNS, `{"phase":"Failed"}`)
+	e.untilPod(local, "job", "failed, and disrupted", func(pod *corev1.Pod) bool {
+		return pod.Status.Phase == corev1.PodFailed && disrupted(pod) == corev1.ConditionTrue
+	})
 }

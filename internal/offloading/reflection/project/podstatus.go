@@ -49,7 +49,7 @@ func PodStatus(m NamespaceMapping, local, remote *corev1.Pod, restarts Restarts,
 	}
 	status := corev1.PodStatus{
 		Phase: phase(theirs.Phase), Reason: text(theirs.Reason, maxReason), Message: text(theirs.Message, maxMessage),
-		Conditions: conditions(mine.Conditions, theirs.Conditions),
+		Conditions: conditions(mine.Conditions, theirs),
 		StartTime:  mine.StartTime, PodIPs: addresses, HostIP: hostIP,
 		// These belong to the local pod: its class follows from its own requests, and controllers of this cluster reserve the rest.
 		QOSClass: mine.QOSClass, NominatedNodeName: mine.NominatedNodeName, ResourceClaimStatuses: mine.ResourceClaimStatuses,
@@ -129,13 +129,16 @@ func localAddresses(remote *corev1.PodStatus, translator Translator) ([]corev1.P
 }
 
 // conditions returns the remote conditions, and those local ones that no kubelet sets. It drops the observed generations, which are those of the remote pod.
-func conditions(mine, theirs []corev1.PodCondition) []corev1.PodCondition {
+// DisruptionTarget is a remote condition only once the pod has ended, when Jobs read it: the disruption controller of this cluster resets that of a pod that is not
+// being deleted, and each write of ours would make it do so again.
+func conditions(mine []corev1.PodCondition, remote *corev1.PodStatus) []corev1.PodCondition {
 	var all []corev1.PodCondition
 	has := func(kind corev1.PodConditionType) bool {
 		return slices.ContainsFunc(all, func(other corev1.PodCondition) bool { return other.Type == kind })
 	}
+	theirs := remote.Conditions
 	for _, condition := range theirs[:min(len(theirs), maxConditions)] {
-		if len(validation.IsQualifiedName(string(condition.Type))) > 0 || has(condition.Type) {
+		if len(validation.IsQualifiedName(string(condition.Type))) > 0 || has(condition.Type) || condition.Type == corev1.DisruptionTarget && !Finished(remote.Phase) {
 			continue
 		}
 		if condition.Status != corev1.ConditionTrue && condition.Status != corev1.ConditionFalse {
