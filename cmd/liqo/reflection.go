@@ -178,5 +178,6 @@ func (o *virtualKubeletOptions) engine(denied project.Denied, addresses project.
 			LocalID: o.homeID, LocalName: o.homeName, RemoteID: o.node.ClusterID, NodeName: o.node.NodeName, Skip: denied,
 		},
 		Workers: workers, ReflectIPs: !o.reflection.disableIPs, Translator: addresses, APIServer: o.reflection.home(addresses),
+		CheckNetwork: o.node.CheckNetwork,
 	}
 }

@@ -114,7 +114,7 @@ func runVirtualKubelet(ctx context.Context, cfg *rest.Config, o *virtualKubeletO
 	if err != nil {
 		return err
 	}
-	o.node.OnProbe, o.node.Failing, o.node.Storage = engine.SetConnection, engine.Failing, o.storage && o.claimWorkers > 0
+	o.node.OnProbe, o.node.OnNetwork, o.node.Failing, o.node.Storage = engine.SetConnection, engine.SetNetwork, engine.Failing, o.storage && o.claimWorkers > 0
 	node, err := vk.New(cfg, o.node)
 	if err != nil {
 		return err

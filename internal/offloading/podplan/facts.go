@@ -39,6 +39,18 @@ type Cache struct {
 	Synced, Current bool
 }
 
+// Network is what we know of the network between the pods of the two clusters.
+type Network int
+
+const (
+	// NetworkUp: they reach each other, or that is not checked.
+	NetworkUp Network = iota
+	// NetworkUnknown: the process has just started. Whether a pod is Ready does not follow.
+	NetworkUnknown
+	// NetworkDown: they do not reach each other.
+	NetworkDown
+)
+
 // Memory is what we know of a local pod beyond the objects. It is empty after a restart.
 type Memory struct {
 	// Sent: a ShadowPod was, or may have been, written, and the cache has not shown it since.
@@ -81,6 +93,7 @@ type Facts struct {
 	LocalCurrent bool
 	// Reachable: the peer answers. Unreachable: it has not for longer than the timeout.
 	Reachable, Unreachable bool
+	Network                Network
 
 	// Local is the local pod, Shadow the metadata of the ShadowPod, Remote the pod in the peer; nil if the cache has none. The latter two may be those of
 	// an earlier local pod, or of another client.

@@ -59,6 +59,8 @@ type Inbound struct {
 	// Remote is the pod for ReportRemote. Restarts: the peer creates it again, so it is reported as Running.
 	Remote   *corev1.Pod
 	Restarts bool
+	// NetworkDown: the remote pod, if it is Ready, is reported as not Ready.
+	NetworkDown bool
 	// Phase is for ReportGone.
 	Phase corev1.PodPhase
 	// Remove the local pod, after the status was written.
@@ -90,8 +92,8 @@ func planInbound(f *Facts) Inbound {
 	if f.Local.DeletionTimestamp != nil && shadow == nil && remote == nil {
 		return planRemoval(f)
 	}
-	if !f.Reachable || !f.Remotes.Current {
-		return Inbound{} // the cache may be outdated, and Kubernetes decides what becomes of the pod meanwhile; resumed watches enqueue it
+	if !f.Reachable || !f.Remotes.Current || f.Network == NetworkUnknown {
+		return Inbound{} // the cache may be outdated, and Kubernetes decides what becomes of the pod meanwhile; resumed watches enqueue it, as does the network
 	}
 	if remote == nil {
 		remote = f.end()
@@ -102,7 +104,9 @@ func planInbound(f *Facts) Inbound {
 	case remote == nil:
 		return planMissedEnd(f)
 	}
-	return Inbound{Report: ReportRemote, Remote: remote, Restarts: project.Finished(remote.Status.Phase) && !f.ended(remote)}
+	return Inbound{
+		Report: ReportRemote, Remote: remote, Restarts: project.Finished(remote.Status.Phase) && !f.ended(remote), NetworkDown: f.Network == NetworkDown,
+	}
 }
 
 // planMissedEnd is for a pod whose remote pod is gone while its ShadowPod exists. If the remote pod ended while no process observed it, the ShadowPod has

@@ -70,6 +70,7 @@ func TestPlan(t *testing.T) {
 		}
 	}
 	sent := func(f *Facts) { f.Memory.Sent = true }
+	down := func(f *Facts) { f.Network = NetworkDown }
 	forgotten := func(f *Facts) {
 		f.Memory.Finished, f.Memory.Version, f.Memory.Written = corev1.PodSucceeded, "9", start
 	}
@@ -170,6 +171,11 @@ func TestPlan(t *testing.T) {
 			f.Local.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}
 		}}, amend, Inbound{Report: ReportUnreachable}},
 		{"the peer has not answered for long, and the pod is not Ready", steps{func(f *Facts) { f.Reachable, f.Unreachable = false, true }}, amend, Inbound{}},
+		{"the network between the clusters is down", steps{down}, amend, Inbound{Report: ReportRemote, NetworkDown: true}},
+		{"the network is down, and the pod has ended", steps{once, succeeded, down}, amend, Inbound{Report: ReportRemote, NetworkDown: true}},
+		{"the network is down, and the pod is being deleted", steps{deleting, down}, Outbound{Delete: true}, Inbound{Report: ReportRemote, NetworkDown: true}},
+		{"the network is down, and nothing is left of a deleted pod", steps{deleting, gone, down}, Outbound{}, Inbound{Remove: true}},
+		{"whether the network works is not known yet", steps{func(f *Facts) { f.Network = NetworkUnknown }}, amend, Inbound{}},
 		{"the caches are not filled", steps{func(f *Facts) { f.Remotes = Cache{} }}, amend, Inbound{}},
 		{"the cache is older than our last status", steps{func(f *Facts) {
 			f.Memory.Version, f.Memory.Written = "8", f.Now.Add(-time.Second)

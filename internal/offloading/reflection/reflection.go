@@ -62,6 +62,8 @@ type Options struct {
 	// APIServer returns how remote pods reach the API server of this cluster, or project.ErrNoAPIServer while that is not known. Nil: no remote pod
 	// reaches it. Pods in the namespaces that the NamespaceMap excludes never do.
 	APIServer func() (project.APIServer, error)
+	// CheckNetwork: pods are Ready only while the clusters reach each other, as SetNetwork reports. Nothing is reported about them before its first call.
+	CheckNetwork bool
 	// UnreachableTimeout is how long the peer may be unreachable before the tolerations of its pods are extended, so that Kubernetes does not replace them.
 	// 0: 30 seconds.
 	UnreachableTimeout time.Duration
@@ -127,7 +129,7 @@ func New(cfg *rest.Config, o Options) (*Reflection, error) {
 func (r *Reflection) addPods(workers int) {
 	o := &r.options
 	toPods := pods.Options{
-		Workers: workers, HostIP: o.HostIP, NodeName: o.Mapping.NodeName, APIServer: o.APIServer, UnreachableTimeout: o.UnreachableTimeout, FailureLimit: o.FailureLimit,
+		Workers: workers, HostIP: o.HostIP, NodeName: o.Mapping.NodeName, APIServer: o.APIServer, CheckNetwork: o.CheckNetwork, UnreachableTimeout: o.UnreachableTimeout, FailureLimit: o.FailureLimit,
 		Referrers: r.objects.ReferrerChanged, Arrived: func(before, after client.Object) { r.copier.Arrived(before, after) },
 	}
 	if o.ReflectIPs {
@@ -241,6 +243,13 @@ func (r *Reflection) Synced() bool {
 // failed is tried again at once.
 func (r *Reflection) SetConnection(connection *remote.Connection, reachable bool) {
 	r.engine.SetConnection(connection, reachable)
+}
+
+// SetNetwork records whether the pods of the two clusters reach each other. While they do not, pods are not Ready here.
+func (r *Reflection) SetNetwork(up bool) {
+	if r.pods != nil {
+		r.pods.SetNetwork(up)
+	}
 }
 
 // TranslationChanged makes the loops translate all addresses again: the Translator has new information.

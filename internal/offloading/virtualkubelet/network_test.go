@@ -4,6 +4,7 @@ package virtualkubelet
 
 import (
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -18,16 +19,29 @@ import (
 func TestNodeFollowsTheNetwork(t *testing.T) {
 	b := newEnv(t)
 	b.slice(granted("4", "8G"))
-	stop := b.run(func(o *Options) { o.CheckNetwork = true })
+	var network atomic.Value // what pods are reported with
+	check := func(o *Options) {
+		o.CheckNetwork, o.OnNetwork = true, func(up bool) { network.Store(up) }
+	}
+	reported := func(up bool) {
+		t.Helper()
+		if got := network.Load(); got != up {
+			t.Errorf("the network is reported as up=%v, want %t", got, up)
+		}
+	}
+	stop := b.run(check)
 	b.untilBecause(corev1.ConditionFalse, "no tunnel to the remote cluster is agreed")
+	reported(false)
 	// The tunnel of another peer does not count.
 	b.tunnel("another", "another-id", netv1alpha1.Connected, "")
 	milan := b.tunnel("milan", "milan-id", netv1alpha1.Connecting, "no handshake yet")
 	b.untilBecause(corev1.ConditionFalse, "no handshake yet")
 	b.report(milan, netv1alpha1.Connected, "")
 	b.untilBecause(corev1.ConditionTrue, "the remote cluster answers")
+	reported(true)
 	b.report(milan, netv1alpha1.ConnectionError, "all probes lost")
 	node := b.untilBecause(corev1.ConditionFalse, "all probes lost")
+	reported(false)
 	if down := find(node.Status.Conditions, corev1.NodeNetworkUnavailable); down.Status != corev1.ConditionTrue || down.Reason != "LiqoNetworkingDown" {
 		t.Errorf("%+v", down)
 	}
@@ -45,7 +59,7 @@ func TestNodeFollowsTheNetwork(t *testing.T) {
 	// After a restart, the node is not written before the tunnel is in the cache.
 	b.Must(b.Get(t.Context(), client.ObjectKeyFromObject(node), node))
 	stop()
-	b.run(func(o *Options) { o.CheckNetwork = true })
+	b.run(check)
 	asked = b.provider.asked.Load()
 	b.Until("it runs again", func() bool { return b.provider.asked.Load() > asked+5 })
 	if again := b.untilReady(corev1.ConditionTrue); again.ResourceVersion != node.ResourceVersion {

@@ -37,6 +37,14 @@ const (
 
 // sync brings the node to the state that follows from the slice and the probes.
 func (n *Node) sync(ctx context.Context) error {
+	tunnel, err := n.tunnel(ctx)
+	if err != nil {
+		return err
+	}
+	if n.options.OnNetwork != nil { // first, because pods need it whether the node can be written or not
+		up, _ := (&nodeInputs{checkNetwork: n.options.CheckNetwork, tunnel: tunnel}).network()
+		n.options.OnNetwork(up)
+	}
 	if n.serverVersion == "" {
 		return nil // followVersion will send it
 	}
@@ -56,13 +64,10 @@ func (n *Node) sync(ctx context.Context) error {
 	inputs := &nodeInputs{
 		name: n.options.NodeName, clusterID: n.options.ClusterID, address: n.options.NodeIP, port: n.options.KubeletPort, version: n.serverVersion,
 		storage: n.options.Storage, extraLabels: n.options.ExtraLabels, extraAnnotations: n.options.ExtraAnnotations, reach: state, reachMessage: message,
-		checkNetwork: n.options.CheckNetwork,
+		checkNetwork: n.options.CheckNetwork, tunnel: tunnel,
 	}
 	if n.options.Failing != nil {
 		inputs.failing = n.options.Failing()
-	}
-	if inputs.tunnel, err = n.tunnel(ctx); err != nil {
-		return err
 	}
 	if slice.Status.Phase == sharingv1alpha1.SliceAccepted {
 		inputs.granted = &slice.Status

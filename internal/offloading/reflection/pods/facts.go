@@ -37,6 +37,7 @@ func (w world) State(f *podplan.Facts) {
 	remote := w.pods.engine.Remote
 	f.Offloading, f.Now, f.LocalCurrent = w.offloading, time.Now(), w.pods.Local.Current(fanin.Every)
 	f.Reachable, f.Unreachable = remote.Reachable(), remote.UnreachableFor(w.pods.options.UnreachableTimeout)
+	f.Network = podplan.Network(w.pods.network.Load())
 	if w.mapping == nil {
 		return
 	}

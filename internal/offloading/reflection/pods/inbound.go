@@ -130,7 +130,11 @@ func (p *Pods) remoteStatus(facts *podplan.Facts, step podplan.Inbound) (corev1.
 	known.restarts = known.restarts.Observe(facts.Local, remote)
 	restarts := known.restarts
 	p.mu.Unlock()
-	return project.PodStatus(facts.Mapping, facts.Local, remote, restarts, p.options.Translator, p.options.HostIP)
+	status, err := project.PodStatus(facts.Mapping, facts.Local, remote, restarts, p.options.Translator, p.options.HostIP)
+	if err == nil && step.NetworkDown {
+		project.NetworkDown(&status, facts.Local, metav1.NewTime(facts.Now))
+	}
+	return status, err
 }
 
 // rememberEnd keeps a remote pod that is in a terminal phase: it may be deleted before a worker has reported that. A successor replaces it.

@@ -27,6 +27,8 @@ type Options struct {
 	Translator project.Translator
 	// APIServer returns how remote pods reach the API server of this cluster. It is called only after SetTokens.
 	APIServer func() (project.APIServer, error)
+	// CheckNetwork: pods are Ready only while the clusters reach each other, as SetNetwork reports. Nothing is reported about them before its first call.
+	CheckNetwork bool
 	// UnreachableTimeout is how long the peer may be unreachable before the tolerations of its pods are extended. 0: 30 seconds.
 	UnreachableTimeout time.Duration
 	// FailureLimit is how many pods may fail within ten minutes before Failing reports it. 0: DefaultFailureLimit.

@@ -12,6 +12,7 @@ package pods
 import (
 	"context"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -56,6 +57,7 @@ type Pods struct {
 	failures breaker
 	// unreachable receives a value when the peer becomes unreachable.
 	unreachable chan struct{}
+	network     atomic.Int32 // a podplan.Network
 
 	mu       sync.Mutex
 	memories map[types.UID]*memory
@@ -81,6 +83,9 @@ func New(e *engine.Engine, o Options) *Pods {
 	p := &Pods{
 		engine: e, options: o, Outbound: fairqueue.NewQueue(o.Workers), Inbound: fairqueue.NewQueue(o.Workers + 2), // so that one namespace may use all workers
 		memories: map[types.UID]*memory{}, failures: breaker{limit: o.FailureLimit}, unreachable: make(chan struct{}, 1),
+	}
+	if o.CheckNetwork {
+		p.network.Store(int32(podplan.NetworkUnknown))
 	}
 	p.Local = fanin.New(fanin.Options{
 		Object: &corev1.Pod{}, List: func() client.ObjectList { return &corev1.PodList{} }, Trim: engine.TrimLocal,
@@ -144,6 +149,17 @@ func (p *Pods) becameUnreachable() {
 	select {
 	case p.unreachable <- struct{}{}:
 	default:
+	}
+}
+
+// SetNetwork records whether the pods of the two clusters reach each other.
+func (p *Pods) SetNetwork(up bool) {
+	now := podplan.NetworkDown
+	if up {
+		now = podplan.NetworkUp
+	}
+	if p.network.Swap(int32(now)) != int32(now) {
+		p.enqueueInbound()
 	}
 }
 

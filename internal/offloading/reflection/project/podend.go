@@ -18,9 +18,10 @@ const (
 	OffloadingAborted = "OffloadingAborted"
 )
 
-// The reasons why a pod is not Ready: it may run in the peer, or it does not.
+// The reasons why a pod is not Ready: it may run in the peer, it runs there, or it does not.
 const (
 	ClusterUnreachable = "ClusterUnreachable"
+	NetworkUnreachable = "NetworkUnreachable"
 	RemotePodMissing   = "RemotePodMissing"
 )
 
@@ -97,6 +98,24 @@ func notReady(local *corev1.Pod, reason, message string, now metav1.Time) corev1
 		}
 	}
 	return status
+}
+
+// NetworkDown changes the status of a remote pod, as PodStatus returns it, to not Ready: the pod runs, and this cluster does not reach it. A local pod that is not Ready
+// already keeps the time since when.
+func NetworkDown(status *corev1.PodStatus, local *corev1.Pod, now metav1.Time) {
+	ready := func(all []corev1.PodCondition, state corev1.ConditionStatus) int {
+		return slices.IndexFunc(all, func(one corev1.PodCondition) bool { return one.Type == corev1.PodReady && one.Status == state })
+	}
+	i := ready(status.Conditions, corev1.ConditionTrue)
+	if i < 0 || Finished(status.Phase) {
+		return
+	}
+	one := &status.Conditions[i]
+	one.Status, one.LastTransitionTime, one.Reason = corev1.ConditionFalse, now, NetworkUnreachable
+	one.Message = fmt.Sprintf("the network to the cluster of virtual node %s does not work; the pod runs there", local.Spec.NodeName)
+	if before := ready(local.Status.Conditions, corev1.ConditionFalse); before >= 0 {
+		one.LastTransitionTime = local.Status.Conditions[before].LastTransitionTime
+	}
 }
 
 // allSucceeded reports whether all containers are known to have ended with success and for good.
