@@ -39,7 +39,8 @@ const (
 	MoveRoleTarget = "target"
 	MoveRoleCopy   = "copy"
 	MoveRoleProbe  = "probe"
-	// ReclaimPolicy is an annotation of the second record of a volume that moves: the policy of the volume before.
+	// ReclaimPolicy is an annotation of the second record of a volume that moves: the policy of the volume before. On the volume of the target it marks that the
+	// claim gets its data.
 	ReclaimPolicy = "storage.liqo.io/reclaim-policy"
 	// ReturnedVolume is an annotation of claims that have moved: the UID of the volume that came back. Its change has Kubernetes look at the claim at once.
 	ReturnedVolume = "storage.liqo.io/returned-volume"

@@ -34,9 +34,6 @@ import (
 // +kubebuilder:rbac:namespace=liqo-offloaded,groups="",resources=persistentvolumeclaims;pods;secrets;services,verbs=create;delete
 // +kubebuilder:rbac:namespace=liqo-offloaded,groups=networking.k8s.io,resources=networkpolicies,verbs=create;patch;delete
 
-// protection is the finalizer with which Kubernetes keeps the volume of a claim.
-const protection = "kubernetes.io/pv-protection"
-
 // controllerOptions bound the pause after a failure: pods may be waiting for their volume when an API server is back.
 func controllerOptions() ctrl.Options {
 	const first, most = 250 * time.Millisecond, 5 * time.Second
@@ -146,7 +143,7 @@ func (c *controller) fence(ctx context.Context, volume client.Object) error {
 		}
 		return err // its finalizer is the next step
 	}
-	return c.finalizers(ctx, volume, without(volume.GetFinalizers(), protection))
+	return c.finalizers(ctx, volume, without(volume.GetFinalizers(), plan.Protection))
 }
 
 // finalizers replaces the finalizers of an object, unless it has changed.

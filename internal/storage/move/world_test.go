@@ -126,7 +126,7 @@ func (w *world) create(object client.Object) {
 // volumeFor is what the provisioner makes for a claim.
 func (w *world) volumeFor(claim *corev1.PersistentVolumeClaim, name, node string) *corev1.PersistentVolume {
 	volume := &corev1.PersistentVolume{
-		ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID("of-" + name), Finalizers: []string{protection}, Annotations: map[string]string{"pv.kubernetes.io/provisioned-by": "liqo.io/storage"}},
+		ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID("of-" + name), Finalizers: []string{plan.Protection}, Annotations: map[string]string{"pv.kubernetes.io/provisioned-by": "liqo.io/storage"}},
 		Spec: corev1.PersistentVolumeSpec{
 			PersistentVolumeReclaimPolicy: corev1.PersistentVolumeReclaimDelete, StorageClassName: "liqo", AccessModes: claim.Spec.AccessModes,
 			ClaimRef: &corev1.ObjectReference{Namespace: claim.Namespace, Name: claim.Name, UID: claim.UID},
@@ -160,7 +160,7 @@ func (w *world) controller() *controller {
 				o.SetUID(types.UID(fmt.Sprintf("uid-%d", w.uids)))
 			}
 			if _, is := o.(*corev1.PersistentVolume); is {
-				o.SetFinalizers([]string{protection}) // the API server
+				o.SetFinalizers([]string{plan.Protection}) // the API server
 			}
 			if _, is := o.(*corev1.PersistentVolumeClaim); is && w.quota {
 				return apierrors.NewForbidden(corev1.Resource("persistentvolumeclaims"), o.GetName(), errors.New("exceeded quota: few"))

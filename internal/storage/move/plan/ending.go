@@ -17,27 +17,75 @@ func (f *Facts) switchOver() Step {
 	if f.TargetVolume == nil {
 		return f.targetGone()
 	}
-	back := f.Volume != nil && data.Name(f.Volume) == data.Name(f.TargetVolume)
-	if pods := f.pods(); len(pods) > 0 && !back {
-		return do(Delete, pods...)
+	if f.Volume != nil && data.Name(f.Volume) == data.Name(f.TargetVolume) {
+		return f.switched()
+	}
+	if reason := f.sourceIsCurrent(); reason != "" {
+		return f.enter(v1alpha1.MoveRestoring, reason)
+	}
+	if pods := f.pods(); len(pods) > 0 { // one that goes on could write to the target while pods of the user do
+		if alive := living(pods); len(alive) > 0 {
+			return do(Delete, alive...)
+		}
+		return f.wait("waiting until the pods of the move end")
 	}
 	switch {
-	case back:
-		if f.claimLives() && (f.Claim.Status.Phase != corev1.ClaimBound || f.Volume.Status.Phase != corev1.VolumeBound) {
-			return f.returned()
-		}
-		if step, proven := f.placed(); f.claimLives() && !proven {
-			return step
-		}
-		return f.enter(v1alpha1.MoveRemoving, fmt.Sprintf("the data is in %s", f.Move.Status.To))
+	case f.Volume != nil && f.Volume.DeletionTimestamp == nil && f.hasSource():
+		return f.wait("volume %s came back with the data in %s, after the claim had that in %s; both may have changes, and both stay. Copy those in %s that are needed, and delete this PersistentVolume: the claim gets the data in %s again",
+			f.Volume.Name, f.Move.Status.From, f.Move.Status.To, f.Move.Status.From, f.Move.Status.To)
 	case f.Volume != nil:
-		return f.wait("volume %s came back with other data; delete that PersistentVolume, which deletes no data", f.Volume.Name)
+		return f.displace()
 	case data.IsRemote(f.TargetVolume) && f.TargetVolume.Annotations[labels.RemoteVolume] == "":
 		return f.wait("waiting for the name of the volume in %s", f.Move.Status.To)
-	case f.TargetVolume.Spec.PersistentVolumeReclaimPolicy != corev1.PersistentVolumeReclaimRetain:
-		return do(Policy, withPolicy(f.TargetVolume, corev1.PersistentVolumeReclaimRetain))
+	case f.TargetVolume.Spec.PersistentVolumeReclaimPolicy != corev1.PersistentVolumeReclaimRetain || !f.handedOver():
+		return do(Policy, f.handOver())
 	}
 	return do(Create, f.movedVolume())
+}
+
+// switched waits until pods find the data of the target, which the claim has.
+func (f *Facts) switched() Step {
+	if f.claimLives() && (f.Claim.Status.Phase != corev1.ClaimBound || f.Volume.Status.Phase != corev1.VolumeBound) {
+		return f.returned()
+	}
+	if step, proven := f.placed(); f.claimLives() && !proven {
+		return step
+	}
+	return f.enter(v1alpha1.MoveRemoving, fmt.Sprintf("the data is in %s", f.Move.Status.To))
+}
+
+// sourceIsCurrent is why a move that has verified the target goes back to the source: the user asks for it, or pods may have written there since. Empty once
+// the claim can have had the data of the target: then pods may have written to that one.
+func (f *Facts) sourceIsCurrent() string {
+	switch active := f.active(); {
+	case f.handedOver():
+		return ""
+	case f.Move.DeletionTimestamp != nil:
+		return "cancelled"
+	case f.Volume != nil && f.hasSource():
+		return cameBack(f.Volume)
+	case f.Volume == nil && (len(active) > 0 || f.Attached):
+		return started(active)
+	}
+	return ""
+}
+
+// hasSource reports whether the volume of the claim has the data of the source. Without the record of the source it is assumed to.
+func (f *Facts) hasSource() bool {
+	return f.SourceVolume == nil || data.Name(f.Volume) == data.Name(f.SourceVolume)
+}
+
+// handedOver reports whether the claim has had the data of the target, or can have had it.
+func (f *Facts) handedOver() bool {
+	return f.Move.Status.StartedAt != nil || f.TargetVolume.Annotations[labels.ReclaimPolicy] != ""
+}
+
+// displace takes a volume away that came back with data of neither side. That data stays.
+func (f *Facts) displace() Step {
+	if f.Volume.Spec.PersistentVolumeReclaimPolicy != corev1.PersistentVolumeReclaimRetain {
+		return do(Policy, withPolicy(f.Volume, corev1.PersistentVolumeReclaimRetain))
+	}
+	return f.fence()
 }
 
 // targetGone: the target was deleted after it was verified, but before the claim had it. So the source is the data.
@@ -72,8 +120,8 @@ func (f *Facts) remove() Step {
 	case reason != "":
 		return f.wait("%s; the old copy stays, create that PersistentVolume again", reason)
 	}
-	if pods := f.pods(); len(pods) > 0 {
-		return do(Delete, pods...)
+	if step, wait := f.dropPods(); wait {
+		return step
 	}
 	again, stuck := f.replaced()
 	if len(again) > 0 {
@@ -93,7 +141,7 @@ func (f *Facts) remove() Step {
 		return do(Policy, withPolicy(old, corev1.PersistentVolumeReclaimDelete))
 	case f.Source != nil && f.Source.DeletionTimestamp == nil:
 		return do(Delete, f.Source)
-	case f.Source != nil || old != nil && !f.Move.Spec.KeepSource && f.lasts() < gone:
+	case (f.Source != nil || old != nil && !f.Move.Spec.KeepSource) && f.lasts() < gone:
 		return Step{}
 	}
 	if step, wait := f.clear(); wait {
@@ -141,10 +189,21 @@ func (f *Facts) dropTarget() (s Step, wait bool) {
 	return Step{}, f.lasts() < gone
 }
 
+// dropPods deletes the pods of the move. wait is whether some are still there, and not for long: nothing that follows depends on their end.
+func (f *Facts) dropPods() (s Step, wait bool) {
+	pods := f.pods()
+	if alive := living(pods); len(alive) > 0 {
+		return do(Delete, alive...), true
+	}
+	return Step{}, len(pods) > 0 && f.lasts() < gone
+}
+
 // restore brings the volume back as it was, and takes away what the move made. Data of a claim that its user has deleted meanwhile goes as its policy requires.
+//
+// No pod of a move writes to the source. So the volume comes back although the pod that receives is still there, as it is while its provider does not answer.
 func (f *Facts) restore() Step {
-	if pods := f.pods(); len(pods) > 0 {
-		return do(Delete, pods...)
+	if alive := living(f.pods()); len(alive) > 0 {
+		return do(Delete, alive...)
 	}
 	lives, record := f.claimLives(), f.SourceVolume
 	policy := corev1.PersistentVolumeReclaimPolicy("")
@@ -152,25 +211,33 @@ func (f *Facts) restore() Step {
 		policy = corev1.PersistentVolumeReclaimPolicy(record.Annotations[labels.ReclaimPolicy])
 	}
 	switch {
+	case f.Volume != nil && f.TargetVolume != nil && data.Name(f.Volume) == data.Name(f.TargetVolume):
+		return f.enter(v1alpha1.MoveSwitching, "") // an earlier leader was late to switch: pods may have written there
+	case f.Volume != nil && lives && !f.hasSource():
+		return f.displace()
 	case f.Volume != nil && f.Volume.DeletionTimestamp != nil && lives:
-		return do(Fence, f.Volume) // it cannot be saved any more, and comes back from the record
+		return f.fence() // it cannot be saved any more, and comes back from the record
+	case f.Volume == nil && lives && record != nil && f.reading():
+		return Step{}
 	case f.Volume == nil && lives && record != nil:
 		return do(Create, f.oldVolume())
 	case f.Volume != nil && policy != "" && f.Volume.DeletionTimestamp == nil && f.Volume.Spec.PersistentVolumeReclaimPolicy != policy:
 		return do(Policy, withPolicy(f.Volume, policy))
 	case lives && f.Volume != nil && f.Claim.Status.Phase != corev1.ClaimBound:
 		return f.returned()
+	case len(f.pods()) > 0 && f.lasts() < gone:
+		return Step{} // the target has no other user then
 	case f.TargetVolume != nil && f.Target != nil && f.TargetVolume.Spec.PersistentVolumeReclaimPolicy != corev1.PersistentVolumeReclaimDelete:
 		return do(Policy, withPolicy(f.TargetVolume, corev1.PersistentVolumeReclaimDelete))
 	case f.Target != nil && f.Target.DeletionTimestamp == nil:
 		return do(Delete, f.Target)
-	case f.Target != nil || f.TargetVolume != nil && f.lasts() < gone:
+	case (f.Target != nil || f.TargetVolume != nil) && f.lasts() < gone:
 		return Step{}
 	case !lives && record != nil && record.Spec.PersistentVolumeReclaimPolicy != policy:
 		return do(Policy, withPolicy(record, policy))
 	case !lives && f.Source != nil && f.Source.DeletionTimestamp == nil:
 		return do(Delete, f.Source)
-	case !lives && f.Source != nil:
+	case !lives && f.Source != nil && f.lasts() < gone:
 		return Step{}
 	}
 	if lives {
@@ -181,20 +248,31 @@ func (f *Facts) restore() Step {
 	if step, wait := f.clear(); wait {
 		return step
 	}
-	return f.enter(v1alpha1.MoveFailed, f.Move.Status.Message)
+	message := f.Move.Status.Message
+	if f.Target != nil || f.TargetVolume != nil {
+		message += fmt.Sprintf("; the copy in %s is being deleted", f.Move.Status.To)
+	}
+	return f.enter(v1alpha1.MoveFailed, message)
 }
 
-// dropRecord deletes a claim of the move and its volume, which is Retain: the data stays. wait is whether something is still there.
+// reading reports whether the data of this cluster is still mounted by a pod of the move. A driver could attach it to a second node, because the volume that
+// comes back is another object. At a provider both are the same object, and a provider that does not answer starts no pod.
+func (f *Facts) reading() bool {
+	return len(f.Copies) > 0 && !data.IsRemote(f.SourceVolume)
+}
+
+// dropRecord deletes a claim of the move and its volume, which is Retain: the data stays. wait is whether something is still there. A claim stays as long as
+// a pod that uses it: after some time both are being deleted, and go without the move.
 func (f *Facts) dropRecord(claim *corev1.PersistentVolumeClaim, volume *corev1.PersistentVolume) (s Step, wait bool) {
 	switch {
 	case volume != nil && volume.Spec.PersistentVolumeReclaimPolicy != corev1.PersistentVolumeReclaimRetain:
 		return do(Policy, withPolicy(volume, corev1.PersistentVolumeReclaimRetain)), true
 	case claim != nil && claim.DeletionTimestamp == nil:
 		return do(Delete, claim), true
-	case volume != nil && claim == nil && volume.DeletionTimestamp == nil:
+	case volume != nil && volume.DeletionTimestamp == nil && (claim == nil || f.lasts() >= gone):
 		return do(Delete, volume), true
 	}
-	return Step{}, claim != nil || volume != nil
+	return Step{}, (claim != nil || volume != nil) && f.lasts() < gone
 }
 
 // clear deletes the other objects of the move, its rights last.

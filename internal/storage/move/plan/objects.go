@@ -158,6 +158,18 @@ func withPolicy(volume *corev1.PersistentVolume, policy corev1.PersistentVolumeR
 	return changed
 }
 
+// handOver is the volume of the target before the claim gets its data. From then on pods may write there: the mark is set first, so that nothing takes the source
+// for the current data again.
+func (f *Facts) handOver() Object {
+	changed := f.TargetVolume.DeepCopy()
+	if changed.Annotations == nil {
+		changed.Annotations = map[string]string{}
+	}
+	changed.Annotations[labels.ReclaimPolicy] = string(changed.Spec.PersistentVolumeReclaimPolicy)
+	changed.Spec.PersistentVolumeReclaimPolicy = corev1.PersistentVolumeReclaimRetain
+	return changed
+}
+
 // remembered is the second record of the source with the policy that the volume is to have again.
 func (f *Facts) remembered(policy corev1.PersistentVolumeReclaimPolicy) Object {
 	changed := f.SourceVolume.DeepCopy()

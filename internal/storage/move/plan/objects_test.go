@@ -5,6 +5,8 @@ package plan
 import (
 	"testing"
 
+	corev1 "k8s.io/api/core/v1"
+
 	"liqo.io/liqo/apis/labels"
 	v1alpha1 "liqo.io/liqo/apis/storage/v1alpha1"
 )
@@ -29,6 +31,22 @@ func TestKeysStay(t *testing.T) {
 		}
 		if _, has := secrets[0].Data[ServerKey]; has || secrets[1].Data[ClientKey] != nil {
 			t.Error("a pod has the private key of the other")
+		}
+	}
+}
+
+// TestSourceIsRead: no pod of a move can write to the source, so its volume may come back while one still runs.
+func TestSourceIsRead(t *testing.T) {
+	for _, mode := range []string{modeMeasure, modeCopy, modeFinish} {
+		f := Facts{Move: &v1alpha1.VolumeMove{}}
+		pod, is := f.reader(mode).(*corev1.Pod)
+		if !is {
+			t.Fatal("the reader is no pod")
+		}
+		for _, mount := range pod.Spec.Containers[0].VolumeMounts {
+			if !mount.ReadOnly {
+				t.Errorf("mode %s: %s is mounted to be written", mode, mount.Name)
+			}
 		}
 	}
 }

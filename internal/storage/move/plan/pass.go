@@ -33,6 +33,11 @@ func each(pods []corev1.Pod) (all []Object) {
 	return all
 }
 
+// living are the objects that are not being deleted yet: their deletion changes something. A pod whose node or provider does not answer stays for a long time.
+func living(all []Object) []Object {
+	return slices.DeleteFunc(slices.Clone(all), func(one Object) bool { return one.GetDeletionTimestamp() != nil })
+}
+
 // receiving makes the pod that receives again if it was deleted or has ended, as with its node.
 func (f *Facts) receiving() (s Step, is bool) {
 	server := f.Server
@@ -64,8 +69,8 @@ func (f *Facts) pass(mode string) (*v1alpha1.MovePass, Step) {
 			return nil, step
 		}
 	}
-	switch {
-	case len(old) > 0 && slices.ContainsFunc(old, func(one Object) bool { return one.GetDeletionTimestamp() == nil }):
+	switch old = living(old); {
+	case len(old) > 0:
 		return nil, do(Delete, old...)
 	case now == nil:
 		return nil, do(Create, f.reader(mode))

@@ -4,6 +4,8 @@ package plan
 
 import (
 	"fmt"
+	"slices"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -103,13 +105,16 @@ func (f *Facts) copy() Step {
 
 // stop takes the volume away, so that no pod can start on it, and has the pods end that use it.
 func (f *Facts) stop() Step {
-	if len(f.Copies) > 0 { // they use the claim, too
-		return do(Delete, each(f.Copies)...)
+	if len(f.Copies) > 0 { // they use the claim as well
+		if alive := living(each(f.Copies)); len(alive) > 0 {
+			return do(Delete, alive...)
+		}
+		return f.wait("waiting until the pods that copy end")
 	}
 	if f.Volume != nil {
 		switch {
 		case f.Volume.DeletionTimestamp != nil:
-			return do(Fence, f.Volume)
+			return f.fence()
 		case !f.Move.Spec.Online && len(f.active()) > 0:
 			return f.enter(v1alpha1.MoveRestoring, started(f.active()))
 		case f.Attached:
@@ -117,7 +122,7 @@ func (f *Facts) stop() Step {
 		case f.Volume.Spec.PersistentVolumeReclaimPolicy != corev1.PersistentVolumeReclaimRetain:
 			return do(Policy, withPolicy(f.Volume, corev1.PersistentVolumeReclaimRetain))
 		}
-		return do(Fence, f.Volume)
+		return f.fence()
 	}
 	active := f.active()
 	switch {
@@ -137,11 +142,26 @@ func (f *Facts) stop() Step {
 	return s
 }
 
+func cameBack(volume *corev1.PersistentVolume) string {
+	return fmt.Sprintf("volume %s came back while the move had taken it away", volume.Name)
+}
+
+// fence deletes the volume of the claim, which is Retain or cannot be saved any more.
+func (f *Facts) fence() Step {
+	switch kept := f.Volume.DeletionTimestamp != nil && !slices.Contains(f.Volume.Finalizers, Protection); {
+	case kept && f.Move.Status.Phase == v1alpha1.MoveRestoring:
+		return Step{} // its message is why
+	case kept:
+		return f.wait("volume %s is being deleted; its finalizers are %s", f.Volume.Name, strings.Join(f.Volume.Finalizers, ", "))
+	}
+	return do(Fence, f.Volume)
+}
+
 // finish copies the last differences and verifies every file. No pod of the user can write.
 func (f *Facts) finish() Step {
 	switch active := f.active(); {
 	case f.Volume != nil:
-		return f.enter(v1alpha1.MoveRestoring, fmt.Sprintf("volume %s came back while the move had taken it away", f.Volume.Name))
+		return f.enter(v1alpha1.MoveRestoring, cameBack(f.Volume))
 	case len(active) > 0 || f.Attached:
 		return f.enter(v1alpha1.MoveRestoring, started(active))
 	}

@@ -19,12 +19,16 @@ import (
 const (
 	// ready is how long the target may take until it can receive.
 	ready = 5 * time.Minute
-	// gone is how long a move waits for old data to be deleted; afterwards it goes without the move.
+	// gone is how long a move waits for pods that are being deleted, and for old data. Afterwards they go without the move: a peer that does not answer must
+	// not hold it up.
 	gone = time.Minute
 	// mostFailures is how many pods of a move may fail.
 	mostFailures = 10
 	// mostPasses is how many times the data is copied while pods use it, and shortPass how short a pass is that makes another one useless.
 	mostPasses, shortPass = 5, 5
+
+	// Protection is the finalizer with which Kubernetes keeps the volume of a claim.
+	Protection = "kubernetes.io/pv-protection"
 )
 
 // Facts is what is known about a move, read from the API server, not from a cache: a volume that is nil does not exist. Objects of the move are those with its
@@ -106,7 +110,7 @@ type Do struct {
 	Object Object
 }
 
-// Step is what to do next: all effects in order, then the status. The zero value is to wait.
+// Step is what to do next: all effects in order, then the status. The zero value is to wait. Each effect changes something, because the next step follows at once.
 type Step struct {
 	Do     []Do
 	Status *v1alpha1.VolumeMoveStatus
