@@ -212,6 +212,13 @@ func TestRefused(t *testing.T) {
 		"block device": func(w *world) {
 			w.edited(func(c *corev1.PersistentVolumeClaim) { c.Spec.VolumeMode = new(corev1.PersistentVolumeBlock) })
 		},
+		"does not exist yet": func(w *world) { // as a claim that starts with a copy, which its provider refuses or has not made
+			w.retarget("worker")
+			w.removeVolume(original)
+			volume := w.volumeFor(w.claim("data"), original, virtual)
+			delete(volume.Annotations, labels.RemoteVolume)
+			w.create(volume)
+		},
 		"as root":     func(w *world) { w.restrict() },
 		"no data yet": func(w *world) { w.pending() },
 		"one pod only (": func(w *world) {

@@ -68,6 +68,8 @@ func (f *Facts) refused() string {
 		return fmt.Sprintf("claim %s has the storage class %q, which is not one of Liqo's; only claims of a virtual storage class move", name, classOf(claim))
 	case claim.Spec.VolumeMode != nil && *claim.Spec.VolumeMode == corev1.PersistentVolumeBlock:
 		return fmt.Sprintf("claim %s is a block device; only volumes with files move", name)
+	case data.IsRemote(volume) && volume.Annotations[labels.RemoteVolume] == "":
+		return fmt.Sprintf("the data of claim %s does not exist yet: %s has made no volume for it; see the events of the claim", name, placeOf(volume))
 	case f.Node == nil:
 		return fmt.Sprintf("there is no node %s", target)
 	case f.there():

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"liqo.io/liqo/apis/labels"
 	v1alpha1 "liqo.io/liqo/apis/storage/v1alpha1"
@@ -47,6 +48,22 @@ func TestSourceIsRead(t *testing.T) {
 			if !mount.ReadOnly {
 				t.Errorf("mode %s: %s is mounted to be written", mode, mount.Name)
 			}
+		}
+	}
+}
+
+// TestRecord: a second record of data at a provider has all that the virtual kubelet makes and finds the claim there by.
+func TestRecord(t *testing.T) {
+	of := &corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: "pvc-claim", Labels: map[string]string{labels.RemoteClusterID: "milan"}, Annotations: map[string]string{
+		labels.RemoteStorageClass: "disk", labels.RemoteVolume: "theirs", labels.RemoteDataSource: "template",
+	}}}
+	of.Spec.ClaimRef = &corev1.ObjectReference{Name: "data"}
+	second := record("second", of, nil)
+	for key, want := range map[string]string{
+		labels.RemoteStorageClass: "disk", labels.RemoteVolume: "theirs", labels.RemoteDataSource: "template", labels.RemoteClaim: "data", labels.VolumeData: "pvc-claim",
+	} {
+		if have := second.Annotations[key]; have != want {
+			t.Errorf("%s is %q, want %q", key, have, want)
 		}
 	}
 }
