@@ -13,6 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"liqo.io/liqo/apis/labels"
+	offloadingv1alpha1 "liqo.io/liqo/apis/offloading/v1alpha1"
 	v1alpha1 "liqo.io/liqo/apis/storage/v1alpha1"
 	"liqo.io/liqo/internal/storage/data"
 	"liqo.io/liqo/internal/storage/move/plan"
@@ -218,6 +219,12 @@ func TestRefused(t *testing.T) {
 			volume := w.volumeFor(w.claim("data"), original, virtual)
 			delete(volume.Annotations, labels.RemoteVolume)
 			w.create(volume)
+		},
+		"with the strategy Local": func(w *world) {
+			w.create(&offloadingv1alpha1.NamespaceOffloading{
+				ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: offloadingv1alpha1.NamespaceOffloadingName},
+				Spec:       offloadingv1alpha1.NamespaceOffloadingSpec{PodOffloadingStrategy: offloadingv1alpha1.PodsLocal},
+			})
 		},
 		"as root":     func(w *world) { w.restrict() },
 		"no data yet": func(w *world) { w.pending() },

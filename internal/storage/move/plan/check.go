@@ -8,6 +8,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	volumehelpers "k8s.io/component-helpers/storage/volume"
 
 	"liqo.io/liqo/apis/labels"
 	"liqo.io/liqo/internal/storage/data"
@@ -87,11 +88,10 @@ func (f *Facts) refused() string {
 
 // there reports whether the data is at the target.
 func (f *Facts) there() bool {
-	at := nodeOf(f.Volume)
 	if data.IsRemote(f.Volume) {
-		return isVirtual(f.Node) && at == f.Node.Name
+		return isVirtual(f.Node) && nodeOf(f.Volume) == f.Node.Name
 	}
-	return !isVirtual(f.Node) && (at == "" || at == f.Node.Labels[corev1.LabelHostname])
+	return !isVirtual(f.Node) && volumehelpers.CheckNodeAffinity(f.Volume, f.Node.Labels) == nil
 }
 
 // refusedPlace is about source and target.
@@ -104,6 +104,8 @@ func (f *Facts) refusedPlace() string {
 		return f.NoClass
 	case f.Strategy == "Remote" && (!remote || !isVirtual(f.Node)):
 		return fmt.Sprintf("namespace %s is offloaded with the strategy Remote, so no pod can use the data in this cluster", f.Move.Namespace)
+	case f.Strategy == "Local" && isVirtual(f.Node):
+		return fmt.Sprintf("namespace %s is offloaded with the strategy Local, so no pod can use the data in another cluster", f.Move.Namespace)
 	case f.Restricted:
 		return fmt.Sprintf("namespace %s enforces the Pod Security level restricted, and the pods that copy run as root to keep owners; relax the level while the data moves", f.Move.Namespace)
 	}
