@@ -271,28 +271,40 @@ func (p *Prepared) runHelm(ctx context.Context, rendered *release.Release, uncha
 
 // rollBack undoes a failed installation or upgrade and reports the reason. The context may have ended.
 func (p *Prepared) rollBack(ctx context.Context, waiting *waitingClient, failed error, created *corev1.Namespace, progress liqoaction.Progress) error {
-	what := "the installation failed"
-	if p.last != nil {
-		what = "the upgrade failed"
-	}
-	switch {
-	case errors.Is(failed, context.DeadlineExceeded):
-		what = fmt.Sprintf("Liqo was not ready after %s; --timeout gives more time", p.options.Timeout)
-	case errors.Is(failed, context.Canceled):
-		what = "the installation was interrupted"
-	default:
-		what += ": " + failed.Error()
-	}
 	// Observe the failed pods before they are removed.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Minute)
 	defer cancel()
 	text := observe(ctx, p.client, p.options.Namespace).hints(p.options.Namespace)
 	waiting.wait.ctx, waiting.wait.skip = ctx, true
-	if err := p.undo(ctx, created, progress); err != nil {
-		return fmt.Errorf("%s%s\nundoing it also failed: %w; try `liqoctl uninstall`", what, text, err)
+	working, err := p.lastWorking(ctx)
+	if err != nil {
+		return fmt.Errorf("%s%s\nit was not undone, because a version that worked before must not be removed: %w; run the command again when the API server answers",
+			p.reason(failed, p.last != nil), text, err)
 	}
-	if p.last != nil {
-		return fmt.Errorf("%s%s\nthe previous version and values were restored", what, text)
+	what := p.reason(failed, working != nil) + text
+	if working != nil {
+		if err := p.undoUpgrade(working); err != nil {
+			return fmt.Errorf("%s\nrestoring the previous version also failed: %w; run the command again", what, err)
+		}
+		return fmt.Errorf("%s\nthe previous version and values were restored", what)
 	}
-	return fmt.Errorf("%s%s\nthe installed objects have been removed again, except for the resource definitions", what, text)
+	if err := p.undoInstallation(ctx, created, progress); err != nil {
+		return fmt.Errorf("%s\nundoing it also failed: %w; try `liqoctl uninstall`", what, err)
+	}
+	return fmt.Errorf("%s\nthe installed objects have been removed again, except for the resource definitions", what)
+}
+
+// reason is why an installation or upgrade failed, for the user.
+func (p *Prepared) reason(failed error, upgrade bool) string {
+	switch {
+	case errors.Is(failed, context.DeadlineExceeded):
+		return fmt.Sprintf("Liqo was not ready after %s; --timeout gives more time", p.options.Timeout)
+	case errors.Is(failed, context.Canceled) && upgrade:
+		return "the upgrade was interrupted"
+	case errors.Is(failed, context.Canceled):
+		return "the installation was interrupted"
+	case upgrade:
+		return "the upgrade failed: " + failed.Error()
+	}
+	return "the installation failed: " + failed.Error()
 }

@@ -25,6 +25,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/util/version"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"liqo.io/liqo/apis/labels"
@@ -263,13 +264,52 @@ func (p *Prepared) ensureNamespace(ctx context.Context) (created *corev1.Namespa
 	return created, nil
 }
 
-// undo restores the state before the installation. It skips hooks: they end peerings, and a failed installation has none.
-func (p *Prepared) undo(ctx context.Context, created *corev1.Namespace, progress liqoaction.Progress) error {
-	if _, err := p.helm.Releases.Deployed(Release); err == nil {
-		helm := action.NewRollback(p.helm)
-		helm.DisableHooks, helm.ForceConflicts, helm.MaxHistory, helm.WaitStrategy = true, true, 5, kube.HookOnlyStrategy
-		return helm.Run(Release)
+// historyTime bounds how long the history of the release is read again: an upgrade may have failed because the API server restarts.
+const historyTime = 30 * time.Second
+
+// lastWorking returns the newest revision that worked, nil if none ever did. Only an answer of the API server proves that there is none: after any other
+// error, the caller must not uninstall, because Liqo may be in use.
+func (p *Prepared) lastWorking(ctx context.Context) (*release.Release, error) {
+	ctx, cancel := context.WithTimeout(ctx, historyTime)
+	defer cancel()
+	var history []helmrelease.Releaser
+	var last error
+	if err := wait.PollUntilContextCancel(ctx, time.Second, true, func(context.Context) (bool, error) {
+		history, last = p.helm.Releases.History(Release)
+		return last == nil || errors.Is(last, driver.ErrReleaseNotFound), nil
+	}); err != nil {
+		return nil, fmt.Errorf("read the history of release %s: %w", Release, cmp.Or(last, err))
 	}
+	// Helm records the old revision as superseded before the new one as deployed. If it fails in between, no revision is deployed.
+	for _, status := range []common.Status{common.StatusDeployed, common.StatusSuperseded} {
+		var newest *release.Release
+		for _, one := range history {
+			found, err := known(one)
+			if err != nil {
+				return nil, err
+			}
+			if found.Info.Status == status && (newest == nil || found.Version > newest.Version) {
+				newest = found
+			}
+		}
+		if newest != nil {
+			return newest, nil
+		}
+	}
+	return nil, nil
+}
+
+// undoUpgrade restores a revision that worked. It skips hooks: they end peerings.
+func (p *Prepared) undoUpgrade(working *release.Release) error {
+	helm := action.NewRollback(p.helm)
+	// By default, Helm restores the last but one revision, which may have failed as well, or be older than the one in use.
+	helm.Version = working.Version
+	helm.DisableHooks, helm.ForceConflicts, helm.MaxHistory, helm.WaitStrategy = true, true, 5, kube.HookOnlyStrategy
+	return helm.Run(Release)
+}
+
+// undoInstallation removes what a first installation created. It skips hooks: they end peerings, and Liqo never worked here.
+func (p *Prepared) undoInstallation(ctx context.Context, created *corev1.Namespace, progress liqoaction.Progress) error {
 	helm := action.NewUninstall(p.helm)
 	helm.DisableHooks, helm.IgnoreNotFound, helm.WaitStrategy, helm.Timeout = true, true, kube.HookOnlyStrategy, p.options.Timeout
 	if _, err := helm.Run(Release); err != nil && !errors.Is(err, driver.ErrReleaseNotFound) {
