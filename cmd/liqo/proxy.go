@@ -73,7 +73,7 @@ func (o *proxyOptions) Validate() error {
 
 // upstreams are the two destinations, by what peers ask for.
 func (o *proxyOptions) upstreams() (map[string]proxy.Upstream, error) {
-	auth := proxy.Upstream{Address: o.auth}
+	auth := proxy.Upstream{Address: o.auth, Share: proxy.AuthShare()}
 	if !o.authTLS {
 		certificate, err := selfSignedAuth(o.namespace, time.Now())
 		if err != nil {

@@ -163,6 +163,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	if refusal.Reason == ReasonDenied || refusal.Reason == ReasonEmptyDenied {
 		route.limit.Punish(from.Addr(), start)
+		w.Header().Set("Connection", "close") // one guess per connection: a proxy in front bounds the connections of each of its clients
 	}
 	log = log.WithValues("result", refusal.Reason, "code", refusal.Code)
 	if refusal.Code >= http.StatusInternalServerError {
@@ -395,6 +396,5 @@ func respond(w http.ResponseWriter, code int, answer any) {
 		header.Set("Retry-After", strconv.Itoa(int(math.Ceil(refusal.RetryAfter.Seconds()))))
 	}
 	w.WriteHeader(code)
-	// A client that closed the connection does not need the answer.
-	_ = json.NewEncoder(w).Encode(answer)
+	_ = json.NewEncoder(w).Encode(answer) // a client that closed the connection does not need it
 }

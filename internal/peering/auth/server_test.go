@@ -47,6 +47,9 @@ func (b *env) send(t *testing.T, method, path string, body any) (int, string, ht
 	if err != nil {
 		t.Fatal(err)
 	}
+	if response.Close {
+		response.Header.Set("Connection", "close") // the transport has taken it out
+	}
 	return response.StatusCode, string(answer), response.Header
 }
 
@@ -171,6 +174,9 @@ func TestRequests(t *testing.T) {
 			}
 			if header.Get("Content-Type") != "application/json" || header.Get("Cache-Control") != "no-store" {
 				t.Errorf("headers: %v", header)
+			}
+			if (c.reason == ReasonDenied || c.reason == ReasonEmptyDenied) && header.Get("Connection") != "close" {
+				t.Errorf("after a wrong token, the connection carries more: %v", header)
 			}
 			if strings.Contains(answer, goodToken) {
 				t.Errorf("the answer repeats the token: %s", answer)

@@ -62,6 +62,8 @@ type Upstream struct {
 	Address string
 	// TLS, if it is not nil, ends the TLS of the client here: the destination speaks plain HTTP, behind an ingress that ends TLS for others.
 	TLS *tls.Config
+	// Share, if it is not nil, bounds what each peer uses of the destination.
+	Share *Share
 }
 
 // Options configure a proxy.
@@ -79,6 +81,8 @@ type Proxy struct {
 	options Options
 	// logged and failed bound the lines of the log: those of refused clients, and those of destinations that do not answer.
 	logged, failed throttle
+	// shared are the connections to each destination.
+	shared map[string]*sharing
 
 	mu sync.Mutex
 	// waiting are the connections without a request, oldest first.
@@ -96,7 +100,11 @@ func New(o Options) (*Proxy, error) {
 		return nil, err
 	}
 	o.Limits.complete()
-	return &Proxy{options: o, waiting: list.New(), all: map[net.Conn]bool{}, peers: map[string]int{}}, nil
+	p := &Proxy{options: o, shared: map[string]*sharing{}, waiting: list.New(), all: map[net.Conn]bool{}, peers: map[string]int{}}
+	for to, upstream := range o.Upstreams {
+		p.shared[to] = newSharing(upstream.Share)
+	}
+	return p, nil
 }
 
 // Serve accepts connections until ctx ends. Then it closes all of them, and waits until they are closed.
@@ -170,6 +178,12 @@ func (p *Proxy) serve(ctx context.Context, connection net.Conn, place *list.Elem
 		return
 	}
 	defer p.leave(request.peer)
+	leave, ok := p.shared[request.to].enter(request.peer, connection, time.Now())
+	if !ok {
+		p.refuse(connection, request.peer, errTooOften)
+		return
+	}
+	defer leave()
 	p.connect(ctx, connection, request)
 }
 

@@ -32,6 +32,7 @@ var (
 	errPass      = &refusal{http.StatusProxyAuthRequired, "the URL of this proxy must have the ID and the pass of the peer; run `liqoctl peer in-band` again"}
 	errElsewhere = &refusal{http.StatusForbidden, "this proxy leads to the API server and the authentication service of its cluster only"}
 	errTooMany   = &refusal{http.StatusTooManyRequests, "this cluster has too many connections through the proxy"}
+	errTooOften  = &refusal{http.StatusTooManyRequests, "this cluster opens connections through the proxy too often; try again in some seconds"}
 	errFull      = &refusal{http.StatusServiceUnavailable, "the proxy has too many connections"}
 	errUpstream  = &refusal{http.StatusBadGateway, "the destination does not answer"}
 )

@@ -32,6 +32,9 @@ const (
 	// maxConnectionsEach is per network, so that a client that holds connections open leaves some for others. It is not
 	// smaller, because clusters behind one NAT share an address.
 	maxConnectionsEach = 64
+	// maxRequestsEach is per connection, so that a proxy in front, which sees connections only, bounds requests by bounding connections. An honest
+	// client sends two for a renewal, and at most eight.
+	maxRequestsEach = 8
 	// shutdownTimeout is longer than first contact may take.
 	shutdownTimeout = 15 * time.Second
 )
@@ -39,7 +42,7 @@ const (
 // Service returns the server for unauthenticated clients. It speaks TLS if certificate is not nil.
 func Service(address string, handler http.Handler, certificate func(*tls.ClientHelloInfo) (*tls.Certificate, error), log logr.Logger) *http.Server {
 	server := &http.Server{
-		Addr: address, Handler: handler,
+		Addr: address, Handler: countedRequests(handler), ConnContext: countRequests,
 		// The read timeout must be longer than a request takes, because its end would cancel the request.
 		ReadHeaderTimeout: 5 * time.Second, ReadTimeout: 20 * time.Second, WriteTimeout: 25 * time.Second, IdleTimeout: 15 * time.Second,
 		MaxHeaderBytes: 8 << 10,
@@ -53,6 +56,23 @@ func Service(address string, handler http.Handler, certificate func(*tls.ClientH
 		server.TLSConfig = &tls.Config{MinVersion: tls.VersionTLS12, GetCertificate: certificate}
 	}
 	return server
+}
+
+// requestsKey is the key of the number of requests on a connection, in the context of its requests.
+type requestsKey struct{}
+
+func countRequests(ctx context.Context, _ net.Conn) context.Context {
+	return context.WithValue(ctx, requestsKey{}, new(atomic.Int32))
+}
+
+// countedRequests ends a connection after its last request.
+func countedRequests(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if n, ok := r.Context().Value(requestsKey{}).(*atomic.Int32); ok && n.Add(1) >= maxRequestsEach {
+			w.Header().Set("Connection", "close")
+		}
+		next.ServeHTTP(w, r)
+	})
 }
 
 // Health returns the server for the kubelet's probes. check decides whether the process is ready.

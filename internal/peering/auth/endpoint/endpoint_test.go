@@ -66,6 +66,29 @@ func TestLateConnectionsAreServed(t *testing.T) {
 	}
 }
 
+// TestRequestsOfAConnection: a connection carries maxRequestsEach requests, and the answer to the last one announces its end.
+func TestRequestsOfAConnection(t *testing.T) {
+	address := freeAddress(t)
+	from := make(map[string]int)
+	handler := http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { from[r.RemoteAddr]++ })
+	kubetest.Start(t, "service", func(ctx context.Context) error {
+		return Serve(ctx, func() {}, Service(address, handler, nil, logr.Discard()))
+	})
+	client := &http.Client{Transport: &http.Transport{}}
+	t.Cleanup(client.CloseIdleConnections)
+	for range 2*maxRequestsEach + 1 {
+		get(t, client, "http://"+address)
+	}
+	if len(from) != 3 {
+		t.Errorf("%d requests over %d connections: %v", 2*maxRequestsEach+1, len(from), from)
+	}
+	for remote, n := range from {
+		if n > maxRequestsEach {
+			t.Errorf("%d requests from %s", n, remote)
+		}
+	}
+}
+
 func TestListenerIsBounded(t *testing.T) {
 	inner, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
