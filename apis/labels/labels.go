@@ -22,10 +22,11 @@ const (
 	VirtualClaimName      = "storage.liqo.io/virtual-pvc-name"
 	// VirtualVolume is the name of the volume whose data a claim holds: a label of claims in the storage namespace, an annotation of those at a provider.
 	VirtualVolume = "storage.liqo.io/virtual-volume"
-	// RemoteClaim is an annotation of volumes whose data is at a provider: the name of the claim there, if it is not that of the claim here.
-	RemoteClaim = "storage.liqo.io/remote-claim"
-	// RemoteVolume is an annotation of volumes whose data is at a provider: the name of the volume there, once the claim is bound.
-	RemoteVolume = "storage.liqo.io/remote-volume"
+	// RemoteNamespace, RemoteClaim and RemoteVolume are annotations of volumes whose data is at a provider: the namespace and the name of the claim there, and the
+	// name of its volume, once the claim is bound. RemoteClaim may be there before; without it, the claim has the name of the one here.
+	RemoteNamespace = "storage.liqo.io/remote-namespace"
+	RemoteClaim     = "storage.liqo.io/remote-claim"
+	RemoteVolume    = "storage.liqo.io/remote-volume"
 	// RemoteStorageClass is an annotation of volumes whose data is at a provider: the storage class there.
 	RemoteStorageClass = "storage.liqo.io/remote-storage-class"
 	// RemoteDataSource is an annotation of volumes whose data is at a provider: the name of the claim there whose data it started with.

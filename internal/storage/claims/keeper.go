@@ -262,7 +262,9 @@ func (k *Keeper) sync(ctx context.Context, f Facts) (retry time.Duration, err er
 		}
 	}
 	if step.Record != "" {
-		if err := k.patch(ctx, f.Volume, map[string]any{"metadata": map[string]any{"annotations": map[string]string{labels.RemoteVolume: step.Record}}}, false); err != nil {
+		if err := k.patch(ctx, f.Volume, map[string]any{"metadata": map[string]any{"annotations": map[string]string{
+			labels.RemoteNamespace: f.Remote.Namespace, labels.RemoteClaim: f.Remote.Name, labels.RemoteVolume: step.Record,
+		}}}, false); err != nil {
 			return 0, err
 		}
 	}

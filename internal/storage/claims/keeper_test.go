@@ -36,13 +36,13 @@ const (
 	user   = "keeper-test"
 )
 
-// peer plays the reflection: one namespace is offloaded.
+// peer plays the reflection: one namespace is offloaded, or none.
 type peer struct {
 	client client.WithWatch
 
-	mu        sync.Mutex
-	offloaded bool
-	warnings  []string
+	mu       sync.Mutex
+	remote   string // namespace; empty while none is offloaded
+	warnings []string
 }
 
 func (p *peer) Client(context.Context) (client.WithWatch, error) { return p.client, nil }
@@ -50,13 +50,17 @@ func (p *peer) Client(context.Context) (client.WithWatch, error) { return p.clie
 func (p *peer) Remote(namespace string) (string, bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.offloaded && namespace == shop {
-		return remote, true
+	if namespace != shop {
+		return "", false
 	}
-	return "", false
+	return p.remote, p.remote != ""
 }
 
-func (p *peer) Local(namespace string) (string, bool) { return shop, namespace == remote }
+func (p *peer) Local(namespace string) (string, bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return shop, namespace == p.remote && p.remote != ""
+}
 
 func (p *peer) Labels(object client.Object) map[string]string {
 	all := map[string]string{labels.Origin: "rome"}
@@ -109,7 +113,7 @@ func newKeeperEnv(t *testing.T) *keeperEnv {
 		}
 		return c
 	}
-	b := &keeperEnv{Env: kubetest.Env{T: t, Client: connect(home)}, milan: kubetest.Env{T: t, Client: connect(away)}, peer: &peer{client: connect(away), offloaded: true}}
+	b := &keeperEnv{Env: kubetest.Env{T: t, Client: connect(home)}, milan: kubetest.Env{T: t, Client: connect(away)}, peer: &peer{client: connect(away), remote: remote}}
 	b.Make(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: shop}})
 	b.milan.Make(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: remote}})
 	for namespace, rules := range b.RBACMarkers("*.go") {
@@ -124,6 +128,27 @@ func newKeeperEnv(t *testing.T) *keeperEnv {
 	b.keeper.Start(t.Context(), shop, remote)
 	kubetest.Start(t, "keeper", b.keeper.Run)
 	return b
+}
+
+// offload offloads the namespace under another remote name; no name ends its offloading.
+func (b *keeperEnv) offload(to string) {
+	b.T.Helper()
+	b.peer.mu.Lock()
+	before := b.peer.remote
+	b.peer.remote = to
+	b.peer.mu.Unlock()
+	if before != "" {
+		b.keeper.Stop(shop, before)
+	}
+	if to != "" {
+		b.keeper.Start(b.T.Context(), shop, to)
+	}
+}
+
+// recorded waits until the volume records its data.
+func (b *keeperEnv) recorded(volume *corev1.PersistentVolume) {
+	b.T.Helper()
+	b.Until("the volume records its data", func() bool { b.Read(volume); return volume.Annotations[labels.RemoteVolume] != "" })
 }
 
 // claim makes a claim with its volume, as scheduler, provisioner and volume controller leave them.
@@ -246,10 +271,7 @@ func TestKeeper(t *testing.T) {
 	// Data that was not released stays, whatever else ends.
 	third, thirdVolume := b.claim("third")
 	thirdThere := b.there(third)
-	b.peer.mu.Lock()
-	b.peer.offloaded = false
-	b.peer.mu.Unlock()
-	b.keeper.Stop(shop, remote)
+	b.offload("")
 	b.holds(third, "known")
 	b.release(third, thirdVolume)
 	b.Until("the user learns that the data stays", func() bool { return b.peer.warned("stays there") })
@@ -259,10 +281,7 @@ func TestKeeper(t *testing.T) {
 		t.Error("data of a namespace that is no longer offloaded was deleted")
 	}
 	// Once the namespace is offloaded again, the user's word is carried out.
-	b.peer.mu.Lock()
-	b.peer.offloaded = true
-	b.peer.mu.Unlock()
-	b.keeper.Start(t.Context(), shop, remote)
+	b.offload(remote)
 	gone(&b.milan, "the data of the deleted claim is gone", thirdThere)
 }
 
@@ -349,7 +368,7 @@ func TestLateCache(t *testing.T) {
 	b := newKeeperEnv(t)
 	claim, volume := b.claim("data")
 	b.bind(b.there(claim), "disk-1")
-	b.Until("the volume is recorded", func() bool { b.Read(volume); return volume.Annotations[labels.RemoteVolume] != "" })
+	b.recorded(volume)
 	b.holds(claim, "")
 	pod := podOf(claim)
 	late := &Keeper{options: b.keeper.options, volumes: b.keeper.volumes, local: b.keeper.local, remote: b.keeper.remote, queue: b.keeper.queue}

@@ -34,7 +34,7 @@ type Facts struct {
 type Step struct {
 	// Apply: the remote claim is to be as the claim asks.
 	Apply bool
-	// Record is the name of the provider's volume, to be written on ours.
+	// Record is the name of the provider's volume, to be written on ours together with the namespace and the name of the remote claim.
 	Record string
 	// Capacity is what the provider's volume has, to be written on ours and in the status of the claim.
 	Capacity *resource.Quantity
@@ -73,6 +73,8 @@ func released(f Facts) Step {
 		return Step{DeleteVolume: true} // of a move; the data stays
 	case f.Namespace == "":
 		return Step{Warn: fmt.Sprintf("namespace %s is not offloaded to the provider, so the data of the deleted claim %s stays there; offload the namespace to delete it", owner.Namespace, owner.Name)}
+	case f.elsewhere() != "":
+		return Step{Warn: fmt.Sprintf("the data of the deleted claim %s stays at the provider: %s", owner.Name, f.elsewhere())}
 	case !f.RemoteKnown || !f.LocalKnown || f.Claim != nil: // a volume is released after its claim is gone
 		return Step{}
 	case f.Remote == nil || volumeOf(f.Remote) != data.Name(f.Volume):
@@ -93,6 +95,8 @@ func bound(f Facts) Step {
 		return Step{Hold: "the claim is being deleted"}
 	case f.Namespace == "":
 		return Step{Hold: "its namespace is not offloaded to the provider"}
+	case f.elsewhere() != "":
+		return Step{Hold: f.elsewhere(), Warn: f.elsewhere()}
 	case f.Remote == nil && recorded != "":
 		return lost("the claim of the provider is gone")
 	case f.Remote == nil:
@@ -107,13 +111,24 @@ func bound(f Facts) Step {
 		return lost(fmt.Sprintf("the claim of the provider is bound to another volume, %q", f.Remote.Spec.VolumeName))
 	}
 	step := Step{Apply: grows(f.Claim, f.Remote)}
-	if recorded == "" {
+	if recorded == "" || f.Volume.Annotations[labels.RemoteNamespace] == "" { // earlier releases recorded the volume only
 		step.Record = f.Remote.Spec.VolumeName // empty until it is bound
 	}
 	if has, shown := f.Remote.Status.Capacity[corev1.ResourceStorage], f.Volume.Spec.Capacity[corev1.ResourceStorage]; f.Remote.Status.Phase == corev1.ClaimBound && has.Cmp(shown) > 0 {
 		step.Capacity = &has
 	}
 	return step
+}
+
+// elsewhere returns where the data is if the namespace has another name at the provider than when the data was recorded; empty if it has not, and for volumes
+// that earlier releases recorded. The provider keeps the other namespace for the data, so a missing claim in this one is no evidence that the data is lost.
+func (f *Facts) elsewhere() string {
+	at, namespace := f.Volume.Annotations[labels.RemoteNamespace], f.Volume.Spec.ClaimRef.Namespace
+	if at == "" || at == f.Namespace {
+		return ""
+	}
+	return fmt.Sprintf("the data is in namespace %s of the provider, but namespace %s is offloaded to namespace %s there; "+
+		"delete its NamespaceOffloading, which deletes no data, and offload it so that its name there is %s (see --namespace-mapping-strategy)", at, namespace, f.Namespace, at)
 }
 
 // lost: no pod may run on an empty volume as if that had the data.

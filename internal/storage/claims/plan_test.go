@@ -22,7 +22,9 @@ func sized(size string) corev1.ResourceList {
 func usual() Facts {
 	return Facts{
 		Volume: &corev1.PersistentVolume{
-			ObjectMeta: metav1.ObjectMeta{Name: "pvc-1", Annotations: map[string]string{labels.RemoteVolume: "disk-1"}},
+			ObjectMeta: metav1.ObjectMeta{Name: "pvc-1", Annotations: map[string]string{
+				labels.RemoteNamespace: "shop-rome", labels.RemoteClaim: "data", labels.RemoteVolume: "disk-1",
+			}},
 			Spec: corev1.PersistentVolumeSpec{
 				ClaimRef: &corev1.ObjectReference{Namespace: "shop", Name: "data", UID: "1"}, Capacity: sized("1Gi"),
 				PersistentVolumeReclaimPolicy: corev1.PersistentVolumeReclaimDelete,
@@ -61,7 +63,15 @@ func TestPlan(t *testing.T) {
 		"waits for its first pod": {func(f *Facts) {
 			f.Remote.Spec.VolumeName, f.Remote.Status, f.Volume.Annotations = "", corev1.PersistentVolumeClaimStatus{}, nil
 		}, Step{}},
-		"bound for the first time":                {func(f *Facts) { f.Volume.Annotations = nil }, Step{Record: "disk-1"}},
+		"bound for the first time":       {func(f *Facts) { f.Volume.Annotations = nil }, Step{Record: "disk-1"}},
+		"recorded by an earlier release": {func(f *Facts) { f.Volume.Annotations = map[string]string{labels.RemoteVolume: "disk-1"} }, Step{Record: "disk-1"}},
+		"recorded by an earlier release, and gone": {func(f *Facts) {
+			f.Volume.Annotations, f.Remote = map[string]string{labels.RemoteVolume: "disk-1"}, nil
+		}, Step{Hold: "is gone", Warn: "data is lost"}},
+		"recorded by an earlier release, and another volume is there": {func(f *Facts) {
+			f.Volume.Annotations = map[string]string{labels.RemoteVolume: "disk-2"}
+		}, Step{Hold: "another volume", Warn: "data is lost"}},
+		"offloaded under another name":            {func(f *Facts) { f.Namespace, f.Remote = "shop", nil }, Step{Hold: "is in namespace shop-rome", Warn: "so that its name there is shop-rome"}},
 		"larger than asked for":                   {func(f *Facts) { f.Remote.Status.Capacity = sized("2Gi") }, Step{Capacity: new(resource.MustParse("2Gi"))}},
 		"the user asks for more":                  {func(f *Facts) { f.Claim.Spec.Resources.Requests = sized("3Gi") }, Step{Apply: true}},
 		"the provider has lost the claim":         {func(f *Facts) { f.Remote = nil }, Step{Hold: "is gone", Warn: "data is lost"}},
@@ -83,6 +93,7 @@ func TestPlan(t *testing.T) {
 		"released, but the claim exists":            {func(f *Facts) { f.Volume.Status.Phase = corev1.VolumeReleased }, Step{}},
 		"deleted, and claims here are not known":    {func(f *Facts) { deleted(f); f.LocalKnown = false }, Step{}},
 		"deleted, and not offloaded":                {func(f *Facts) { deleted(f); f.Namespace = "" }, Step{Warn: "stays there"}},
+		"deleted, and offloaded under another name": {func(f *Facts) { deleted(f); f.Namespace, f.Remote = "shop", nil }, Step{Warn: "stays at the provider: the data is in namespace shop-rome"}},
 		"deleted, and the provider is at it":        {func(f *Facts) { deleted(f); f.Remote.DeletionTimestamp = new(metav1.Now()) }, Step{}},
 		"deleted, and a successor has its name":     {func(f *Facts) { deleted(f); f.Remote.Annotations = map[string]string{labels.VirtualVolume: "pvc-2"} }, Step{DeleteVolume: true}},
 		"the volume is being deleted":               {func(f *Facts) { f.Volume.DeletionTimestamp = new(metav1.Now()) }, Step{Hold: "being deleted"}},
