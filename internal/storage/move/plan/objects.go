@@ -106,7 +106,7 @@ func record(name string, of *corev1.PersistentVolume, claim *corev1.ObjectRefere
 	if data.Name(of) == name {
 		delete(volume.Annotations, labels.VolumeData)
 	}
-	for _, key := range []string{labels.RemoteStorageClass, labels.RemoteVolume, labels.RemoteDataSource} {
+	for _, key := range []string{labels.RemoteStorageClass, labels.RemoteNamespace, labels.RemoteVolume, labels.RemoteDataSource} {
 		if value := of.Annotations[key]; value != "" {
 			volume.Annotations[key] = value
 		}

@@ -55,12 +55,12 @@ func TestSourceIsRead(t *testing.T) {
 // TestRecord: a second record of data at a provider has all that the virtual kubelet makes and finds the claim there by.
 func TestRecord(t *testing.T) {
 	of := &corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: "pvc-claim", Labels: map[string]string{labels.RemoteClusterID: "milan"}, Annotations: map[string]string{
-		labels.RemoteStorageClass: "disk", labels.RemoteVolume: "theirs", labels.RemoteDataSource: "template",
+		labels.RemoteStorageClass: "disk", labels.RemoteNamespace: "shop-rome", labels.RemoteVolume: "theirs", labels.RemoteDataSource: "template",
 	}}}
 	of.Spec.ClaimRef = &corev1.ObjectReference{Name: "data"}
 	second := record("second", of, nil)
 	for key, want := range map[string]string{
-		labels.RemoteStorageClass: "disk", labels.RemoteVolume: "theirs", labels.RemoteDataSource: "template", labels.RemoteClaim: "data", labels.VolumeData: "pvc-claim",
+		labels.RemoteStorageClass: "disk", labels.RemoteNamespace: "shop-rome", labels.RemoteVolume: "theirs", labels.RemoteDataSource: "template", labels.RemoteClaim: "data", labels.VolumeData: "pvc-claim",
 	} {
 		if have := second.Annotations[key]; have != want {
 			t.Errorf("%s is %q, want %q", key, have, want)
