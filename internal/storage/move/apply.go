@@ -5,7 +5,6 @@ package move
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -179,9 +178,6 @@ func (c *controller) evict(ctx context.Context, pod client.Object) error {
 		ObjectMeta:    metav1.ObjectMeta{Namespace: pod.GetNamespace(), Name: pod.GetName()},
 		DeleteOptions: &metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &uid}},
 	})
-	if apierrors.IsTooManyRequests(err) {
-		return errors.New("a PodDisruptionBudget does not let the pod end now")
-	}
 	if apierrors.IsConflict(err) {
 		return nil
 	}

@@ -4,6 +4,7 @@ package move
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -76,7 +77,7 @@ func (c *controller) Reconcile(ctx context.Context, request reconcile.Request) (
 		return reconcile.Result{}, nil
 	case len(step.Do) > 0 || step.Status != nil && step.Status.Phase != before:
 		return reconcile.Result{RequeueAfter: time.Millisecond}, nil
-	case move.Status.Phase == v1alpha1.MovePreparing || move.Status.Phase == v1alpha1.MoveCopying:
+	case step.Later || move.Status.Phase == v1alpha1.MovePreparing || move.Status.Phase == v1alpha1.MoveCopying:
 		return reconcile.Result{RequeueAfter: idle}, nil
 	}
 	return reconcile.Result{RequeueAfter: urgent}, nil
@@ -89,8 +90,13 @@ func (c *controller) step(ctx context.Context, move *v1alpha1.VolumeMove) (plan.
 		return plan.Step{}, err
 	}
 	step := plan.Plan(facts)
+	var kept []string
 	for _, one := range step.Do {
 		err := c.do(ctx, move, one)
+		if one.Verb == plan.Evict && answered(err) { // the others may end
+			kept = append(kept, fmt.Sprintf("pod %s: %v", one.Object.GetName(), err))
+			continue
+		}
 		if one.Verb == plan.Create && denied(err) {
 			if back := plan.Denied(facts, err.Error()); back != nil {
 				return *back, c.save(ctx, move, back.Status)
@@ -100,10 +106,21 @@ func (c *controller) step(ctx context.Context, move *v1alpha1.VolumeMove) (plan.
 			return plan.Step{}, fmt.Errorf("%s %T %s: %w", one.Verb, one.Object, one.Object.GetName(), err)
 		}
 	}
+	if len(kept) > 0 {
+		const most = 400
+		why := strings.Join(kept, "; ")
+		step = plan.Kept(facts, strings.ToValidUTF8(why[:min(len(why), most)], ""))
+	}
 	if step.Status != nil {
 		return step, c.save(ctx, move, step.Status)
 	}
 	return step, nil
+}
+
+// answered reports whether an error is the answer of the API server, not that of the network.
+func answered(err error) bool {
+	var answer apierrors.APIStatus
+	return errors.As(err, &answer)
 }
 
 // denied reports whether an object was refused by its content, not because a right of ours is missing, which may be on its way.

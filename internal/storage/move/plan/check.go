@@ -123,7 +123,7 @@ func (f *Facts) refusedPods() string {
 	case !online && len(f.Users) > 0:
 		return started(f.Users)
 	case f.Attached && online:
-		return fmt.Sprintf("the volume of claim %s is attached to a node by its driver, so it cannot be copied while pods use it; stop them, and move without --online", f.Move.Name)
+		return f.attached()
 	}
 	for i := range f.Users {
 		if metav1.GetControllerOf(&f.Users[i]) == nil {
@@ -131,6 +131,12 @@ func (f *Facts) refusedPods() string {
 		}
 	}
 	return ""
+}
+
+// attached is why a volume that pods use does not move: a second volume for the same disk could be attached beside the first, and it is detached only when
+// the pods end, which a move has them do after the fence.
+func (f *Facts) attached() string {
+	return fmt.Sprintf("the volume of claim %s is attached to a node by its driver, so it cannot be copied while pods use it; stop them, and move without --online", f.Move.Name)
 }
 
 func classOf(claim *corev1.PersistentVolumeClaim) string {

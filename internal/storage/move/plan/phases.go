@@ -117,6 +117,8 @@ func (f *Facts) stop() Step {
 			return f.fence()
 		case !f.Move.Spec.Online && len(f.active()) > 0:
 			return f.enter(v1alpha1.MoveRestoring, started(f.active()))
+		case f.Attached && len(f.active()) > 0:
+			return f.enter(v1alpha1.MoveRestoring, f.attached())
 		case f.Attached:
 			return f.wait("waiting until the volume is detached from its node")
 		case f.Volume.Spec.PersistentVolumeReclaimPolicy != corev1.PersistentVolumeReclaimRetain:

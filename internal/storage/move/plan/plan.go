@@ -22,6 +22,8 @@ const (
 	// gone is how long a move waits for pods that are being deleted, and for old data. Afterwards they go without the move: a peer that does not answer must
 	// not hold it up.
 	gone = time.Minute
+	// evicts is how long the pods that use the claim may not be evicted, while none can start.
+	evicts = 5 * time.Minute
 	// mostFailures is how many pods of a move may fail.
 	mostFailures = 10
 	// mostPasses is how many times the data is copied while pods use it, and shortPass how short a pass is that makes another one useless.
@@ -114,6 +116,8 @@ type Do struct {
 type Step struct {
 	Do     []Do
 	Status *v1alpha1.VolumeMoveStatus
+	// Later: what was refused is repeated after a pause.
+	Later bool
 }
 
 // Finished reports whether a move needs no more steps.
@@ -178,6 +182,17 @@ func Denied(f Facts, why string) *Step {
 	}
 	s := f.enter(v1alpha1.MoveRestoring, why)
 	return &s
+}
+
+// Kept is the step after the API server has refused to evict pods, as it does for a PodDisruptionBudget. Such a budget may never admit it: the replacement of a
+// pod that was evicted cannot start while the volume is missing. So the move is taken back after some time.
+func Kept(f Facts, why string) Step {
+	if f.lasts() > evicts {
+		return f.enter(v1alpha1.MoveRestoring, fmt.Sprintf("pods that use the claim could not be evicted for %v, and no other can start meanwhile; stop them, and move without --online: %s", evicts, why))
+	}
+	s := f.wait("waiting until the pods end: %s", why)
+	s.Later = true
+	return s
 }
 
 func do(verb Verb, objects ...Object) (s Step) {
