@@ -97,7 +97,7 @@ func (c *controller) step(ctx context.Context, move *v1alpha1.VolumeMove) (plan.
 			kept = append(kept, fmt.Sprintf("pod %s: %v", one.Object.GetName(), err))
 			continue
 		}
-		if one.Verb == plan.Create && denied(err) {
+		if (one.Verb == plan.Create || one.Verb == plan.MakeKeys) && denied(err) {
 			if back := plan.Denied(facts, err.Error()); back != nil {
 				return *back, c.save(ctx, move, back.Status)
 			}
@@ -125,7 +125,8 @@ func answered(err error) bool {
 
 // denied reports whether an object was refused by its content, not because a right of ours is missing, which may be on its way.
 func denied(err error) bool {
-	return apierrors.IsInvalid(err) || apierrors.IsForbidden(err) && !strings.Contains(err.Error(), "cannot create resource")
+	missing := err != nil && (strings.Contains(err.Error(), "cannot create resource") || strings.Contains(err.Error(), "cannot delete resource"))
+	return apierrors.IsInvalid(err) || apierrors.IsForbidden(err) && !missing
 }
 
 // report shows the user an error that may last. The attempt after this one replaces the message, so another error changes nothing.

@@ -277,6 +277,39 @@ func TestOptions(t *testing.T) {
 	w.wantAt("worker")
 }
 
+// TestDryRunDeletesNothing: a pod that waits on the node of a claim whose data is elsewhere is deleted after a move, but not by a dry run.
+func TestDryRunDeletesNothing(t *testing.T) {
+	w := newWorld(t, virtual, "worker")
+	w.edit(func(m *v1alpha1.VolumeMove) { m.Spec.DryRun = true })
+	pod := w.usedBy("db-0", true)
+	pod.Status.Phase = corev1.PodPending
+	w.must(w.Status().Update(t.Context(), pod))
+	move := w.run(nil)
+	if pods := w.pods(); move.Status.Phase != v1alpha1.MoveCompleted || len(pods) != 1 || pods[0].Name != "db-0" {
+		t.Fatalf("%s: %s; pods %v", move.Status.Phase, move.Status.Message, pods)
+	}
+}
+
+// TestVolumeDeleted: another client deletes the volume before the fence. The move ends; with the second record, the volume comes back.
+func TestVolumeDeleted(t *testing.T) {
+	for _, phase := range []v1alpha1.MovePhase{v1alpha1.MovePreparing, v1alpha1.MoveCopying} {
+		w, done := newWorld(t, "worker", virtual), false
+		w.forgiving = true
+		move := w.run(func(move *v1alpha1.VolumeMove) {
+			if move.Status.Phase == phase && !done {
+				done = true
+				w.removeVolume(original)
+			}
+		})
+		if !done || move.Status.Phase != v1alpha1.MoveFailed || !strings.Contains(move.Status.Message, "volume pvc-claim of claim data was deleted") {
+			t.Fatalf("phase %s: %s: %s", phase, move.Status.Phase, move.Status.Message)
+		}
+		if phase == v1alpha1.MoveCopying {
+			w.wantAt("worker")
+		}
+	}
+}
+
 // TestDeletedByOthers: an administrator deletes an object of a move, in every phase. The data is whole, at one of both places, and the claim has it again.
 func TestDeletedByOthers(t *testing.T) {
 	phases := []v1alpha1.MovePhase{v1alpha1.MovePreparing, v1alpha1.MoveCopying, v1alpha1.MoveStopping, v1alpha1.MoveFinishing, v1alpha1.MoveSwitching, v1alpha1.MoveRemoving}
@@ -348,7 +381,8 @@ func TestPolicyChanged(t *testing.T) {
 // TestQuota: a quota of either cluster refuses a move in one sentence, and changes nothing.
 func TestQuota(t *testing.T) {
 	for want, refuse := range map[string]func(*world, *v1alpha1.VolumeMove){
-		"exceeded quota: few": func(w *world, _ *v1alpha1.VolumeMove) { w.quota = true },
+		"exceeded quota: few":     func(w *world, _ *v1alpha1.VolumeMove) { w.quota = true },
+		"exceeded quota: secrets": func(w *world, _ *v1alpha1.VolumeMove) { w.secrets = true },
 		"liqo-milan refuses the claim for the data: exceeded quota: theirs": func(w *world, move *v1alpha1.VolumeMove) {
 			if target := w.claim(plan.TargetName(move)); target != nil && move.Status.Phase == v1alpha1.MovePreparing {
 				w.must(client.IgnoreAlreadyExists(w.Create(t.Context(), &corev1.Event{

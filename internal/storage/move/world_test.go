@@ -58,8 +58,8 @@ type world struct {
 	uids         int
 	// forgiving: the claim may be without a record for a moment, because an administrator has deleted it.
 	forgiving bool
-	// full: the target has no space. quota: this cluster admits no further claim.
-	full, quota bool
+	// full: the target has no space. quota: this cluster admits no further claim, secrets: no Secret.
+	full, quota, secrets bool
 	// late is how often the scheduler still places pods by a volume that was taken away.
 	late int
 }
@@ -164,6 +164,9 @@ func (w *world) controller() *controller {
 			}
 			if _, is := o.(*corev1.PersistentVolumeClaim); is && w.quota {
 				return apierrors.NewForbidden(corev1.Resource("persistentvolumeclaims"), o.GetName(), errors.New("exceeded quota: few"))
+			}
+			if _, is := o.(*corev1.Secret); is && w.secrets {
+				return apierrors.NewForbidden(corev1.Resource("secrets"), o.GetName(), errors.New("exceeded quota: secrets"))
 			}
 			return write(func() error { return c.Create(ctx, o, options...) })
 		},

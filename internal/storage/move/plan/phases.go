@@ -35,6 +35,9 @@ func (f *Facts) prepare() Step {
 	if f.Move.Spec.DryRun {
 		return f.enter(v1alpha1.MoveMeasuring, "counting the files")
 	}
+	if f.Volume == nil {
+		return f.volumeGone()
+	}
 	var s Step
 	add := func(missing bool, verb Verb, object func() Object) {
 		if missing {
@@ -70,6 +73,11 @@ func (f *Facts) prepare() Step {
 	return f.wait("waiting for the target: %s", waiting(f.Server))
 }
 
+// volumeGone: another client has deleted the volume before the fence. It comes back from its second record, if that exists.
+func (f *Facts) volumeGone() Step {
+	return f.enter(v1alpha1.MoveRestoring, fmt.Sprintf("volume %s of claim %s was deleted", f.Move.Status.Volume, f.Move.Name))
+}
+
 // measure counts the files, for a dry run.
 func (f *Facts) measure() Step {
 	result, step := f.pass(modeMeasure)
@@ -86,7 +94,10 @@ func (f *Facts) copy() Step {
 	if !f.Move.Spec.Online && len(f.active()) > 0 {
 		return f.enter(v1alpha1.MoveRestoring, started(f.active()))
 	}
-	if volume := f.Volume; volume != nil && string(volume.Spec.PersistentVolumeReclaimPolicy) != f.SourceVolume.Annotations[labels.ReclaimPolicy] {
+	if f.Volume == nil {
+		return f.volumeGone()
+	}
+	if volume := f.Volume; string(volume.Spec.PersistentVolumeReclaimPolicy) != f.SourceVolume.Annotations[labels.ReclaimPolicy] {
 		return do(Policy, f.remembered(volume.Spec.PersistentVolumeReclaimPolicy)) // the user has changed it
 	}
 	result, step := f.pass(modeCopy)

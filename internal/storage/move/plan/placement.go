@@ -64,7 +64,11 @@ func (f *Facts) probe() Object {
 }
 
 // replaced are the pods that a late scheduler has placed where the data was, and that their controllers create again. The others are for their user to delete.
+// A dry run has moved nothing.
 func (f *Facts) replaced() (again []Object, stuck string) {
+	if f.Move.Spec.DryRun {
+		return nil, ""
+	}
 	for i := range f.Misplaced {
 		switch pod := &f.Misplaced[i]; {
 		case pod.DeletionTimestamp != nil:
