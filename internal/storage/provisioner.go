@@ -283,7 +283,7 @@ func (p *provisioner) ShouldDelete(_ context.Context, volume *corev1.PersistentV
 
 // Delete implements controller.Provisioner. The library calls it for a volume whose claim was deleted, if its policy is to delete the data, as its cache
 // shows it. It also calls it for a volume that it could not save, although an API server that does not answer may have saved it. So all of that is read again.
-// While a volume moves, two volumes record the same data: it goes with the last one.
+// While a volume moves, two volumes record the same data: it goes with the last one that keeps it.
 func (p *provisioner) Delete(ctx context.Context, volume *corev1.PersistentVolume) error {
 	volumes, err := p.kube.CoreV1().PersistentVolumes().List(ctx, metav1.ListOptions{})
 	if err != nil {

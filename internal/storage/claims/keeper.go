@@ -7,7 +7,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"slices"
 	"sync"
 	"time"
 
@@ -187,14 +186,6 @@ func (k *Keeper) claim(key types.NamespacedName) *corev1.PersistentVolumeClaim {
 	return claim
 }
 
-// shared looks at all volumes of the provider.
-func (k *Keeper) shared(volume *corev1.PersistentVolume) bool {
-	return slices.ContainsFunc(k.volumes.All(fanin.Every), func(one client.Object) bool {
-		other, is := one.(*corev1.PersistentVolume)
-		return is && data.Shared(volume, other)
-	})
-}
-
 func (k *Keeper) facts(volume *corev1.PersistentVolume) Facts {
 	facts := Facts{Volume: volume}
 	if volume == nil || volume.Spec.ClaimRef == nil {
@@ -335,27 +326,6 @@ func create(ctx context.Context, c client.Client, intent *coreapply.PersistentVo
 		return err
 	}
 	return c.Create(ctx, claim, client.FieldOwner(labels.OwnerReflection))
-}
-
-// deleteRemote deletes data. It reads the volume again: its administrator may have kept it, or given it to another claim, which our cache does not show yet.
-func (k *Keeper) deleteRemote(ctx context.Context, f Facts, uid types.UID) error {
-	now := &corev1.PersistentVolume{}
-	switch err := k.options.Local.Get(ctx, client.ObjectKeyFromObject(f.Volume), now); {
-	case err != nil:
-		return fmt.Errorf("read volume %s: %w", f.Volume.Name, err)
-	case now.UID != f.Volume.UID || now.ResourceVersion != f.Volume.ResourceVersion:
-		return fmt.Errorf("volume %s has changed", f.Volume.Name)
-	}
-	c, err := k.options.Peer.Client(ctx)
-	if err != nil {
-		return err
-	}
-	log.FromContext(ctx).Info("deleting the data of a deleted claim", "volume", f.Volume.Name, "remoteNamespace", f.Remote.Namespace, "claim", f.Remote.Name)
-	err = c.Delete(ctx, &corev1.PersistentVolumeClaim{ObjectMeta: f.Remote.ObjectMeta}, client.Preconditions{UID: &uid})
-	if client.IgnoreNotFound(err) != nil && !apierrors.IsConflict(err) {
-		return fmt.Errorf("delete claim %s/%s at the provider: %w", f.Remote.Namespace, f.Remote.Name, err)
-	}
-	return nil
 }
 
 // patch merges a change into an object of this cluster, unless another one has its name by now.

@@ -24,7 +24,7 @@ type Facts struct {
 	Namespace string
 	// Remote is the claim of that name in the provider.
 	Remote *corev1.PersistentVolumeClaim
-	// Shared: the volume is released, and another one records the same data.
+	// Shared: the volume is released, and another one keeps the same data.
 	Shared bool
 	// LocalKnown and RemoteKnown: the objects of this cluster, and of the provider, have all been observed and are current.
 	LocalKnown, RemoteKnown bool

@@ -3,12 +3,17 @@
 package claims
 
 import (
+	"maps"
+	"strings"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"liqo.io/liqo/apis/labels"
+	"liqo.io/liqo/internal/kube/fanin"
+	"liqo.io/liqo/internal/kube/kubetest"
+	"liqo.io/liqo/internal/storage/data"
 )
 
 // TestOtherRemoteNamespace: a namespace is offloaded again under another remote name, as with another mapping strategy, while the provider keeps the first one with
@@ -68,4 +73,58 @@ func TestGivenToAnotherClaim(t *testing.T) {
 	if name, is := b.keeper.RemoteName(shop, second.Name); !is || name != there.Name {
 		t.Errorf("pods of the second claim use claim %q at the provider", name)
 	}
+}
+
+// TestBothReleased: the user deletes a claim while its volume moves and the virtual kubelet is down, as in a rollout. When it is back, both records of the data are
+// released with the policy Delete. The data goes, and not just its records.
+func TestBothReleased(t *testing.T) {
+	b := newKeeperEnv(t)
+	claim, volume := b.claim("data")
+	there := b.there(claim)
+	b.bind(there, "disk-1")
+	b.recorded(volume)
+	b.keeper.volumes.Remove(fanin.Every) // the next keeper plays the one that was down
+	second := b.secondRecord(volume)
+	b.EditStatus(second, func() { second.Status.Phase = corev1.VolumeReleased })
+	b.release(claim, volume)
+	next := New(b.keeper.options)
+	next.Start(t.Context(), shop, remote)
+	kubetest.Start(t, "the next keeper", next.Run)
+	gone(&b.milan, "the data is gone", there)
+	b.milan.Edit(there, func() { there.Finalizers = nil })
+	gone(&b.Env, "the first record is gone", volume)
+	gone(&b.Env, "the second record is gone", second)
+}
+
+// TestOtherRecordKept: the facts are late, and do not show that another record of the data of a deleted claim is in use again. The data stays.
+func TestOtherRecordKept(t *testing.T) {
+	b := newKeeperEnv(t)
+	claim, volume := b.claim("data")
+	there := b.there(claim)
+	b.bind(there, "disk-1")
+	b.recorded(volume)
+	b.Until("the volume has its size", func() bool { b.Read(volume); return volume.Spec.Capacity.Storage().String() == "2Gi" })
+	second := b.secondRecord(volume)
+	b.Until("the second record is observed", func() bool { return b.keeper.volume(second.Name) != nil })
+	b.milan.Read(there)
+	volume.Status.Phase = corev1.VolumeReleased
+	if _, err := b.keeper.sync(t.Context(), Facts{Volume: volume, Namespace: remote, Remote: there, LocalKnown: true, RemoteKnown: true}); err == nil || !strings.Contains(err.Error(), "keeps the data") {
+		t.Errorf("the other record was not read again: %v", err)
+	}
+	if b.milan.Read(there); there.DeletionTimestamp != nil {
+		t.Error("the data of a record that is kept was deleted")
+	}
+}
+
+// secondRecord makes the second record of the data of a volume, as a move does.
+func (b *keeperEnv) secondRecord(of *corev1.PersistentVolume) *corev1.PersistentVolume {
+	b.T.Helper()
+	second := &corev1.PersistentVolume{
+		ObjectMeta: metav1.ObjectMeta{Name: "liqo-move-source", Labels: of.Labels, Annotations: map[string]string{labels.VolumeData: data.Name(of)}},
+		Spec:       *of.Spec.DeepCopy(),
+	}
+	maps.Copy(second.Annotations, of.Annotations)
+	second.Spec.ClaimRef = &corev1.ObjectReference{Kind: "PersistentVolumeClaim", APIVersion: "v1", Namespace: shop, Name: "liqo-move-source", UID: "source"}
+	b.Make(second)
+	return second
 }

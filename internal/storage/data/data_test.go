@@ -7,6 +7,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"liqo.io/liqo/apis/labels"
 )
@@ -19,7 +20,14 @@ func volume(name, of string) *corev1.PersistentVolume {
 	return one
 }
 
+// released returns a volume whose claim was deleted. Without a UID, it is reserved for a claim to come.
+func released(volume *corev1.PersistentVolume, policy corev1.PersistentVolumeReclaimPolicy, uid types.UID) *corev1.PersistentVolume {
+	volume.Status.Phase, volume.Spec.PersistentVolumeReclaimPolicy, volume.Spec.ClaimRef.UID = corev1.VolumeReleased, policy, uid
+	return volume
+}
+
 func TestData(t *testing.T) {
+	const deletes, retains = corev1.PersistentVolumeReclaimDelete, corev1.PersistentVolumeReclaimRetain
 	for _, row := range []struct {
 		name       string
 		one, other *corev1.PersistentVolume
@@ -31,6 +39,10 @@ func TestData(t *testing.T) {
 		{"the first one records the data of the other", volume("a", "b"), volume("b", ""), true},
 		{"both record the data of a third", volume("a", "c"), volume("b", "c"), true},
 		{"they have exchanged their data", volume("a", "b"), volume("b", "a"), false},
+		{"both are to be deleted, and the first one records the data of the other", released(volume("a", "b"), deletes, "1"), released(volume("b", ""), deletes, "2"), false},
+		{"both are to be deleted, and the other one records the data of the first", released(volume("b", ""), deletes, "2"), released(volume("a", "b"), deletes, "1"), false},
+		{"the other one is kept", released(volume("a", ""), deletes, "1"), released(volume("b", "a"), retains, "2"), true},
+		{"the other one is reserved", released(volume("a", ""), deletes, "1"), released(volume("b", "a"), deletes, ""), true},
 	} {
 		if have := Shared(row.one, row.other); have != row.want {
 			t.Errorf("%s: shared is %t", row.name, have)

@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package claims
+
+import (
+	"context"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+
+	"liqo.io/liqo/internal/kube/fanin"
+	"liqo.io/liqo/internal/storage/data"
+)
+
+// records returns all volumes of this provider that record some data, as our cache shows them.
+func (k *Keeper) records(name string) (found []*corev1.PersistentVolume) {
+	for _, one := range k.volumes.All(fanin.Every) {
+		if volume, is := one.(*corev1.PersistentVolume); is && data.Name(volume) == name {
+			found = append(found, volume)
+		}
+	}
+	return found
+}
+
+// shared reports whether another volume keeps the data of a volume.
+func (k *Keeper) shared(volume *corev1.PersistentVolume) bool {
+	for _, other := range k.records(data.Name(volume)) {
+		if data.Shared(volume, other) {
+			return true
+		}
+	}
+	return false
+}
+
+// deleteRemote deletes data. It reads all records of the data again: the administrator may have kept one, or given it to another claim, which our cache does not
+// show yet.
+func (k *Keeper) deleteRemote(ctx context.Context, f Facts, uid types.UID) error {
+	now := &corev1.PersistentVolume{}
+	switch err := k.options.Local.Get(ctx, client.ObjectKeyFromObject(f.Volume), now); {
+	case err != nil:
+		return fmt.Errorf("read volume %s: %w", f.Volume.Name, err)
+	case now.UID != f.Volume.UID || now.ResourceVersion != f.Volume.ResourceVersion:
+		return fmt.Errorf("volume %s has changed", f.Volume.Name)
+	}
+	for _, other := range k.records(data.Name(f.Volume)) {
+		if other.Name == f.Volume.Name {
+			continue
+		}
+		now := &corev1.PersistentVolume{}
+		switch err := k.options.Local.Get(ctx, client.ObjectKeyFromObject(other), now); {
+		case client.IgnoreNotFound(err) != nil:
+			return fmt.Errorf("read volume %s, which records the same data as %s: %w", other.Name, f.Volume.Name, err)
+		case err == nil && data.Shared(f.Volume, now):
+			return fmt.Errorf("volume %s keeps the data of volume %s", other.Name, f.Volume.Name)
+		}
+	}
+	c, err := k.options.Peer.Client(ctx)
+	if err != nil {
+		return err
+	}
+	log.FromContext(ctx).Info("deleting the data of a deleted claim", "volume", f.Volume.Name, "remoteNamespace", f.Remote.Namespace, "claim", f.Remote.Name)
+	err = c.Delete(ctx, &corev1.PersistentVolumeClaim{ObjectMeta: f.Remote.ObjectMeta}, client.Preconditions{UID: &uid})
+	if client.IgnoreNotFound(err) != nil && !apierrors.IsConflict(err) {
+		return fmt.Errorf("delete claim %s/%s at the provider: %w", f.Remote.Namespace, f.Remote.Name, err)
+	}
+	return nil
+}
