@@ -59,6 +59,7 @@ func TestWithAPIServer(t *testing.T) {
 		"Warnings":            testWarnings,
 		"Peer":                testPeer,
 		"PeerReusesIncoming":  testPeerReusesIncoming,
+		"PeerLeavesTunnel":    testPeerLeavesTunnel,
 		"Unpeer":              testUnpeer,
 		"UnpeerWaits":         testUnpeerWaits,
 		"PeerAfterUnpeer":     testPeerAfterUnpeer,

@@ -3,6 +3,7 @@
 package action
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"slices"
@@ -11,6 +12,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/managedfields"
 	corev1ac "k8s.io/client-go/applyconfigurations/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -118,9 +120,10 @@ func applyForeign(ctx context.Context, c client.Client, intent *discoveryac.Fore
 func (f *facts) intent(o PeerOptions) *discoveryac.ForeignClusterApplyConfiguration {
 	// The administrator chooses the name, and the virtual node is named after it.
 	name, clusterName := o.Name, o.Name
-	insecure := true
+	insecure, noProxy := true, false
 	if f.same != nil {
 		name = f.same.Name
+		noProxy = hasNoProxy(f.same)
 		if configured := f.same.Spec.InsecureSkipTLSVerify; configured != nil {
 			insecure = *configured // keep a verification that the administrator has enabled
 		}
@@ -134,6 +137,9 @@ func (f *facts) intent(o PeerOptions) *discoveryac.ForeignClusterApplyConfigurat
 		WithForeignAuthURL(o.AuthURL).
 		WithInsecureSkipTLSVerify(insecure).
 		WithOutgoingPeeringEnabled(discoveryv1alpha1.PeeringYes)
+	if noProxy {
+		spec.WithForeignProxyURL("")
+	}
 	// The token is the word of the provider's administrator, so its key replaces one that was known before.
 	if fingerprint := auth.ParseToken(o.Token).Fingerprint; fingerprint != "" {
 		spec.WithClusterKey(fingerprint)
@@ -144,6 +150,15 @@ func (f *facts) intent(o PeerOptions) *discoveryac.ForeignClusterApplyConfigurat
 	return discoveryac.ForeignCluster(name).
 		WithLabels(map[string]string{labels.ClusterID: o.ClusterID, labels.DiscoveryType: labels.DiscoveryManual}).
 		WithSpec(spec)
+}
+
+// hasNoProxy reports whether a cluster that publishes its address is reached without the proxy on record: that in its tunnel leads to no published address, and
+// once the object is of this command, the controllers no longer correct it. It stays true after this command has emptied the field: leaving it out would be
+// another change. A proxy that an administrator has chosen stays.
+func hasNoProxy(fc *discoveryv1alpha1.ForeignCluster) bool {
+	return fc.Inside() || fc.Spec.ForeignProxyURL == "" && slices.ContainsFunc(fc.ManagedFields, func(one metav1.ManagedFieldsEntry) bool {
+		return one.Manager == labels.OwnerCLI && one.FieldsV1 != nil && bytes.Contains(one.FieldsV1.GetRawBytes(), []byte(`"f:foreignProxyUrl"`))
+	})
 }
 
 // setOutgoing applies the desired state of the outgoing direction, on top of the fields that liqoctl applied before.

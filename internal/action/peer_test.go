@@ -306,6 +306,47 @@ func testPeerReusesIncoming(t *testing.T, config *rest.Config) {
 	}
 }
 
+// testPeerLeavesTunnel: a cluster that was used through the tunnel publishes its address, and this one peers with it again: the proxy in the tunnel does not
+// lead to that address. A proxy that an administrator has chosen stays.
+func testPeerLeavesTunnel(t *testing.T, config *rest.Config) {
+	const chosen = "http://proxy.example.com:3128"
+	for name, row := range map[string]struct{ authURL, proxyURL, want string }{
+		"through the tunnel": {discoveryv1alpha1.AuthURLInside, "http://" + localID + ":pass@10.2.0.17:8118", ""},
+		"through a proxy":    {"https://192.0.2.9", chosen, chosen},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := installed(t, config)
+			incoming := known("milan", remoteID, discoveryv1alpha1.OutOfBand, labels.DiscoveryIncoming)
+			incoming.Spec.ForeignAuthURL, incoming.Spec.ForeignProxyURL = row.authURL, row.proxyURL
+			incoming.Spec.OutgoingPeeringEnabled = discoveryv1alpha1.PeeringYes
+			create(t, c, incoming)
+			o := peerOptions("https://192.0.2.10", nil)
+			apply := func() *discoveryv1alpha1.ForeignCluster {
+				t.Helper()
+				f := &facts{options: o}
+				if err := f.readLocal(t.Context(), c); err != nil {
+					t.Fatal(err)
+				}
+				if err := applyForeign(t.Context(), c, f.intent(o)); err != nil {
+					t.Fatal(err)
+				}
+				fc, err := ForeignCluster(t.Context(), c, "milan")
+				if err != nil {
+					t.Fatal(err)
+				}
+				return fc
+			}
+			first := apply()
+			if first.Spec.ForeignAuthURL != o.AuthURL || first.Spec.ForeignProxyURL != row.want {
+				t.Errorf("%s is reached through %q, want %q", first.Spec.ForeignAuthURL, first.Spec.ForeignProxyURL, row.want)
+			}
+			if second := apply(); second.ResourceVersion != first.ResourceVersion {
+				t.Errorf("the second run changed the object: %+v", second)
+			}
+		})
+	}
+}
+
 // TestRefusalEndsTheWait: a refusal that lasts ends the wait before the timeout.
 func TestRefusalEndsTheWait(t *testing.T) {
 	progress := &recorder{}
