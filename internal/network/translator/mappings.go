@@ -98,7 +98,9 @@ func (t *Translator) settle(ctx context.Context, now time.Time) error {
 		t.mu.Unlock()
 		return nil // it is not known which addresses are those of pods
 	}
-	p := planMappings(t.outside(endpoints), complete, t.mapped, func(mapping *netv1alpha1.IPMapping) bool { return t.owns(node.GetUID(), mapping) })
+	ours := func(mapping *netv1alpha1.IPMapping) bool { return t.owns(node.GetUID(), mapping) }
+	p := planMappings(t.outside(endpoints), complete, t.mapped, ours)
+	p.unused = append(p.unused, t.replaced(ours)...)
 	changed := !maps.Equal(t.left, p.left)
 	t.left = p.left
 	t.mu.Unlock()
@@ -127,6 +129,18 @@ func (t *Translator) settle(ctx context.Context, now time.Time) error {
 	}
 	t.unused = unused
 	return errors.Join(errs...)
+}
+
+// replaced returns our mappings of addresses for which another one counts. The lock is held.
+func (t *Translator) replaced(ours func(*netv1alpha1.IPMapping) bool) (all []*netv1alpha1.IPMapping) {
+	for _, mappings := range t.all {
+		for _, mapping := range mappings[1:] {
+			if ours(mapping) {
+				all = append(all, mapping)
+			}
+		}
+	}
+	return all
 }
 
 // outside returns the endpoints that need a mapping, and the API server if its address was asked for or is mapped. The lock is held.

@@ -8,6 +8,7 @@
 package translator
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -81,7 +82,10 @@ type Translator struct {
 
 	mu     sync.RWMutex
 	tunnel *netv1alpha1.TunnelEndpointSpec
+	// mapped is the mapping of each address that counts. all are all of them, the one that counts first: an administrator may create one for an
+	// address that has one of ours.
 	mapped map[netip.Addr]*netv1alpha1.IPMapping
+	all    map[netip.Addr][]*netv1alpha1.IPMapping
 	// left are addresses that get no mapping: they have no port that can be mapped, or there are too many.
 	left map[netip.Addr]bool
 	// serverAsked: the address of the API server was translated.
@@ -132,7 +136,7 @@ func empty(o Options) *Translator {
 	return &Translator{
 		options: o, changed: func() {}, request: make(chan struct{}, 1), unused: map[string]time.Time{},
 		endpoints: func() (map[netip.Addr][]netv1alpha1.MappingPort, bool) { return nil, false },
-		mapped:    map[netip.Addr]*netv1alpha1.IPMapping{},
+		mapped:    map[netip.Addr]*netv1alpha1.IPMapping{}, all: map[netip.Addr][]*netv1alpha1.IPMapping{},
 	}
 }
 
@@ -210,19 +214,51 @@ func (t *Translator) mappingChanged(before, after client.Object) {
 	now, _ := after.(*netv1alpha1.IPMapping)
 	t.mu.Lock()
 	if old != nil {
-		if address, err := netip.ParseAddr(old.Spec.Address); err == nil && t.mapped[address] != nil && t.mapped[address].Name == old.Name {
-			delete(t.mapped, address)
-		}
+		t.put(old, false)
 	}
-	if now != nil && (len(now.Spec.ClusterIDs) == 0 || slices.Contains(now.Spec.ClusterIDs, t.options.ClusterID)) {
-		if address, err := netip.ParseAddr(now.Spec.Address); err == nil {
-			t.mapped[address] = now
-		}
+	if now != nil {
+		t.put(now, len(now.Spec.ClusterIDs) == 0 || slices.Contains(now.Spec.ClusterIDs, t.options.ClusterID))
 	}
 	t.mu.Unlock()
 	if old == nil || now == nil || old.Status.PeerAddresses[t.options.ClusterID] != now.Status.PeerAddresses[t.options.ClusterID] {
 		t.changed()
 	}
+}
+
+// put replaces a mapping among those of its address, or removes it. The lock is held.
+func (t *Translator) put(mapping *netv1alpha1.IPMapping, exists bool) {
+	address, err := netip.ParseAddr(mapping.Spec.Address)
+	if err != nil {
+		return
+	}
+	all := slices.DeleteFunc(t.all[address], func(one *netv1alpha1.IPMapping) bool { return one.Name == mapping.Name })
+	if exists {
+		all = append(all, mapping)
+	}
+	if len(all) == 0 {
+		delete(t.all, address)
+		delete(t.mapped, address)
+		return
+	}
+	slices.SortFunc(all, t.compare)
+	t.all[address], t.mapped[address] = all, all[0]
+}
+
+// compare orders the mappings of one address: one that has an address for the peer before one that may get one, before one that was refused. Of equals
+// the oldest counts, so that a second mapping does not change the address under which pods of the peer know an endpoint.
+func (t *Translator) compare(a, b *netv1alpha1.IPMapping) int {
+	return cmp.Or(cmp.Compare(t.rank(a), t.rank(b)), a.CreationTimestamp.Compare(b.CreationTimestamp.Time), cmp.Compare(a.Name, b.Name))
+}
+
+func (t *Translator) rank(mapping *netv1alpha1.IPMapping) int {
+	_, err := netip.ParseAddr(mapping.Status.PeerAddresses[t.options.ClusterID])
+	switch {
+	case err == nil:
+		return 0
+	case meta.IsStatusConditionFalse(mapping.Status.Conditions, netv1alpha1.ConditionReady):
+		return 2
+	}
+	return 1
 }
 
 // ToLocal returns the address under which this cluster reaches a pod of the peer.

@@ -7,9 +7,11 @@ import (
 	"net/netip"
 	"slices"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	netv1alpha1 "liqo.io/liqo/apis/net/v1alpha1"
 )
@@ -193,4 +195,67 @@ func TestOutside(t *testing.T) {
 	if _, err := tr.ToRemote(host); !errors.Is(err, errNoCounterpart) {
 		t.Errorf("an address that gets no mapping: %v", err)
 	}
+}
+
+// TestTwoMappings: an administrator creates a mapping for an address that has one of ours. The address for the peer stays the same, whichever of the two is
+// deleted the other one counts, and ours ends only when it does not.
+func TestTwoMappings(t *testing.T) {
+	host, ports := netip.MustParseAddr("192.168.7.7"), []netv1alpha1.MappingPort{{Protocol: corev1.ProtocolTCP, Port: 5432}}
+	start := time.Unix(1e9, 0)
+	mapping := func(name string, age time.Duration, to string) *netv1alpha1.IPMapping {
+		made := &netv1alpha1.IPMapping{
+			ObjectMeta: metav1.ObjectMeta{Name: name, CreationTimestamp: metav1.NewTime(start.Add(-age))},
+			Spec:       netv1alpha1.IPMappingSpec{Address: host.String(), Ports: ports},
+		}
+		if to != "" {
+			made.Status.PeerAddresses = map[string]string{"milan-id": to}
+		}
+		return made
+	}
+	refused := mapping("ours", time.Hour, "")
+	refused.Status.Conditions = []metav1.Condition{{Type: netv1alpha1.ConditionReady, Status: metav1.ConditionFalse}}
+	elsewhere := mapping("by-hand", time.Minute, "10.0.0.18")
+	elsewhere.Spec.Address = "192.168.7.8"
+	ours, byHand := mapping("ours", time.Hour, "10.0.0.17"), mapping("by-hand", time.Minute, "10.0.0.18")
+	type event struct{ before, after *netv1alpha1.IPMapping }
+	for name, row := range map[string]struct {
+		events   []event
+		want     string
+		replaced int
+	}{
+		"both":                          {[]event{{nil, ours}, {nil, byHand}}, "10.0.0.17", 0},
+		"both, listed the other way":    {[]event{{nil, byHand}, {nil, ours}}, "10.0.0.17", 0},
+		"the administrator's is gone":   {[]event{{nil, ours}, {nil, byHand}, {byHand, nil}}, "10.0.0.17", 0},
+		"it is one of another address":  {[]event{{nil, ours}, {nil, byHand}, {byHand, elsewhere}}, "10.0.0.17", 0},
+		"ours is gone":                  {[]event{{nil, ours}, {nil, byHand}, {ours, nil}}, "10.0.0.18", 0},
+		"ours was refused":              {[]event{{nil, refused}, {nil, byHand}}, "10.0.0.18", 1},
+		"the administrator's was first": {[]event{{nil, mapping("by-hand", 2*time.Hour, "10.0.0.18")}, {nil, ours}}, "10.0.0.18", 1},
+		"it has no address yet":         {[]event{{nil, mapping("by-hand", 2*time.Hour, "")}, {nil, ours}}, "10.0.0.17", 0},
+		"both are gone":                 {[]event{{nil, ours}, {nil, byHand}, {ours, nil}, {byHand, nil}}, "", 0},
+	} {
+		tr := empty(Options{ClusterID: "milan-id", ErrNoCounterpart: errNoCounterpart})
+		tr.tunnel = &netv1alpha1.TunnelEndpointSpec{LocalPodCIDR: "10.10.0.0/16", LocalNATPodCIDR: "None"}
+		for _, e := range row.events {
+			tr.mappingChanged(object(e.before), object(e.after))
+		}
+		got, err := tr.ToRemote(host)
+		if (err != nil) != (row.want == "") || err == nil && got.String() != row.want {
+			t.Errorf("%s: %v, %v; want %q", name, got, err, row.want)
+		}
+		isOurs := func(m *netv1alpha1.IPMapping) bool { return m.Name == "ours" }
+		if all := tr.replaced(isOurs); len(all) != row.replaced {
+			t.Errorf("%s: %d of our mappings do not count, want %d", name, len(all), row.replaced)
+		}
+		if p := planMappings(map[netip.Addr][]netv1alpha1.MappingPort{host: ports}, true, tr.mapped, isOurs); (len(p.create) > 0) != (row.want == "") {
+			t.Errorf("%s: created are %v", name, p.create)
+		}
+	}
+}
+
+// object is a mapping, or an interface without a value.
+func object(mapping *netv1alpha1.IPMapping) client.Object {
+	if mapping == nil {
+		return nil
+	}
+	return mapping
 }
