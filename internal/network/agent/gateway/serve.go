@@ -20,7 +20,7 @@ import (
 
 const (
 	// maxReaders bounds the readers at the same time, maxReadersPerSource those from one address. Any pod can connect here, and none may
-	// keep the controller manager out.
+	// keep the controller manager out: a newcomer takes the place of another reader, which connects again if it is honest.
 	maxReaders, maxReadersPerSource = 64, 2
 	// longestRead ends an answer; the reader then connects again.
 	longestRead = time.Hour
@@ -36,11 +36,7 @@ func (g *Gateway) Handler() http.Handler {
 	mux := http.NewServeMux()
 	open := &readers{}
 	mux.HandleFunc("GET "+report.Path, func(w http.ResponseWriter, r *http.Request) {
-		ctx, done, ok := open.enter(r.Context(), sourceOf(r))
-		if !ok {
-			http.Error(w, fmt.Sprintf("all %d connections of this report are in use; try again later", maxReaders), http.StatusServiceUnavailable)
-			return
-		}
+		ctx, done := open.enter(r.Context(), sourceOf(r))
 		defer done()
 		g.stream(w, r.WithContext(ctx))
 	})
@@ -77,35 +73,41 @@ type reader struct {
 	end    context.CancelFunc
 }
 
-// enter admits a reader until done is called. If the source has too many, the context of its oldest reader ends.
-func (s *readers) enter(ctx context.Context, source netip.Addr) (_ context.Context, done func(), ok bool) {
+// enter admits a reader until done is called. If there are too many, the context of another one ends.
+func (s *readers) enter(ctx context.Context, source netip.Addr) (_ context.Context, done func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	oldest, same := -1, 0
-	for i, one := range s.all {
-		if one.source == source {
-			same++
-			if oldest < 0 {
-				oldest = i
-			}
-		}
-	}
-	switch {
-	case same >= maxReadersPerSource:
-		s.all[oldest].end()
-		s.all = slices.Delete(s.all, oldest, oldest+1)
-	case len(s.all) >= maxReaders:
-		return nil, nil, false
-	}
 	ctx, end := context.WithTimeout(ctx, longestRead)
 	mine := &reader{source, end}
 	s.all = append(s.all, mine)
+	if out := s.excess(); out >= 0 {
+		s.all[out].end()
+		s.all = slices.Delete(s.all, out, out+1)
+	}
 	return ctx, func() {
 		end()
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		s.all = slices.DeleteFunc(s.all, func(one *reader) bool { return one == mine })
-	}, true
+	}
+}
+
+// excess returns which reader has to end, -1 for none: the oldest one of the address with the most, and of such addresses the one that came first. So
+// pods that hold connections open lose theirs to the controller manager, which has one.
+func (s *readers) excess() int {
+	each, out := map[netip.Addr]int{}, 0
+	for _, one := range s.all {
+		each[one.source]++
+	}
+	for i, one := range s.all {
+		if each[one.source] > each[s.all[out].source] {
+			out = i
+		}
+	}
+	if len(s.all) <= maxReaders && each[s.all[out].source] <= maxReadersPerSource {
+		return -1
+	}
+	return out
 }
 
 // sourceOf is the address a request came from.

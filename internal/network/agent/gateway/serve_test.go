@@ -10,6 +10,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"net/netip"
 	"strings"
 	"testing"
 	"time"
@@ -86,24 +87,39 @@ func TestReaders(t *testing.T) {
 	}
 }
 
-// The number of readers is bounded, and a reader that leaves makes way for another.
-func TestReadersFull(t *testing.T) {
-	s := &readers{}
-	address := a.Addr()
-	var leave func()
-	for i := range maxReaders {
-		_, done, ok := s.enter(t.Context(), address)
-		if !ok {
-			t.Fatalf("reader %d is refused", i)
+// TestAttackReaders: pods that hold as many connections as they get keep the controller manager from no report, neither two of each of many pods, nor one
+// of each of more. It keeps its connection while they open others, and the number of readers is bounded.
+func TestAttackReaders(t *testing.T) {
+	controller := netip.MustParseAddr("10.200.9.9")
+	for _, each := range []int{maxReadersPerSource, 1} {
+		s := &readers{}
+		pod := a.Addr()
+		var last func()
+		hold := func() {
+			for range each {
+				_, last = s.enter(t.Context(), pod)
+			}
+			pod = pod.Next()
 		}
-		address, leave = address.Next(), done
-	}
-	if _, _, ok := s.enter(t.Context(), address); ok {
-		t.Errorf("more than %d are let in", maxReaders)
-	}
-	leave()
-	if _, _, ok := s.enter(t.Context(), address); !ok {
-		t.Error("a reader is refused although one left")
+		for range maxReaders / each {
+			hold()
+		}
+		ctx, done := s.enter(t.Context(), controller)
+		if ctx.Err() != nil || len(s.all) != maxReaders {
+			t.Errorf("%d connections of each pod: that of the controller manager: %v; %d are open", each, ctx.Err(), len(s.all))
+		}
+		for range maxReaders / 2 {
+			hold()
+		}
+		if ctx.Err() != nil || len(s.all) != maxReaders {
+			t.Errorf("%d connections of each pod, later: that of the controller manager: %v; %d are open", each, ctx.Err(), len(s.all))
+		}
+		if done(); len(s.all) != maxReaders-1 {
+			t.Errorf("a reader left, and %d are open", len(s.all))
+		}
+		if last(); len(s.all) != maxReaders-2 {
+			t.Errorf("two readers left, and %d are open", len(s.all))
+		}
 	}
 }
 
