@@ -7,10 +7,12 @@ import (
 	"net/netip"
 	"strings"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	eventsv1 "k8s.io/api/events/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	discoveryv1alpha1 "liqo.io/liqo/apis/discovery/v1alpha1"
@@ -209,4 +211,43 @@ func TestPinnedKey(t *testing.T) {
 	rotated.Previous = nil
 	b.Edit(secret, func() { secret.Data = rotated.Data() })
 	b.Until("the old key is forgotten", func() bool { return check(rotated.Fingerprint()) == nil && check(b.keys.Fingerprint()) != nil })
+}
+
+// TestAttackUnanswered: the pod network of this cluster is corrected, one peer answers, and another one never does. The status of its tunnel reports that, also
+// after it publishes what is refused, so that the agents follow the other one; see the test of the same name in internal/network/agent.
+func TestAttackUnanswered(t *testing.T) {
+	b := newBench(t)
+	b.node("n1", "192.0.2.1", true)
+	b.service(0, corev1.ServiceTypeNodePort)
+	stop := b.run()
+	dead, alive := b.peer("dead"), b.peer("alive")
+	for i, p := range []*peer{dead, alive} {
+		p.outgoing(discoveryv1alpha1.StatusEstablished)
+		p.reports("10.210.0.0/16", "10.211.0.0/16", byte(i+1))
+		p.answers("None", "None")
+		p.connected(netv1alpha1.Connecting, netv1alpha1.ReasonGatewaySilent, "")
+	}
+	stop()
+	b.options.PodCIDRs = []netip.Prefix{netip.MustParsePrefix("10.205.0.0/16")}
+	b.run()
+	ready := func(p *peer, reason string) func() bool {
+		return func() bool {
+			b.Read(p.tunnel)
+			condition := meta.FindStatusCondition(p.tunnel.Status.Conditions, netv1alpha1.ConditionReady)
+			return condition != nil && condition.Reason == reason && condition.ObservedGeneration == p.tunnel.Generation
+		}
+	}
+	b.Until("neither peer has answered", func() bool {
+		return ready(dead, netv1alpha1.ReasonAnswerPending)() && ready(alive, netv1alpha1.ReasonAnswerPending)()
+	})
+	alive.answers("None", "None")
+	b.Until("agreed with the peer that answers", func() bool {
+		return ready(alive, netv1alpha1.ReasonAgreed)() && alive.tunnel.Spec.LocalPodCIDR == "10.205.0.0/16"
+	})
+	dead.amend(func(spec *netv1alpha1.NetworkConfigSpec) { spec.Cluster.ClusterID = "another-id" })
+	dead.decided(netv1alpha1.ReasonWrongDestination, "")
+	time.Sleep(time.Second) // only waiting shows that nothing happens
+	if !ready(dead, netv1alpha1.ReasonAnswerPending)() || dead.tunnel.Spec.LocalPodCIDR == "10.205.0.0/16" {
+		t.Errorf("the tunnel of a peer that has not answered: %+v, %+v", dead.tunnel.Spec, dead.tunnel.Status.Conditions)
+	}
 }

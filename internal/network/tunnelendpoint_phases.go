@@ -326,7 +326,7 @@ func (r *tunnelReconciler) writeStatus(ctx context.Context, s *tunnelScope) erro
 	}
 	facts := &tunnelFacts{
 		tunnel: s.tunnel, observations: r.gateways.observations(), refused: s.refused, badSince: r.badSince[s.namespace], lost: r.lost[s.namespace],
-		now: r.options.Now(), namespace: r.options.Namespace,
+		now: r.options.Now(), namespace: r.options.Namespace, ours: s.ours,
 	}
 	var err error
 	if facts.lanes, err = r.ownLanes(ctx); err != nil {

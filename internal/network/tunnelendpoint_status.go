@@ -39,6 +39,8 @@ type tunnelFacts struct {
 	ready []string
 	// refused is why the present claim of the peer is not used; the spec holds the previous agreement.
 	refused *refusal
+	// ours is what this cluster publishes for the peer; nil if nothing.
+	ours *netv1alpha1.NetworkConfig
 	// badSince is when the connection was first worse than its written status; zero if it was not at the last reconcile.
 	badSince time.Time
 	// lost are the nodes that did not reach the peer at the last reconcile. A new gateway never had a report from them.
@@ -118,7 +120,15 @@ func (f *tunnelFacts) set(conditions *[]metav1.Condition, kind string, is bool, 
 	})
 }
 
+// setReady sets ReasonAnswerPending before any other reason, because agents read it: a peer that does not answer must not decide which networks of this
+// cluster count for the others.
 func (f *tunnelFacts) setReady(status *netv1alpha1.TunnelEndpointStatus) {
+	if local := &f.tunnel.Spec; f.ours != nil && (local.LocalPodCIDR != f.ours.Spec.PodCIDR || local.LocalExternalCIDR != f.ours.Spec.ExternalCIDR) {
+		f.set(&status.Conditions, netv1alpha1.ConditionReady, false, netv1alpha1.ReasonAnswerPending, fmt.Sprintf(
+			"the networks of this cluster are now %s for pods and %s for other addresses, and the peer has not answered that; the previous agreement stays in use until another peer has",
+			f.ours.Spec.PodCIDR, f.ours.Spec.ExternalCIDR))
+		return
+	}
 	if f.refused != nil {
 		f.set(&status.Conditions, netv1alpha1.ConditionReady, false, f.refused.reason, f.refused.message+"; the previous agreement stays in use")
 		return

@@ -60,7 +60,7 @@ const (
 	ReasonGatewayNotFound = "GatewayNotFound"
 	// ReasonGatewayNoAddress: the Service of a gateway has no address yet, or one that cannot be used.
 	ReasonGatewayNoAddress = "GatewayNoAddress"
-	// ReasonAnswerPending: the peer has not answered yet.
+	// ReasonAnswerPending: the peer has not answered yet. On a TunnelEndpoint, of Ready: this cluster's networks have changed, and the peer has not answered that.
 	ReasonAnswerPending = "AnswerPending"
 	// ReasonAnswerInvalid: the peer's answer is impossible.
 	ReasonAnswerInvalid = "AnswerInvalid"

@@ -280,10 +280,14 @@ func trimMeta(in any) (any, error) {
 	return in, nil
 }
 
-// trimTunnel keeps the agreement. Of the status, which comes from our own reports, only the MTU must wake the loop.
+// trimTunnel keeps the agreement. Of the status, which comes from our own reports, only the MTU must wake the loop, and whether the agreement is old.
 func trimTunnel(in any) (any, error) {
 	if tunnel, ok := in.(*netv1alpha1.TunnelEndpoint); ok {
-		tunnel.Status = netv1alpha1.TunnelEndpointStatus{Connection: netv1alpha1.Connection{MTU: tunnel.Status.Connection.MTU}}
+		kept := netv1alpha1.TunnelEndpointStatus{Connection: netv1alpha1.Connection{MTU: tunnel.Status.Connection.MTU}}
+		if isOld(tunnel) {
+			kept.Conditions = []metav1.Condition{{Type: netv1alpha1.ConditionReady, Reason: netv1alpha1.ReasonAnswerPending, ObservedGeneration: tunnel.Generation}}
+		}
+		tunnel.Status = kept
 	}
 	return trimMeta(in)
 }

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 
 	"liqo.io/liqo/apis/labels"
 	netv1alpha1 "liqo.io/liqo/apis/net/v1alpha1"
@@ -47,6 +48,8 @@ type View struct {
 	Snapshot plan.Snapshot
 	// Peers by their cluster IDs.
 	Peers map[string]PeerView
+	// old: the local networks of the snapshot are from before a change, because no peer has answered it.
+	old bool
 }
 
 // PeerView is the input for the plan of one peer.
@@ -156,9 +159,9 @@ func (v *View) addPeer(tunnel *netv1alpha1.TunnelEndpoint) error {
 	if err := errors.Join(err1, err2, err3, err4); err != nil {
 		return err
 	}
-	if len(v.Snapshot.Peers) == 0 {
-		// All tunnel endpoints have the same local networks; the plan refuses those that differ.
-		v.Snapshot.Local.PodCIDRs, v.Snapshot.Local.External = []netip.Prefix{localPods.own}, localExternal.own
+	if old := isOld(tunnel); len(v.Snapshot.Peers) == 0 || v.old && !old {
+		// All tunnel endpoints have the same local networks, except after these have changed. The plan refuses those that differ.
+		v.Snapshot.Local.PodCIDRs, v.Snapshot.Local.External, v.old = []netip.Prefix{localPods.own}, localExternal.own, old
 	}
 	peer := plan.Peer{
 		ClusterID: id, Name: spec.ClusterIdentity.ClusterName,
@@ -193,6 +196,13 @@ func (v *View) addPeer(tunnel *netv1alpha1.TunnelEndpoint) error {
 	}
 	v.Snapshot.Peers, v.Peers[id] = append(v.Snapshot.Peers, peer), facts
 	return wrong
+}
+
+// isOld reports whether a tunnel endpoint has networks of this cluster from before a change, which the peer has not answered.
+func isOld(tunnel *netv1alpha1.TunnelEndpoint) bool {
+	ready := meta.FindStatusCondition(tunnel.Status.Conditions, netv1alpha1.ConditionReady)
+	// A condition of an earlier generation is that of an earlier agreement: the peer has answered since.
+	return ready != nil && ready.Reason == netv1alpha1.ReasonAnswerPending && ready.ObservedGeneration == tunnel.Generation
 }
 
 // readLanes returns the usable lanes, sorted by number. A peer without lanes has one, in the documented fields.

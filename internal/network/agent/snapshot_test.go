@@ -5,6 +5,8 @@ package agent
 import (
 	"encoding/base64"
 	"fmt"
+	"net/netip"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -17,6 +19,7 @@ import (
 	"liqo.io/liqo/apis/labels"
 	netv1alpha1 "liqo.io/liqo/apis/net/v1alpha1"
 	vkv1alpha1 "liqo.io/liqo/apis/virtualkubelet/v1alpha1"
+	"liqo.io/liqo/internal/network/plan"
 )
 
 func key(name string) string {
@@ -123,6 +126,62 @@ self:
 }
 
 // A broken tunnel endpoint is named in the error, and the others are not affected.
+// TestAttackUnanswered: the networks of this cluster have changed. Peers that have not answered that keep the old ones in their tunnel endpoints, and whatever
+// their IDs, a peer that has answered is reached. While none has, all are reached as before.
+func TestAttackUnanswered(t *testing.T) {
+	changed := func(t *netv1alpha1.TunnelEndpoint) {
+		t.Spec.LocalPodCIDR, t.Spec.LocalExternalCIDR = "10.11.0.0/16", "10.71.0.0/16"
+	}
+	pending := func(generation int64) func(*netv1alpha1.TunnelEndpoint) {
+		return func(t *netv1alpha1.TunnelEndpoint) {
+			t.Status.Conditions = []metav1.Condition{{
+				Type: netv1alpha1.ConditionReady, Status: metav1.ConditionFalse, Reason: netv1alpha1.ReasonAnswerPending, ObservedGeneration: generation, Message: "any",
+			}}
+		}
+	}
+	both := func(t *netv1alpha1.TunnelEndpoint) { changed(t); pending(t.Generation - 1)(t) }
+	for name, test := range map[string]struct {
+		first, second, third func(*netv1alpha1.TunnelEndpoint)
+		reached              []int
+	}{
+		"none has answered":            {pending(1), pending(2), pending(3), []int{1, 2, 3}},
+		"the first one has not":        {pending(1), changed, changed, []int{2, 3}},
+		"the last one has":             {pending(1), pending(2), changed, []int{3}},
+		"the first one has":            {changed, pending(2), pending(3), []int{1}},
+		"the status is one step later": {pending(1), both, pending(3), []int{2}},
+		"all have answered":            {changed, both, changed, []int{1, 2, 3}},
+	} {
+		objects := Objects{
+			Tunnels: []netv1alpha1.TunnelEndpoint{tunnel("aaa", 1, test.first), tunnel("bbb", 2, test.second), tunnel("ccc", 3, test.third)},
+			Nodes:   []corev1.Node{{ObjectMeta: metav1.ObjectMeta{Name: "n1"}, Status: corev1.NodeStatus{Addresses: []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: "192.0.2.1"}}}}},
+			Gateways: []corev1.Pod{{
+				ObjectMeta: metav1.ObjectMeta{Name: "g0", Labels: map[string]string{labels.GatewayLane: "0"}}, Status: corev1.PodStatus{PodIP: "192.0.2.2", Phase: corev1.PodRunning},
+			}},
+		}
+		for i := range objects.Tunnels {
+			if _, err := trimTunnel(&objects.Tunnels[i]); err != nil { // as the cache does
+				t.Fatal(err)
+			}
+		}
+		view, err := NewView(objects)
+		if err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+		view.Snapshot.Self = plan.Self{Node: "n1", Address: netip.MustParseAddr("192.0.2.1"), PodMTU: 1500}
+		state, err := plan.ForNode(view.Snapshot)
+		var reached []int
+		for number := range 4 {
+			to := netip.MustParsePrefix(fmt.Sprintf("10.%d.0.0/16", 150+number))
+			if slices.ContainsFunc(state.Routes, func(r plan.Route) bool { return r.To == to && !r.Blackhole }) {
+				reached = append(reached, number)
+			}
+		}
+		if !slices.Equal(reached, test.reached) {
+			t.Errorf("%s: the peers %v are reached, want %v: %v", name, reached, test.reached, err)
+		}
+	}
+}
+
 func TestViewOfBadTunnels(t *testing.T) {
 	for name, test := range map[string]struct {
 		spoil func(*netv1alpha1.TunnelEndpoint)
