@@ -16,6 +16,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	discoveryv1alpha1 "liqo.io/liqo/apis/discovery/v1alpha1"
+	"liqo.io/liqo/apis/labels"
 	netv1alpha1 "liqo.io/liqo/apis/net/v1alpha1"
 	"liqo.io/liqo/internal/kube/clusterkey"
 	"liqo.io/liqo/internal/network/signature"
@@ -249,5 +250,43 @@ func TestAttackUnanswered(t *testing.T) {
 	time.Sleep(time.Second) // only waiting shows that nothing happens
 	if !ready(dead, netv1alpha1.ReasonAnswerPending)() || dead.tunnel.Spec.LocalPodCIDR == "10.205.0.0/16" {
 		t.Errorf("the tunnel of a peer that has not answered: %+v, %+v", dead.tunnel.Spec, dead.tunnel.Status.Conditions)
+	}
+}
+
+// TestAttackSameName plays a cluster whose ForeignCluster has the tenant namespace of another one: it chose its name and its ID so that both have the same unique
+// name. The tunnel of the other one stays, and so does what is announced to it.
+func TestAttackSameName(t *testing.T) {
+	b := newBench(t)
+	b.node("n1", "192.0.2.1", true)
+	b.service(0, corev1.ServiceTypeNodePort)
+	b.run()
+	milan := b.peer("milan")
+	milan.outgoing(discoveryv1alpha1.StatusEstablished)
+	milan.reports("10.201.0.0/16", "10.40.0.0/16", 1)
+	milan.answers("None", "None")
+	milan.connected(netv1alpha1.Connecting, netv1alpha1.ReasonGatewaySilent, "")
+	b.Read(milan.tunnel)
+	tunnel, ours := milan.tunnel.UID, milan.ours.UID
+
+	id := discoveryv1alpha1.ClusterIdentity{ClusterID: "dddddddd-0000-4000-8000-000000f7a5bd", ClusterName: "milan"}
+	if id.UniqueName() != milan.id.UniqueName() {
+		t.Fatalf("%s, %s", id.UniqueName(), milan.id.UniqueName())
+	}
+	thief := &discoveryv1alpha1.ForeignCluster{
+		ObjectMeta: metav1.ObjectMeta{Name: "a-thief", Labels: map[string]string{labels.ClusterID: id.ClusterID, labels.DiscoveryType: labels.DiscoveryIncoming}},
+		Spec:       discoveryv1alpha1.ForeignClusterSpec{ClusterIdentity: &id, ClusterKey: milan.keys.Fingerprint()},
+	}
+	b.Make(thief)
+	b.EditStatus(thief, func() {
+		thief.Status.TenantNamespace.Local = id.TenantNamespace()
+		thief.Status.Incoming = &discoveryv1alpha1.IncomingStatus{State: discoveryv1alpha1.IncomingAccepted, Since: metav1.Now().Rfc3339Copy(), Message: "m"}
+	})
+	// While both have the namespace, the controllers read every change and write nothing. When the thief has lost it, they follow milan again.
+	b.expectNoWrites("the namespace is that of two peers", time.Second)
+	b.EditStatus(thief, func() { thief.Status.TenantNamespace.Local = "" })
+	milan.amend(func(to *netv1alpha1.NetworkConfigSpec) { to.Lanes[0].PublicKey = testKey(30) })
+	b.Until("the tunnel follows milan", func() bool { return b.there(milan.tunnel) && milan.tunnel.Spec.Lanes[0].PublicKey == testKey(30) })
+	if b.Read(milan.ours); milan.tunnel.UID != tunnel || milan.ours.UID != ours {
+		t.Error("the tunnel of milan, or what is announced to it, was deleted")
 	}
 }

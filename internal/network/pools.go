@@ -10,6 +10,7 @@ import (
 	"sync"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	discoveryv1alpha1 "liqo.io/liqo/apis/discovery/v1alpha1"
@@ -47,16 +48,16 @@ func readRecords(ctx context.Context, from client.Reader, local discoveryv1alpha
 			return nil, fmt.Errorf("list objects with network assignments: %w", err)
 		}
 	}
-	theirs := map[string]string{} // by namespace
+	theirs := map[types.NamespacedName]bool{}
 	for i := range fcs.Items {
 		if fc := &fcs.Items[i]; fc.Spec.ClusterIdentity != nil {
-			theirs[fc.Status.TenantNamespace.Local] = fc.Spec.ClusterIdentity.NetworkConfigName()
+			theirs[types.NamespacedName{Namespace: fc.Status.TenantNamespace.Local, Name: fc.Spec.ClusterIdentity.NetworkConfigName()}] = true
 		}
 	}
 	var counts []netv1alpha1.NetworkConfig
 	for i := range configs.Items {
 		config := &configs.Items[i]
-		if isOwn(config) && config.Name == local.NetworkConfigName() || isCopy(config) && config.Name == theirs[config.Namespace] {
+		if isOwn(config) && config.Name == local.NetworkConfigName() || isCopy(config) && theirs[client.ObjectKeyFromObject(config)] {
 			counts = append(counts, *config)
 		}
 	}

@@ -152,8 +152,22 @@ type tenancy struct {
 	namespace string
 }
 
-// tenancies returns the peers with a tenant namespace. If several ForeignClusters claim one cluster ID, only one of them owns it.
-func (s *shared) tenancies(ctx context.Context, from client.Reader) (all []tenancy, err error) {
+// tenancies returns the peers with a tenant namespace of their own.
+func (s *shared) tenancies(ctx context.Context, from client.Reader) ([]tenancy, error) {
+	all, err := s.claimed(ctx, from)
+	if err != nil {
+		return nil, err
+	}
+	claims := map[string]int{}
+	for i := range all {
+		claims[all[i].namespace]++
+	}
+	return slices.DeleteFunc(all, func(t tenancy) bool { return claims[t.namespace] > 1 }), nil
+}
+
+// claimed returns the peers with a tenant namespace, and those whose ForeignCluster has the namespace of another peer. If several ForeignClusters claim one
+// cluster ID, only one of them owns it.
+func (s *shared) claimed(ctx context.Context, from client.Reader) (all []tenancy, err error) {
 	var list discoveryv1alpha1.ForeignClusterList
 	if err := from.List(ctx, &list, client.UnsafeDisableDeepCopy); err != nil {
 		return nil, fmt.Errorf("list foreign clusters: %w", err)
@@ -171,16 +185,22 @@ func (s *shared) tenancies(ctx context.Context, from client.Reader) (all []tenan
 	return all, nil
 }
 
-// tenancyOf returns the owner of a namespace; nil if it is no tenant namespace.
+// tenancyOf returns the owner of a namespace; nil if it is no tenant namespace. It is an error if several peers have it: while it is not known whose the
+// namespace is, nothing in it is written or deleted.
 func (s *shared) tenancyOf(ctx context.Context, from client.Reader, namespace string) (*tenancy, error) {
-	all, err := s.tenancies(ctx, from)
+	all, err := s.claimed(ctx, from)
 	if err != nil {
 		return nil, err
 	}
-	if i := slices.IndexFunc(all, func(t tenancy) bool { return t.namespace == namespace }); i >= 0 {
-		return &all[i], nil
+	all = slices.DeleteFunc(all, func(t tenancy) bool { return t.namespace != namespace })
+	switch len(all) {
+	case 0:
+		return nil, nil
+	case 1:
+		return &all[0], nil
 	}
-	return nil, nil
+	return nil, fmt.Errorf("ForeignClusters %s and %s have the same tenant namespace, %s; its label %s is the ID of the cluster whose it is: delete the other ForeignCluster",
+		all[0].fc.Name, all[1].fc.Name, namespace, labels.ClusterID)
 }
 
 // configs returns the two NetworkConfigs of a tenant namespace; nil if missing. It reads only the expected names, because a peer can create any

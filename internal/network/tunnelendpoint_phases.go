@@ -66,7 +66,7 @@ func (r *tunnelReconciler) prune(ctx context.Context, s *tunnelScope) error {
 	delete(r.badSince, s.namespace)
 	delete(r.lost, s.namespace)
 	delete(r.carried, s.namespace)
-	if s.tunnel == nil || s.tunnel.DeletionTimestamp != nil {
+	if s.tunnel == nil || s.tunnel.DeletionTimestamp != nil || s.fc != nil && s.tunnel.Spec.ClusterIdentity.ClusterID != s.peer.ClusterID {
 		return nil
 	}
 	if s.fc == nil { // no tenant namespace: verify that with a live read

@@ -41,6 +41,25 @@ func admissionRefusal(pin *auth.Pin, fc *discoveryv1alpha1.ForeignCluster, regis
 	return ""
 }
 
+const renameRemedy = "an administrator of that cluster gives it another name, or another ID, and peers again"
+
+// nameRefusal returns why a cluster cannot have its name here, for its administrator; empty if it can. Names of objects contain the unique name, so two
+// clusters with the same one would have each other's. A cluster chooses its name and its ID.
+func nameRefusal(peer discoveryv1alpha1.ClusterIdentity, all []discoveryv1alpha1.ForeignCluster) string {
+	taken := map[string]bool{}
+	for i := range all {
+		other := all[i].Spec.ClusterIdentity
+		if other != nil && other.ClusterID != peer.ClusterID && other.UniqueName() == peer.UniqueName() {
+			return fmt.Sprintf("this cluster knows another one with the name %s and the same first digits of the hash of its ID; %s", peer.ClusterName, renameRemedy)
+		}
+		taken[all[i].Name] = other == nil || other.ClusterID != peer.ClusterID
+	}
+	if discoveryv1alpha1.OwnerOf(all, peer.ClusterID) == nil && taken[peer.ClusterName] && taken[peer.UniqueName()] {
+		return fmt.Sprintf("this cluster knows other ones as %s and %s; %s", peer.ClusterName, peer.UniqueName(), renameRemedy)
+	}
+	return ""
+}
+
 // decision is whether a cluster may use this one, as this cluster's administrators want it.
 type decision struct {
 	state   discoveryv1alpha1.IncomingState // Accepted, Waiting or Refused

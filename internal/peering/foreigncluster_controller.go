@@ -173,7 +173,7 @@ func SetupForeignCluster(mgr manager.Manager, o ForeignClusterOptions) error {
 			RateLimiter:             workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](20*time.Millisecond, 30*time.Second),
 		}).
 		Watches(&sharingv1alpha1.ResourceSlice{}, byNamespace).
-		Watches(&corev1.Namespace{}, byLabel).
+		Watches(&corev1.Namespace{}, handler.EnqueueRequestsFromMapFunc(r.byTenant)).
 		Watches(&corev1.ServiceAccount{}, byLabel).
 		Watches(&rbacv1.RoleBinding{}, byLabel).
 		Watches(&corev1.ConfigMap{}, byLabel).
@@ -214,6 +214,14 @@ func SetupForeignCluster(mgr manager.Manager, o ForeignClusterOptions) error {
 // byLabel finds the ForeignCluster of an object that carries the peer's cluster ID.
 func (r *fcReconciler) byLabel(ctx context.Context, object client.Object) []reconcile.Request {
 	return r.byID(ctx, object.GetLabels()[labels.ClusterID])
+}
+
+// byTenant finds the ForeignCluster of a tenant namespace, and those that would have it if it were not another cluster's.
+func (r *fcReconciler) byTenant(ctx context.Context, namespace client.Object) []reconcile.Request {
+	return r.find(ctx, func(fc *discoveryv1alpha1.ForeignCluster) bool {
+		peer := fc.Spec.ClusterIdentity
+		return peer != nil && peer.ClusterID != "" && (peer.ClusterID == namespace.GetLabels()[labels.ClusterID] || peer.TenantNamespace() == namespace.GetName())
+	})
 }
 
 // byNamespace finds the ForeignCluster by the tenant namespace of an object. It ignores labels: the peer chooses those

@@ -97,6 +97,9 @@ func (r *fcReconciler) ensureProxy(ctx context.Context, s *scope) error {
 		return fmt.Errorf("read address mapping %s: %w", proxyMapping(s.peer), err)
 	}
 	found := err == nil
+	if found && have.Labels[labels.ClusterID] != s.peer.ClusterID {
+		return fmt.Errorf("address mapping %s is that of cluster %q, and cluster %s needs one of this name; delete it", have.Name, have.Labels[labels.ClusterID], s.peer.ClusterID)
+	}
 	wanted, err := r.opensProxy(ctx, s)
 	if err != nil {
 		return err
@@ -159,6 +162,9 @@ func (r *fcReconciler) closeProxy(ctx context.Context, s *scope) error {
 	}
 	if err := r.client.Get(ctx, client.ObjectKey{Name: proxyMapping(s.peer)}, &have); err != nil {
 		return client.IgnoreNotFound(err)
+	}
+	if have.Labels[labels.ClusterID] != s.peer.ClusterID {
+		return nil // another peer has the same unique name
 	}
 	return r.deleteMapping(ctx, &have)
 }

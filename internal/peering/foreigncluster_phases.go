@@ -58,7 +58,10 @@ func (r *fcReconciler) observe(ctx context.Context, s *scope) error {
 		return nil
 	}
 	var err error
-	if s.namespace, err = r.tenants.Namespace(ctx, s.peer); err != nil {
+	if s.namespace, err = tenant.Namespace(ctx, r.client, s.peer); err != nil {
+		if s.taken(err) {
+			return nil
+		}
 		return err
 	}
 	var pin corev1.ConfigMap
@@ -208,12 +211,26 @@ func (r *fcReconciler) ensureTenant(ctx context.Context, s *scope) error {
 		return nil
 	}
 	err := r.tenants.Ensure(ctx, tenant.Tenant{Peer: s.peer, Namespace: s.namespace, Admitted: s.facts.admitted, Accepted: s.facts.incoming.Keeps()})
-	if errors.Is(err, tenant.ErrTerminating) {
+	switch {
+	case errors.Is(err, tenant.ErrTerminating):
 		s.requeueWithin(time.Second)
 		s.facts.identity, s.facts.identityMessage = identityPending, err.Error()
 		return errWaiting
+	case s.taken(err):
+		return errWaiting
 	}
 	return err
+}
+
+// taken reports whether an error is that another cluster has the tenant namespace of the peer. Then the peer has none: what is in the namespace, and what
+// follows from it, is the other cluster's.
+func (s *scope) taken(err error) bool {
+	if !errors.Is(err, tenant.ErrTaken) {
+		return false
+	}
+	s.namespace = ""
+	s.facts.problem = &problem{discoveryv1alpha1.ReasonTenantNamespaceTaken, err.Error() + "; delete this ForeignCluster, and peer again under another name"}
+	return true
 }
 
 // ensureSlice creates or withdraws our request. It is written before there is an identity, so that the virtual kubelet

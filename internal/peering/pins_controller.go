@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -43,6 +44,9 @@ type pinReconciler struct {
 	*fcReconciler
 	pins     *ssa.Applier
 	recorder events.EventRecorder
+	// admitting is held from reading what is registered until the ForeignCluster of a peer exists: two peers at the same time must neither get one name
+	// nor both be the last one that the limits allow.
+	admitting sync.Mutex
 }
 
 func (r *fcReconciler) setupPins(mgr manager.Manager) error {
@@ -91,20 +95,12 @@ func (r *pinReconciler) Reconcile(ctx context.Context, request reconcile.Request
 		log.FromContext(ctx).Error(err, "key of a peer not usable; delete the ConfigMap, then the peer can register again")
 		return reconcile.Result{}, nil
 	}
-	if pin.Namespace == "" { // an admitted peer stays admitted when the limits shrink
-		switch reason, err := r.refusal(ctx, &pin); {
-		case err != nil:
-			return reconcile.Result{}, err
-		case reason != "":
-			return reconcile.Result{}, r.refuse(ctx, &object, reason)
-		}
-	}
-	fc, err := r.foreignCluster(ctx, &pin)
+	fc, err := r.admit(ctx, &object, &pin)
 	switch {
 	case err != nil:
 		return reconcile.Result{}, err
 	case fc == nil || fc.DeletionTimestamp != nil:
-		return reconcile.Result{}, nil // the pin is deleted with it
+		return reconcile.Result{}, nil // the peer is refused, or the pin is deleted with the ForeignCluster
 	}
 	if replaced, err := r.replaceKeys(ctx, fc, &object, &pin); err != nil || replaced {
 		return reconcile.Result{}, err
@@ -112,7 +108,7 @@ func (r *pinReconciler) Reconcile(ctx context.Context, request reconcile.Request
 	if err := r.pinPeer(ctx, fc, &pin); err != nil {
 		return reconcile.Result{}, err
 	}
-	namespace, err := r.tenants.Namespace(ctx, pin.Cluster)
+	namespace, err := tenant.Namespace(ctx, r.client, pin.Cluster)
 	if err != nil {
 		return reconcile.Result{}, err
 	}
@@ -170,6 +166,23 @@ func (r *pinReconciler) setClusterKey(ctx context.Context, fc *discoveryv1alpha1
 	return nil
 }
 
+// admit returns the ForeignCluster of a peer that is admitted, nil if the peer is refused or its key is gone.
+func (r *pinReconciler) admit(ctx context.Context, object *corev1.ConfigMap, pin *auth.Pin) (*discoveryv1alpha1.ForeignCluster, error) {
+	if pin.Namespace != "" { // an admitted peer stays admitted when the limits shrink
+		return r.foreignCluster(ctx, pin)
+	}
+	r.admitting.Lock()
+	defer r.admitting.Unlock()
+	reason, err := r.refusal(ctx, pin)
+	switch {
+	case err != nil:
+		return nil, err
+	case reason != "":
+		return nil, r.refuse(ctx, object, reason)
+	}
+	return r.foreignCluster(ctx, pin)
+}
+
 // refusal decides whether a peer is admitted.
 func (r *pinReconciler) refusal(ctx context.Context, pin *auth.Pin) (string, error) {
 	var all discoveryv1alpha1.ForeignClusterList
@@ -183,7 +196,8 @@ func (r *pinReconciler) refusal(ctx context.Context, pin *auth.Pin) (string, err
 	var registered registrations
 	for i := range pins.Items {
 		data := pins.Items[i].Data
-		if data[auth.PinNamespace] == "" || data[auth.PinClusterID] == pin.Cluster.ClusterID {
+		// A peer counts from its ForeignCluster on, although its tenant may never be ready.
+		if data[auth.PinNamespace] == "" && discoveryv1alpha1.OwnerOf(all.Items, data[auth.PinClusterID]) == nil || data[auth.PinClusterID] == pin.Cluster.ClusterID {
 			continue
 		}
 		registered.total++
@@ -191,7 +205,17 @@ func (r *pinReconciler) refusal(ctx context.Context, pin *auth.Pin) (string, err
 			registered.withToken++
 		}
 	}
-	return admissionRefusal(pin, discoveryv1alpha1.OwnerOf(all.Items, pin.Cluster.ClusterID), registered, r.options.Limits), nil
+	if refusal := admissionRefusal(pin, discoveryv1alpha1.OwnerOf(all.Items, pin.Cluster.ClusterID), registered, r.options.Limits); refusal != "" {
+		return refusal, nil
+	}
+	if refusal := nameRefusal(pin.Cluster, all.Items); refusal != "" {
+		return refusal, nil
+	}
+	_, err := tenant.Namespace(ctx, r.live, pin.Cluster)
+	if errors.Is(err, tenant.ErrTaken) {
+		return err.Error() + "; " + renameRemedy, nil
+	}
+	return "", err
 }
 
 // refuse reports to the authentication service why a peer is not admitted, and unpins its key, so that the cluster that has this ID can register.

@@ -7,24 +7,19 @@ import (
 	"encoding/base64"
 	"errors"
 	"fmt"
-	"net/http/httptest"
 	"strings"
 	"testing"
 
-	"github.com/go-logr/logr"
 	corev1 "k8s.io/api/core/v1"
 	eventsv1 "k8s.io/api/events/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/kubernetes"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/event"
 
 	discoveryv1alpha1 "liqo.io/liqo/apis/discovery/v1alpha1"
 	"liqo.io/liqo/apis/labels"
 	"liqo.io/liqo/internal/kube/clusterkey"
 	"liqo.io/liqo/internal/kube/kubetest"
-	kubemanager "liqo.io/liqo/internal/kube/manager"
 	"liqo.io/liqo/internal/peering/auth"
 )
 
@@ -32,42 +27,9 @@ import (
 // authentication service.
 func TestReplacedKeys(t *testing.T) {
 	t.Parallel()
-	b, admin := newFCServer(t)
-	milan := discoveryv1alpha1.ClusterIdentity{ClusterID: "aaaaaaaa-0000-4000-8000-000000000001", ClusterName: "milan"}
-	rome := discoveryv1alpha1.ClusterIdentity{ClusterID: "bbbbbbbb-0000-4000-8000-000000000002", ClusterName: "rome"}
-	mgr, err := kubemanager.New(admin, kubemanager.Options{Scheme: b.Scheme(), Namespace: "liqo", SkipNameValidation: true})
-	b.Must(err)
-	b.Must(SetupForeignCluster(mgr, ForeignClusterOptions{
-		Local: milan, Namespace: "liqo", SharedToken: true, Connector: noConnector{make(chan event.TypedGenericEvent[string])},
-	}))
-	kubetest.Start(t, "manager", mgr.Start)
-
-	core := kubernetes.NewForConfigOrDie(admin).CoreV1()
-	keys := &auth.SecretKeys{Secrets: core, Namespace: "liqo"}
-	server, err := auth.NewServer(auth.ServerOptions{
-		Cluster: milan, EnableAuthentication: true, Tokens: auth.SecretTokens{Secrets: core, Namespace: "liqo"}, Keys: keys, Log: logr.Discard(),
-		Peers: auth.Registry{Client: core, Namespace: "liqo", Address: auth.Address{URL: admin.Host, TrustedCA: true}},
-	})
-	b.Must(err)
-	service := httptest.NewTLSServer(server)
-	t.Cleanup(service.Close)
-	consumer, err := auth.NewClient(service.URL, auth.ClientOptions{InsecureSkipTLSVerify: true})
-	b.Must(err)
-	t.Cleanup(consumer.Close)
-
-	var token corev1.Secret
-	var own clusterkey.Keys
-	kubetest.Eventually(t, "the provider has a token and a key", func() error {
-		own, err = keys.ClusterKeys(t.Context())
-		return errors.Join(err, b.Get(t.Context(), client.ObjectKey{Namespace: "liqo", Name: auth.SharedTokenSecret}, &token))
-	})
-	provider := auth.Provider{ID: milan.ClusterID, Fingerprint: own.Fingerprint()}
-	newKey := func() ed25519.PrivateKey {
-		made, err := clusterkey.Generate()
-		b.Must(err)
-		return made.Current
-	}
-	first := auth.Registration{Provider: provider, Cluster: rome, Secret: string(token.Data[auth.SharedTokenKey]), Key: newKey(), ClusterKey: newKey()}
+	b := newPinsEnv(t)
+	milan, provider, consumer, newKey := b.local, b.provider, b.consumer, b.newKey
+	first := b.registration(rome)
 	grant, err := consumer.Register(t.Context(), first)
 	b.Must(err)
 	known := func() (pin auth.Pin, fc discoveryv1alpha1.ForeignCluster) {

@@ -91,4 +91,6 @@ const (
 	ReasonInBandNotSupported = "InBandNotSupported"
 	// ReasonIdentityMismatch: another cluster than that of the spec answers at the authentication URL.
 	ReasonIdentityMismatch = "IdentityMismatch"
+	// ReasonTenantNamespaceTaken: the namespace that the remote cluster would have here is that of another one.
+	ReasonTenantNamespaceTaken = "TenantNamespaceTaken"
 )

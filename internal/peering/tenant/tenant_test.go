@@ -93,7 +93,7 @@ func TestTenants(t *testing.T) {
 		}
 	}
 	tenants := tenant.New(api, api, "liqo")
-	name, err := tenants.Namespace(ctx, rome)
+	name, err := tenant.Namespace(ctx, api, rome)
 	if err != nil || name != rome.TenantNamespace() {
 		t.Fatalf("namespace %q, %v", name, err)
 	}
@@ -105,7 +105,7 @@ func TestTenants(t *testing.T) {
 	}
 	// The longest name of a cluster.
 	long := discoveryv1alpha1.ClusterIdentity{ClusterID: "99999999-2222-4333-8444-555555555555", ClusterName: strings.Repeat("n", 63)}
-	longName, err := tenants.Namespace(ctx, long)
+	longName, err := tenant.Namespace(ctx, api, long)
 	if err == nil {
 		err = tenants.Ensure(ctx, tenant.Tenant{Peer: long, Namespace: longName, Admitted: true, Accepted: true})
 	}

@@ -31,6 +31,10 @@ import (
 // ErrTerminating: the namespace of an earlier tenant of the same cluster is still being deleted.
 var ErrTerminating = errors.New("the namespace of the earlier peering with this cluster is still being deleted")
 
+// ErrTaken: the namespace that a cluster would have is that of another cluster. Its name consists of the name that a cluster gives itself and six digits of a
+// hash of its ID, so a cluster can choose both to get the namespace of another one.
+var ErrTaken = errors.New("it belongs to another cluster, with the same name and the same first digits of the hash of its ID")
+
 // Tenants creates and deletes tenants.
 type Tenants struct {
 	cached  client.Client // namespaces, accounts and bindings of ours
@@ -45,16 +49,40 @@ func New(cached client.Client, live client.Reader, install string) *Tenants {
 	return &Tenants{cached: cached, live: live, applier: ssa.NewApplier(cached, labels.OwnerTenant), install: install}
 }
 
-// Namespace returns the name of the peer's namespace: that of the existing one, else of the one to create.
-func (t *Tenants) Namespace(ctx context.Context, peer discovery.ClusterIdentity) (string, error) {
+// Namespace returns the name of the peer's namespace: that of the existing one, else of the one to create. It returns ErrTaken if that one is another
+// cluster's.
+func Namespace(ctx context.Context, from client.Reader, peer discovery.ClusterIdentity) (string, error) {
 	var list corev1.NamespaceList
-	if err := t.cached.List(ctx, &list, client.MatchingLabels{labels.TenantNamespace: "true", labels.ClusterID: peer.ClusterID}); err != nil {
+	if err := from.List(ctx, &list, client.MatchingLabels{labels.TenantNamespace: "true", labels.ClusterID: peer.ClusterID}); err != nil {
 		return "", fmt.Errorf("find the tenant namespace of %s: %w", peer.ClusterID, err)
 	}
 	if len(list.Items) > 0 {
 		return list.Items[0].Name, nil
 	}
-	return peer.TenantNamespace(), nil
+	name := peer.TenantNamespace()
+	var namespace corev1.Namespace
+	if err := from.Get(ctx, client.ObjectKey{Name: name}, &namespace); err != nil {
+		if apierrors.IsNotFound(err) {
+			return name, nil
+		}
+		return "", fmt.Errorf("read namespace %s: %w", name, err)
+	}
+	if err := checkOwner(&namespace, peer); errors.Is(err, ErrTaken) {
+		return "", err
+	}
+	return name, nil
+}
+
+// checkOwner returns why an existing namespace cannot be the peer's.
+func checkOwner(namespace *corev1.Namespace, peer discovery.ClusterIdentity) error {
+	switch namespace.Labels[labels.ClusterID] {
+	case peer.ClusterID:
+		return nil
+	case "":
+		return fmt.Errorf("namespace %s exists and does not belong to cluster %s; move its contents to another namespace and delete it", namespace.Name, peer.ClusterID)
+	default:
+		return fmt.Errorf("namespace %s cannot be that of cluster %s: %w", namespace.Name, peer.ClusterID, ErrTaken)
+	}
 }
 
 // Ensure applies all objects of the tenant. Called again, it sends nothing.
@@ -62,13 +90,19 @@ func (t *Tenants) Ensure(ctx context.Context, tenant Tenant) error {
 	parts := Render(tenant, t.install)
 	var namespace corev1.Namespace
 	err := t.cached.Get(ctx, client.ObjectKey{Name: tenant.Namespace}, &namespace)
-	switch {
-	case client.IgnoreNotFound(err) != nil:
+	if apierrors.IsNotFound(err) { // perhaps in the cache only: what is applied would take the namespace away from its owner
+		err = t.live.Get(ctx, client.ObjectKey{Name: tenant.Namespace}, &namespace)
+	}
+	if client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("read namespace %s: %w", tenant.Namespace, err)
-	case err == nil && namespace.DeletionTimestamp != nil:
-		return fmt.Errorf("namespace %s: %w", tenant.Namespace, ErrTerminating)
-	case err == nil && namespace.Labels[labels.ClusterID] != tenant.Peer.ClusterID:
-		return fmt.Errorf("namespace %s exists and does not belong to cluster %s; move its contents to another namespace and delete it", tenant.Namespace, tenant.Peer.ClusterID)
+	}
+	if err == nil {
+		if err := checkOwner(&namespace, tenant.Peer); err != nil {
+			return err
+		}
+		if namespace.DeletionTimestamp != nil {
+			return fmt.Errorf("namespace %s: %w", tenant.Namespace, ErrTerminating)
+		}
 	}
 	if err := t.applier.ApplyTo(ctx, parts[0].Intent, &namespace); err != nil {
 		return err

@@ -1,0 +1,208 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package peering
+
+import (
+	"crypto/ed25519"
+	"errors"
+	"fmt"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/go-logr/logr"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+
+	discoveryv1alpha1 "liqo.io/liqo/apis/discovery/v1alpha1"
+	"liqo.io/liqo/apis/labels"
+	netv1alpha1 "liqo.io/liqo/apis/net/v1alpha1"
+	"liqo.io/liqo/internal/kube/clusterkey"
+	"liqo.io/liqo/internal/kube/kubetest"
+	kubemanager "liqo.io/liqo/internal/kube/manager"
+	"liqo.io/liqo/internal/kube/ssa"
+	"liqo.io/liqo/internal/peering/auth"
+)
+
+// pinsEnv is a provider: a real API server, the controllers of ForeignClusters and keys, and the authentication service.
+type pinsEnv struct {
+	*fcEnv
+	local    discoveryv1alpha1.ClusterIdentity
+	provider auth.Provider
+	// consumer calls the authentication service.
+	consumer *auth.Client
+	// secret is that of the token.
+	secret string
+}
+
+func newPinsEnv(t *testing.T, changes ...func(*ForeignClusterOptions)) *pinsEnv {
+	t.Helper()
+	b, admin := newFCServer(t)
+	p := &pinsEnv{fcEnv: b, local: discoveryv1alpha1.ClusterIdentity{ClusterID: "aaaaaaaa-0000-4000-8000-000000000001", ClusterName: "milan"}}
+	mgr, err := kubemanager.New(admin, kubemanager.Options{Scheme: b.Scheme(), Namespace: "liqo", SkipNameValidation: true})
+	b.Must(err)
+	options := ForeignClusterOptions{
+		Local: p.local, Namespace: "liqo", SharedToken: true, Connector: noConnector{make(chan event.TypedGenericEvent[string])},
+	}
+	for _, change := range changes {
+		change(&options)
+	}
+	b.Must(SetupForeignCluster(mgr, options))
+	kubetest.Start(t, "manager", mgr.Start)
+
+	core := kubernetes.NewForConfigOrDie(admin).CoreV1()
+	keys := &auth.SecretKeys{Secrets: core, Namespace: "liqo"}
+	server, err := auth.NewServer(auth.ServerOptions{
+		Cluster: p.local, EnableAuthentication: true, Tokens: auth.SecretTokens{Secrets: core, Namespace: "liqo"}, Keys: keys, Log: logr.Discard(),
+		Peers: auth.Registry{Client: core, Namespace: "liqo", Address: auth.Address{URL: admin.Host, TrustedCA: true}},
+	})
+	b.Must(err)
+	service := httptest.NewTLSServer(server)
+	t.Cleanup(service.Close)
+	p.consumer, err = auth.NewClient(service.URL, auth.ClientOptions{InsecureSkipTLSVerify: true})
+	b.Must(err)
+	t.Cleanup(p.consumer.Close)
+
+	var token corev1.Secret
+	var own clusterkey.Keys
+	kubetest.Eventually(t, "the provider has a token and a key", func() error {
+		own, err = keys.ClusterKeys(t.Context())
+		return errors.Join(err, b.Get(t.Context(), client.ObjectKey{Namespace: "liqo", Name: auth.SharedTokenSecret}, &token))
+	})
+	p.provider, p.secret = auth.Provider{ID: p.local.ClusterID, Fingerprint: own.Fingerprint()}, string(token.Data[auth.SharedTokenKey])
+	return p
+}
+
+// registration is the first contact of a cluster, with new keys and the token.
+func (p *pinsEnv) registration(of discoveryv1alpha1.ClusterIdentity) auth.Registration {
+	return auth.Registration{Provider: p.provider, Cluster: of, Secret: p.secret, Key: p.newKey(), ClusterKey: p.newKey()}
+}
+
+func (p *pinsEnv) newKey() ed25519.PrivateKey {
+	p.T.Helper()
+	made, err := clusterkey.Generate()
+	p.Must(err)
+	return made.Current
+}
+
+// thereIs reports whether an object exists, and reads it.
+func (p *pinsEnv) thereIs(object client.Object) bool {
+	p.T.Helper()
+	err := p.Get(p.T.Context(), client.ObjectKeyFromObject(object), object)
+	p.Must(client.IgnoreNotFound(err))
+	return !apierrors.IsNotFound(err)
+}
+
+// Two clusters whose IDs have hashes with the same first six digits: a program finds the second in seconds.
+var (
+	rome     = discoveryv1alpha1.ClusterIdentity{ClusterID: "bbbbbbbb-0000-4000-8000-000000000002", ClusterName: "rome"}
+	likeRome = discoveryv1alpha1.ClusterIdentity{ClusterID: "dddddddd-0000-4000-8000-00000150951e", ClusterName: "rome"}
+)
+
+// TestAttackSameName plays the holder of a token who chooses name and ID so that its tenant namespace would be that of another consumer.
+func TestAttackSameName(t *testing.T) {
+	t.Parallel()
+	if rome.TenantNamespace() != likeRome.TenantNamespace() {
+		t.Fatalf("%s, %s", rome.TenantNamespace(), likeRome.TenantNamespace())
+	}
+	p := newPinsEnv(t, func(o *ForeignClusterOptions) { o.InternalNetwork = true })
+	grant, err := p.consumer.Register(t.Context(), p.registration(rome))
+	p.Must(err)
+	_, err = p.consumer.Register(t.Context(), p.registration(likeRome))
+	var refused *auth.Error
+	if !errors.As(err, &refused) || refused.Reason != auth.ReasonNotAdmitted || !strings.Contains(refused.Message, "hash of its ID") {
+		t.Errorf("the registration: %v", err)
+	}
+	p.Until("its key is not pinned", func() bool {
+		return !p.thereIs(&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "liqo", Name: pinName(likeRome.ClusterID)}})
+	})
+	var all discoveryv1alpha1.ForeignClusterList
+	if p.Must(p.List(t.Context(), &all)); len(all.Items) != 1 {
+		t.Errorf("%d ForeignClusters", len(all.Items))
+	}
+
+	// Its ForeignCluster exists nevertheless, from an administrator or an earlier release, with the wrong status.
+	thief := &discoveryv1alpha1.ForeignCluster{
+		ObjectMeta: metav1.ObjectMeta{Name: "thief", Labels: map[string]string{labels.ClusterID: likeRome.ClusterID, labels.DiscoveryType: labels.DiscoveryIncoming}},
+		Spec:       discoveryv1alpha1.ForeignClusterSpec{ClusterIdentity: &likeRome},
+	}
+	p.Make(thief)
+	kubetest.Eventually(t, "it has no tenant namespace", func() error {
+		p.Read(thief)
+		for _, c := range thief.Status.PeeringConditions {
+			if c.Reason == discoveryv1alpha1.ReasonTenantNamespaceTaken && thief.Status.TenantNamespace.Local == "" {
+				return nil
+			}
+		}
+		return fmt.Errorf("%+v", thief.Status)
+	})
+	r := &fcReconciler{client: p.Client, own: ssa.NewApplier(p.Client, labels.OwnerForeignCluster), options: ForeignClusterOptions{InternalNetwork: true}}
+	wrong := &scope{fc: thief, namespace: grant.Namespace, now: time.Now()}
+	wrong.facts.spec = &thief.Spec
+	p.Must(r.writeStatus(t.Context(), wrong))
+	p.Edit(thief, func() { metav1.SetMetaDataAnnotation(&thief.ObjectMeta, "any", "change") })
+	p.Until("it loses the namespace of rome", func() bool { p.Read(thief); return thief.Status.TenantNamespace.Local == "" })
+
+	mapping := &netv1alpha1.IPMapping{
+		ObjectMeta: metav1.ObjectMeta{Name: proxyMapping(rome), Labels: map[string]string{labels.ClusterID: rome.ClusterID}},
+		Spec:       netv1alpha1.IPMappingSpec{Address: "10.96.0.9", ClusterIDs: []string{rome.ClusterID}},
+	}
+	p.Make(mapping)
+	p.Must(r.closeProxy(t.Context(), &scope{fc: thief, peer: likeRome}))
+	p.Read(mapping)
+	p.Must(p.Delete(t.Context(), thief))
+	p.Until("it is gone", func() bool { return !p.thereIs(thief) })
+	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: grant.Namespace}}
+	if p.Read(namespace); namespace.DeletionTimestamp != nil || namespace.Labels[labels.ClusterID] != rome.ClusterID {
+		t.Errorf("the namespace of rome: %+v", namespace)
+	}
+}
+
+// TestAttackNames: a cluster cannot have the names of another one, and is refused before anything of it exists.
+func TestAttackNames(t *testing.T) {
+	known := func(name string, id discoveryv1alpha1.ClusterIdentity) discoveryv1alpha1.ForeignCluster {
+		return discoveryv1alpha1.ForeignCluster{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: discoveryv1alpha1.ForeignClusterSpec{ClusterIdentity: &id}}
+	}
+	other := discoveryv1alpha1.ClusterIdentity{ClusterID: "cccccccc-0000-4000-8000-000000000003", ClusterName: "rome"}
+	unknown := discoveryv1alpha1.ForeignCluster{ObjectMeta: metav1.ObjectMeta{Name: rome.UniqueName()}}
+	for name, c := range map[string]struct {
+		known []discoveryv1alpha1.ForeignCluster
+		want  string
+	}{
+		"none known":                      {},
+		"it is known":                     {[]discoveryv1alpha1.ForeignCluster{known("rome", rome), known(rome.UniqueName(), other)}, ""},
+		"another one of this name":        {[]discoveryv1alpha1.ForeignCluster{known("rome", other)}, ""},
+		"the same unique name":            {[]discoveryv1alpha1.ForeignCluster{known("roma", likeRome)}, "hash of its ID"},
+		"both names are taken":            {[]discoveryv1alpha1.ForeignCluster{known("rome", other), known(rome.UniqueName(), other)}, "knows other ones"},
+		"the second by one without an ID": {[]discoveryv1alpha1.ForeignCluster{known("rome", other), unknown}, "knows other ones"},
+	} {
+		if got := nameRefusal(rome, c.known); (got == "") != (c.want == "") || !strings.Contains(got, c.want) {
+			t.Errorf("%s: %q, want %q", name, got, c.want)
+		}
+	}
+}
+
+// TestAttackH1Limits: a registered cluster counts from its ForeignCluster on, although its tenant may never be ready.
+func TestAttackH1Limits(t *testing.T) {
+	t.Parallel()
+	b, _ := newFCServer(t)
+	r := &pinReconciler{fcReconciler: &fcReconciler{client: b.Client, live: b.Client, options: ForeignClusterOptions{Namespace: "liqo", Limits: PeerLimits{Total: 1}}}}
+	b.Make(&corev1.ConfigMap{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "liqo", Name: pinName(rome.ClusterID), Labels: map[string]string{labels.PinnedKey: "true"}},
+		Data:       map[string]string{auth.PinClusterID: rome.ClusterID},
+	})
+	next := &auth.Pin{Cluster: discoveryv1alpha1.ClusterIdentity{ClusterID: "cccccccc-0000-4000-8000-000000000003", ClusterName: "turin"}}
+	refusal, err := r.refusal(t.Context(), next)
+	if err != nil || refusal != "" {
+		t.Errorf("the first peer: %q, %v", refusal, err)
+	}
+	b.Make(&discoveryv1alpha1.ForeignCluster{ObjectMeta: metav1.ObjectMeta{Name: "rome"}, Spec: discoveryv1alpha1.ForeignClusterSpec{ClusterIdentity: &rome}})
+	if refusal, err = r.refusal(t.Context(), next); err != nil || !strings.Contains(refusal, "no more than 1") {
+		t.Errorf("the second peer: %q, %v", refusal, err)
+	}
+}
