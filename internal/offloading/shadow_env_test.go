@@ -57,6 +57,8 @@ type shadowEnv struct {
 	own      []netip.Prefix
 	// quota of the controllers that run next; nil for none.
 	quota offloading.Quota
+	// refusalRetry is when the controllers repeat what a policy has refused; 0 means their default.
+	refusalRetry time.Duration
 	// remoteRules are the rights of the controllers in remote namespaces.
 	remoteRules []rbacv1.PolicyRule
 	// ahead is by how much the controllers' clock is ahead: by default far enough to record the phase of each pod at once.
@@ -136,9 +138,9 @@ func (b *shadowEnv) run() (stop func()) {
 	b.Must(err)
 	b.Must(offloading.SetupShadowPod(mgr, offloading.ShadowPodOptions{
 		RemoteNamespaces: remoteNamespaces, Level: shadow.Baseline, Allowed: shadow.Allowed{Tolerations: shadow.Keys{"a"}}, Quota: b.quota, Workers: 10,
-		Now: func() time.Time { return time.Now().Add(time.Duration(b.ahead.Load())) },
+		RefusalRetry: b.refusalRetry, Now: func() time.Time { return time.Now().Add(time.Duration(b.ahead.Load())) },
 	}))
-	b.Must(offloading.SetupShadowEndpointSlice(mgr, offloading.ShadowEndpointSliceOptions{RemoteNamespaces: remoteNamespaces, InternalNetwork: !b.external, OwnNetworks: b.own, Workers: 10}))
+	b.Must(offloading.SetupShadowEndpointSlice(mgr, offloading.ShadowEndpointSliceOptions{RemoteNamespaces: remoteNamespaces, InternalNetwork: !b.external, OwnNetworks: b.own, Workers: 10, RefusalRetry: b.refusalRetry}))
 	return kubetest.Start(b.T, "manager", mgr.Start)
 }
 

@@ -58,6 +58,8 @@ type ShadowEndpointSliceOptions struct {
 	OwnNetworks []netip.Prefix
 	// Workers is how many are reconciled at the same time.
 	Workers int
+	// RefusalRetry is when to write a slice again that a rule of this cluster has refused; 0 means five minutes.
+	RefusalRetry time.Duration
 }
 
 // shadowSlices creates the EndpointSlices of ShadowEndpointSlices.
@@ -72,6 +74,9 @@ type shadowSlices struct {
 // SetupShadowEndpointSlice registers the controller. The manager's cache may know only EndpointSlices with the label
 // liqo.io/managed-by=shadowendpointslice.
 func SetupShadowEndpointSlice(mgr manager.Manager, o ShadowEndpointSliceOptions) error {
+	if o.RefusalRetry == 0 {
+		o.RefusalRetry = defaultRefusalRetry
+	}
 	live, err := newLive(mgr)
 	if err != nil {
 		return fmt.Errorf("client for shadow endpoint slices: %w", err)
@@ -164,40 +169,44 @@ func (r *shadowSlices) ofCluster(ctx context.Context, clusterID string) (all []r
 
 // Reconcile brings the EndpointSlice of one ShadowEndpointSlice to its desired state.
 func (r *shadowSlices) Reconcile(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
+	return retryRefused(ctx, reconcile.Result{}, r.reconcile(ctx, request), r.options.RefusalRetry)
+}
+
+func (r *shadowSlices) reconcile(ctx context.Context, request reconcile.Request) error {
 	var shadowSlice vkv1alpha1.ShadowEndpointSlice
 	if err := r.cached.Get(ctx, request.NamespacedName, &shadowSlice); apierrors.IsNotFound(err) {
 		r.own.Forget(request.NamespacedName)
-		return reconcile.Result{}, r.orphaned(ctx, request.NamespacedName)
+		return r.orphaned(ctx, request.NamespacedName)
 	} else if err != nil {
-		return reconcile.Result{}, err
+		return err
 	}
 	if shadowSlice.DeletionTimestamp != nil {
-		return reconcile.Result{}, nil // the garbage collector deletes the slice
+		return nil // the garbage collector deletes the slice
 	}
 	origin, err := r.origin(ctx, shadowSlice.Namespace)
 	if err != nil || origin.ClusterID == "" {
-		return reconcile.Result{}, err // not a remote namespace
+		return err // not a remote namespace
 	}
 	slice, err := r.slice(ctx, request.NamespacedName)
 	if err != nil {
-		return reconcile.Result{}, err
+		return err
 	}
 	if slice != nil {
 		switch owner := metav1.GetControllerOf(slice); {
 		case slice.Labels[labels.ManagedBy] != labels.ManagedByShadowEndpointSlice || owner != nil && owner.Name != shadowSlice.Name:
 			r.events.warn(&shadowSlice, reasonNameTaken, "Apply",
 				"this namespace has another EndpointSlice of the name %s, which is not touched; delete it", shadowSlice.Name)
-			return reconcile.Result{}, nil
+			return nil
 		case owner != nil && owner.UID != shadowSlice.UID:
-			return reconcile.Result{}, r.deleteSuperseded(ctx, slice, owner.UID)
+			return r.deleteSuperseded(ctx, slice, owner.UID)
 		}
 	}
 	if slice == nil && r.own.Remembers(endpointSlice, request.NamespacedName) {
 		switch now, err := r.liveShadow(ctx, request.NamespacedName); {
 		case err != nil:
-			return reconcile.Result{}, err
+			return err
 		case now == nil || now.UID != shadowSlice.UID || now.DeletionTimestamp != nil:
-			return reconcile.Result{}, nil // the garbage collector deleted the slice with its ShadowEndpointSlice; the event follows
+			return nil // the garbage collector deleted the slice with its ShadowEndpointSlice; the event follows
 		}
 	}
 	intent, rejected := shadow.EndpointSlice(&shadowSlice, origin)
@@ -211,12 +220,11 @@ func (r *shadowSlices) Reconcile(ctx context.Context, request reconcile.Request)
 	err = r.own.ApplyTo(ctx, intent, there)
 	switch {
 	case err == nil, apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause):
-		return reconcile.Result{}, nil
+		return nil
 	case apierrors.IsInvalid(err):
 		r.events.warn(&shadowSlice, reasonFailedApply, "Apply", "%.1000s", err.Error())
-		err = reconcile.TerminalError(err)
 	}
-	return reconcile.Result{}, err
+	return whenInvalid(err)
 }
 
 // origin returns what is known about the peer that a namespace was created for.

@@ -76,11 +76,7 @@ func (r *shadowPods) unamended(shadowPod *vkv1alpha1.ShadowPod, err error) error
 		return nil
 	}
 	r.events.warn(shadowPod, reasonFailedUpdate, "Update", "the pod cannot be changed: %s", shadow.Refusal(err))
-	err = fmt.Errorf("change pod %s/%s: %w", shadowPod.Namespace, shadowPod.Name, err)
-	if apierrors.IsInvalid(err) {
-		return reconcile.TerminalError(err)
-	}
-	return err
+	return whenInvalid(fmt.Errorf("change pod %s/%s: %w", shadowPod.Namespace, shadowPod.Name, err))
 }
 
 func (r *shadowPods) patch(ctx context.Context, object client.Object, ops []shadow.Op) error {

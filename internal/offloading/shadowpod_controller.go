@@ -60,6 +60,8 @@ type ShadowPodOptions struct {
 	Quota Quota
 	// Workers is how many are reconciled at the same time.
 	Workers int
+	// RefusalRetry is when to create or change a pod again that a rule of this cluster has refused; 0 means five minutes.
+	RefusalRetry time.Duration
 	// Now is the clock; nil is the real one.
 	Now func() time.Time
 }
@@ -86,6 +88,9 @@ type shadowPods struct {
 func SetupShadowPod(mgr manager.Manager, o ShadowPodOptions) error {
 	if o.Now == nil {
 		o.Now = time.Now
+	}
+	if o.RefusalRetry == 0 {
+		o.RefusalRetry = defaultRefusalRetry
 	}
 	live, err := newLive(mgr)
 	if err != nil {
@@ -162,6 +167,11 @@ func (r *shadowPods) ofPod(ctx context.Context, pod client.Object) []reconcile.R
 
 // Reconcile brings the pod of one ShadowPod to its desired state.
 func (r *shadowPods) Reconcile(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
+	result, err := r.reconcile(ctx, request)
+	return retryRefused(ctx, result, err, r.options.RefusalRetry)
+}
+
+func (r *shadowPods) reconcile(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
 	facts, err := r.read(ctx, r.cached, request.NamespacedName, true)
 	if err != nil {
 		return reconcile.Result{}, err
@@ -287,11 +297,7 @@ func (r *shadowPods) create(ctx context.Context, shadowPod *vkv1alpha1.ShadowPod
 		r.options.Quota.Release(shadowPod)
 	}
 	r.events.warn(shadowPod, reasonFailedCreate, "Create", "the pod cannot be created: %s", shadow.Refusal(err))
-	err = fmt.Errorf("create pod %s/%s: %w", shadowPod.Namespace, shadowPod.Name, err)
-	if apierrors.IsInvalid(err) {
-		err = reconcile.TerminalError(err) // a retry cannot succeed
-	}
-	return false, err
+	return false, whenInvalid(fmt.Errorf("create pod %s/%s: %w", shadowPod.Namespace, shadowPod.Name, err))
 }
 
 // reserve counts a pod before it is created or resized. It returns an error if the pod does not fit, so that it is tried again: no event leads here when other pods end.

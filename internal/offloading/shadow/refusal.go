@@ -6,9 +6,11 @@ import (
 	"errors"
 	"fmt"
 	"regexp"
+	"slices"
 	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"liqo.io/liqo/internal/kube/printable"
 )
@@ -44,7 +46,7 @@ func Refusal(err error) string {
 	switch own, quota, limits := match(ownPolicy), match(requested), match(limitRange); {
 	case own != "":
 		answer = own
-	case strings.Contains(text, "ValidatingAdmissionPolicy '") || strings.Contains(text, "admission webhook \""):
+	case ofPolicy(text):
 		answer = "a policy or a webhook of this cluster refuses the pod; its administrator finds the rule in the log of liqo-controller-manager"
 	case strings.Contains(text, "violates PodSecurity"):
 		answer = text[strings.Index(text, "violates PodSecurity"):]
@@ -61,6 +63,22 @@ func Refusal(err error) string {
 		answer = strings.ToValidUTF8(answer[:maxRefusal], "")
 	}
 	return answer
+}
+
+// Final reports whether the API server refuses an object as invalid because of its fields alone, so that it will refuse the object again. A policy refuses with
+// the same reason by default, but with no field, and its administrator may change or remove it. A webhook may name fields.
+func Final(err error) bool {
+	var status apierrors.APIStatus
+	if !apierrors.IsInvalid(err) || !errors.As(err, &status) || status.Status().Details == nil || ofPolicy(status.Status().Message) {
+		return false
+	}
+	causes := status.Status().Details.Causes
+	return len(causes) > 0 && !slices.ContainsFunc(causes, func(cause metav1.StatusCause) bool { return cause.Field == "" })
+}
+
+// ofPolicy reports whether a message is that of a policy or a webhook.
+func ofPolicy(message string) bool {
+	return strings.Contains(message, "ValidatingAdmissionPolicy '") || strings.Contains(message, "admission webhook \"")
 }
 
 // invalid lists which fields of the pod the API server does not accept.
