@@ -104,10 +104,30 @@ func (q *Queue) scheduleAfter(key types.NamespacedName, wait time.Duration) {
 		return
 	}
 	s.at = at
-	heap.Push(&q.later, appointment{key: key, at: at})
+	q.push(appointment{key: key, at: at})
 	if q.later[0].key == key {
 		q.setTimer()
 	}
+}
+
+// replacedAppointments bounds those that a later call has replaced, beyond one for each key.
+const replacedAppointments = 64
+
+// push adds an appointment. Those that were replaced stay in the heap until they are due, which may be far ahead, while each event of their key adds another one:
+// when they are the larger part, push removes them.
+func (q *Queue) push(next appointment) {
+	heap.Push(&q.later, next)
+	if len(q.later) <= 2*len(q.states)+replacedAppointments {
+		return
+	}
+	valid := make(schedule, 0, len(q.states))
+	for key, s := range q.states {
+		if !s.at.IsZero() {
+			valid = append(valid, appointment{key: key, at: s.at})
+		}
+	}
+	q.later = valid
+	heap.Init(&q.later)
 }
 
 func (q *Queue) setTimer() {
@@ -279,7 +299,7 @@ func (q *Queue) Postpone(key types.NamespacedName, at time.Time) bool {
 		return false
 	}
 	s.at = at
-	heap.Push(&q.later, appointment{key: key, at: at})
+	q.push(appointment{key: key, at: at})
 	return true
 }
 

@@ -128,6 +128,41 @@ func TestQueueWaits(t *testing.T) {
 	})
 }
 
+// TestReplacedAppointments: keys that are due in an hour get events without end. The queue keeps little more than one appointment of each, and every key is due
+// an hour after its last event.
+func TestReplacedAppointments(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const keys, rounds = 20, 50
+		q := NewQueue(1)
+		defer q.Close()
+		most, last := 0, map[types.NamespacedName]time.Time{}
+		for range rounds {
+			time.Sleep(time.Millisecond)
+			for i := range keys {
+				q.Add(key("a", fmt.Sprint(i)))
+				got := next(t, q)
+				q.Done(got, false, time.Hour)
+				last[got] = time.Now()
+				most = max(most, len(q.later))
+			}
+		}
+		if bound := 2*keys + replacedAppointments + 1; most > bound {
+			t.Errorf("%d appointments of %d keys, want at most %d", most, keys, bound)
+		}
+		for range keys {
+			got := next(t, q)
+			if took := time.Since(last[got]); took != time.Hour {
+				t.Errorf("%v is ready after %v", got, took)
+			}
+			q.Done(got, false, 0)
+			delete(last, got)
+		}
+		if len(last) > 0 || len(q.States()) > 0 || len(q.later) > 0 {
+			t.Errorf("left: %v %v %v", last, q.States(), q.later)
+		}
+	})
+}
+
 // BenchmarkQueue hands out 1,000 keys of ten namespaces.
 func BenchmarkQueue(b *testing.B) {
 	q := NewQueue(10)
