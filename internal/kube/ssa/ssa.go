@@ -9,6 +9,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"sync"
 	"time"
 
@@ -38,6 +39,8 @@ type Applier struct {
 	last map[target]written
 	// doubts are when writes failed without an answer of the API server: it may still receive them, after a later write of ours.
 	doubts map[target]time.Time
+	// swept is when doubts was last searched for expired ones: objects that are gone are not asked about again.
+	swept time.Time
 }
 
 // target identifies what one apply writes to.
@@ -152,14 +155,13 @@ func (a *Applier) Contested(intent runtime.ApplyConfiguration, live client.Objec
 }
 
 // Forget drops what the applier remembers of all kinds of objects with this name. Call it when the object has been deleted; a call that is
-// too early costs one comparison.
+// too early costs one comparison. A write that may still arrive stays remembered: it may change a new object of the name.
 func (a *Applier) Forget(name client.ObjectKey) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	for target := range a.last {
 		if target.name == name {
 			delete(a.last, target)
-			delete(a.doubts, target)
 		}
 	}
 }
@@ -286,9 +288,15 @@ func (a *Applier) doubt(e encoded, err error) {
 	if status := apierrors.APIStatus(nil); errors.As(err, &status) && !apierrors.IsTimeout(err) && !apierrors.IsServerTimeout(err) {
 		return
 	}
+	now := time.Now()
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	a.doubts[e.target] = time.Now()
+	a.doubts[e.target] = now
+	if now.Sub(a.swept) < doubtFor {
+		return
+	}
+	a.swept = now
+	maps.DeleteFunc(a.doubts, func(_ target, at time.Time) bool { return now.Sub(at) > doubtFor })
 }
 
 // doubtful reports whether an earlier write may still arrive. The lock is held.
