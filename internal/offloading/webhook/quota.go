@@ -255,9 +255,18 @@ func (q *Quota) followPod(ctx context.Context, old, now any) {
 	if before, wasPod := old.(*corev1.Pod); wasPod && before.Annotations[labels.ShadowPodRevision] == after.Annotations[labels.ShadowPodRevision] {
 		return
 	}
-	var shadowPod vkv1alpha1.ShadowPod
-	if q.cache.Get(ctx, client.ObjectKeyFromObject(after), &shadowPod) == nil {
-		q.setPod(ctx, &shadowPod)
+	var shadowPod, current vkv1alpha1.ShadowPod
+	key := client.ObjectKeyFromObject(after)
+	if q.cache.Get(ctx, key, &shadowPod, client.UnsafeDisableDeepCopy) != nil {
+		return
+	}
+	peer := q.peerOf(ctx, &shadowPod)
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	// Events of ShadowPods arrive in another goroutine: forgetPod may have run since the first read, and would not run again. It needs the lock, and the cache no
+	// longer has the ShadowPod before it is called.
+	if q.cache.Get(ctx, key, &current, client.UnsafeDisableDeepCopy) == nil && current.UID == shadowPod.UID {
+		q.set(ctx, peer, &current)
 	}
 }
 

@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package webhook
+
+import (
+	"context"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"liqo.io/liqo/apis/labels"
+	vkv1alpha1 "liqo.io/liqo/apis/virtualkubelet/v1alpha1"
+	"liqo.io/liqo/internal/offloading/shadow"
+)
+
+// slowNamespaces answers only once the test allows it.
+type slowNamespaces struct {
+	RemoteNamespaces
+	asked, answer chan struct{}
+}
+
+func (n slowNamespaces) Peer(context.Context, string) (string, error) {
+	close(n.asked)
+	<-n.answer
+	return "rome-id", nil
+}
+
+// oneShadowPod is a cache with one ShadowPod, or none, and a pod that was created for the ShadowPod with the UID s.
+type oneShadowPod struct {
+	cache.Cache
+	shadowPod *vkv1alpha1.ShadowPod
+	pod       *corev1.Pod
+}
+
+func (c *oneShadowPod) Get(_ context.Context, _ client.ObjectKey, into client.Object, _ ...client.GetOption) error {
+	switch one := into.(type) {
+	case *vkv1alpha1.ShadowPod:
+		if c.shadowPod == nil {
+			return apierrors.NewNotFound(schema.GroupResource{}, "web")
+		}
+		c.shadowPod.DeepCopyInto(one)
+	case *corev1.Pod:
+		c.pod.DeepCopyInto(one)
+	}
+	return nil
+}
+
+// TestQuotaOfWhatIsDeletedMeanwhile: the event of a pod is handled in another goroutine than those of ShadowPods. Its ShadowPod is deleted, or deleted and
+// created again, in between: the old one uses nothing of the grant.
+func TestQuotaOfWhatIsDeletedMeanwhile(t *testing.T) {
+	old := &vkv1alpha1.ShadowPod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "web", UID: "s"}}
+	old.Spec.Pod.Containers = []corev1.Container{{Name: "c"}}
+	next := old.DeepCopy()
+	next.UID = "another"
+	ended := old.DeepCopy()
+	ended.Status.Phase = vkv1alpha1.ShadowPodSucceeded
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{
+		Namespace: "ns", Name: "web", Labels: map[string]string{labels.ManagedBy: labels.ManagedByShadowPod}, Annotations: map[string]string{labels.ShadowPodRevision: shadow.Revision(old)},
+	}}
+	for name, test := range map[string]struct {
+		now     *vkv1alpha1.ShadowPod
+		counted bool
+	}{"unchanged": {old, true}, "deleted": {nil, false}, "created again": {next, false}, "ended": {ended, false}} {
+		stored := &oneShadowPod{shadowPod: old, pod: pod}
+		n := slowNamespaces{asked: make(chan struct{}), answer: make(chan struct{})}
+		q := &Quota{namespaces: n, cache: stored, known: shadow.NewLedger(false), reserved: shadow.NewLedger(false), filled: true}
+		q.known.Set("rome-id", old)
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			q.followPod(t.Context(), nil, pod)
+		}()
+		<-n.asked
+		switch stored.shadowPod = test.now; test.now {
+		case old:
+		case ended:
+			q.known.Set("rome-id", ended)
+		default:
+			q.forgetPod(t.Context(), old)
+		}
+		close(n.answer)
+		<-done
+		if known, reserved := q.known.Has(old), q.reserved.Has(old); known != test.counted || reserved != test.counted {
+			t.Errorf("%s: known %t, reserved %t, want %t", name, known, reserved, test.counted)
+		}
+	}
+}
