@@ -63,14 +63,13 @@ func PeerInBand(ctx context.Context, o InBandOptions, p Progress) error {
 		p.Stop()
 		return err
 	}
+	local.outgoing, remote.outgoing = true, o.Bidirectional
 	if failures := judgeInBand(local, remote); len(failures) > 0 {
 		p.Stop()
 		return &PreflightError{Findings: failures}
 	}
 	p.Done("All checks of both clusters passed")
 	sides := []*side{local, remote}
-	local.outgoing = true
-	remote.outgoing = o.Bidirectional
 	if err := both(sides, func(s *side) error { return s.apply(ctx) }); err != nil {
 		return err
 	}

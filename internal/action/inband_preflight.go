@@ -127,7 +127,7 @@ func ignoreNotFound(err error, doing string) error {
 	return fmt.Errorf("%s: %w", doing, err)
 }
 
-// judgeInBand returns what forbids an in-band peering. It is pure.
+// judgeInBand returns what forbids an in-band peering in the directions that are to be enabled. It is pure.
 func judgeInBand(local, remote *side) (failures []Finding) {
 	fail := func(check, evidence, remedy string) {
 		failures = append(failures, Finding{Check: check, Level: LevelFailure, Evidence: evidence, Remedy: remedy})
@@ -158,11 +158,22 @@ func judgeInBand(local, remote *side) (failures []Finding) {
 			failures = append(failures, found)
 		}
 	}
-	if fc := remote.facts.same(here.identity.ClusterID); remote.facts.refuses && (fc == nil || fc.Spec.IncomingPeeringEnabled != discoveryv1alpha1.PeeringYes) ||
-		fc != nil && fc.Spec.IncomingPeeringEnabled == discoveryv1alpha1.PeeringNo {
-		fail("(remote) incoming peering", "its settings let this cluster not use it", "set discovery.config.incomingPeeringEnabled there, or spec.incomingPeeringEnabled of the ForeignCluster, to Yes")
+	for _, s := range []*side{local, remote} {
+		if s.other.outgoing && s.refusesOther() {
+			fail(s.prefix+"incoming peering", "its settings do not let the other cluster use it",
+				"set discovery.config.incomingPeeringEnabled in that cluster, or spec.incomingPeeringEnabled of its ForeignCluster, to Yes")
+		}
 	}
 	return failures
+}
+
+// refusesOther reports whether the settings of this cluster do not let the other one use it.
+func (s *side) refusesOther() bool {
+	fc := s.facts.same(s.other.facts.identity.ClusterID)
+	if fc != nil && fc.Spec.IncomingPeeringEnabled == discoveryv1alpha1.PeeringNo {
+		return true
+	}
+	return s.facts.refuses && (fc == nil || fc.Spec.IncomingPeeringEnabled != discoveryv1alpha1.PeeringYes)
 }
 
 // judge returns what forbids an in-band peering in one of the clusters.

@@ -31,6 +31,7 @@ func sides() (local, remote *side) {
 	local = &side{prefix: "(local) ", name: "milan", facts: sideFacts{identity: discoveryv1alpha1.ClusterIdentity{ClusterID: localID, ClusterName: "rome"}, proxy: true}}
 	remote = &side{prefix: "(remote) ", name: "rome", facts: sideFacts{identity: discoveryv1alpha1.ClusterIdentity{ClusterID: remoteID, ClusterName: "milan"}, proxy: true}}
 	local.other, remote.other = remote, local
+	local.outgoing = true
 	return local, remote
 }
 
@@ -88,6 +89,18 @@ func TestJudgeInBand(t *testing.T) {
 			l.facts.known = append(l.facts.known, fc)
 		}, []string{"in deletion"}},
 		"the provider refuses all": {func(_, r *side) { r.facts.refuses = true }, []string{"(remote) incoming peering"}},
+		"this cluster refuses all": {func(l, _ *side) { l.facts.refuses = true }, nil},
+		"this cluster refuses all, and is to be used": {func(l, r *side) {
+			l.facts.refuses, r.outgoing = true, true
+		}, []string{"(local) incoming peering"}},
+		"this cluster refuses the other one, and is to be used": {func(l, r *side) {
+			fc := foreign("milan", remoteID, discoveryv1alpha1.InBand)
+			fc.Spec.IncomingPeeringEnabled = discoveryv1alpha1.PeeringNo
+			l.facts.known, r.outgoing = append(l.facts.known, fc), true
+		}, []string{"(local) incoming peering"}},
+		"both refuse": {func(l, r *side) {
+			l.facts.refuses, r.facts.refuses, r.outgoing = true, true, true
+		}, []string{"(local) incoming peering", "(remote) incoming peering"}},
 		"all but this one": {func(_, r *side) {
 			fc := foreign("rome", localID, discoveryv1alpha1.InBand)
 			fc.Spec.IncomingPeeringEnabled = discoveryv1alpha1.PeeringYes
