@@ -17,6 +17,7 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	klabels "k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/resourceversion"
@@ -37,9 +38,10 @@ type Options struct {
 	List   func() client.ObjectList
 	// Client is called before each list and each watch. It may wait for a connection, and may return another client each time.
 	Client func(context.Context) (client.WithWatch, error)
-	// Select holds selectors of the watched objects.
+	// Select holds selectors of the watched objects. An API server of another cluster may ignore them: an object without the selected labels does not exist for
+	// the source.
 	Select []client.ListOption
-	// Trim drops the parts of an object that the program does not read. It is called before any other code has the object.
+	// Trim drops the parts of an object that the program does not read, except for the selected labels. It is called before any other code has the object.
 	Trim func(client.Object)
 	// Changed is called for each change: before is nil for a new object, after is nil for a deleted one. Calls for one object never overlap.
 	Changed func(before, after client.Object)
@@ -56,13 +58,19 @@ var retry = wait.Backoff{Duration: 50 * time.Millisecond, Factor: 2, Jitter: 0.5
 // Source watches the namespaces, and holds the objects that it knows.
 type Source struct {
 	options Options
+	// labels are those of Select; nil if every object is watched.
+	labels klabels.Selector
 
 	mu     sync.RWMutex
 	stores map[string]*namespaceStore
 }
 
 // New returns a source that watches nothing yet.
-func New(o Options) *Source { return &Source{options: o, stores: map[string]*namespaceStore{}} }
+func New(o Options) *Source {
+	var all client.ListOptions
+	all.ApplyOptions(o.Select)
+	return &Source{options: o, labels: all.LabelSelector, stores: map[string]*namespaceStore{}}
+}
 
 // Add starts to watch a namespace, until ctx ends or Remove is called. Adding it a second time changes nothing.
 func (s *Source) Add(ctx context.Context, namespace string) {
@@ -72,7 +80,7 @@ func (s *Source) Add(ctx context.Context, namespace string) {
 		return
 	}
 	ctx, stop := context.WithCancel(ctx)
-	n := &namespaceStore{options: &s.options, namespace: namespace, stop: stop, objects: map[types.NamespacedName]client.Object{}}
+	n := &namespaceStore{options: &s.options, labels: s.labels, namespace: namespace, stop: stop, objects: map[types.NamespacedName]client.Object{}}
 	s.stores[namespace] = n
 	go toolscache.NewReflectorWithOptions(n.listWatch(), s.options.Object, n, toolscache.ReflectorOptions{Name: "fanin", Backoff: &retry}).RunWithContext(ctx)
 }
@@ -151,6 +159,7 @@ func (s *Source) Current(namespace string) bool {
 // namespaceStore holds the objects of one namespace. It implements cache.ReflectorStore, whose methods the reflector calls one at a time.
 type namespaceStore struct {
 	options   *Options
+	labels    klabels.Selector
 	namespace string
 	stop      context.CancelFunc
 
@@ -259,10 +268,20 @@ func (w *observedWatch) Stop() {
 	w.Interface.Stop()
 }
 
-// Transformer implements cache.TransformingStore. The reflector applies it to each object before it stores the object.
+// selected reports whether an object has the selected labels. Otherwise the API server has ignored the selector.
+func (n *namespaceStore) selected(object client.Object) bool {
+	return n.labels == nil || n.labels.Matches(klabels.Set(object.GetLabels()))
+}
+
+// Transformer implements cache.TransformingStore. The reflector applies it to each object before it collects the object for Replace. Of an object that is not
+// selected it keeps the key, which is no client.Object.
 func (n *namespaceStore) Transformer() toolscache.TransformFunc {
 	return func(in any) (any, error) {
-		if object, ok := in.(client.Object); ok && n.options.Trim != nil {
+		object, ok := in.(client.Object)
+		if ok && !n.selected(object) {
+			return &metav1.ObjectMeta{Namespace: object.GetNamespace(), Name: object.GetName()}, nil
+		}
+		if ok && n.options.Trim != nil {
 			n.options.Trim(object)
 		}
 		return in, nil
@@ -277,6 +296,9 @@ func (n *namespaceStore) Update(in any) error {
 	object, ok := in.(client.Object)
 	if !ok {
 		return nil
+	}
+	if !n.selected(object) {
+		return n.Delete(object) // as if the API server reported that it does not match any more
 	}
 	if n.options.Trim != nil {
 		n.options.Trim(object)
@@ -319,7 +341,7 @@ func (n *namespaceStore) Delete(in any) error {
 func (n *namespaceStore) Replace(all []any, _ string) error {
 	next := make(map[types.NamespacedName]client.Object, len(all))
 	for _, in := range all {
-		if object, ok := in.(client.Object); ok {
+		if object, ok := in.(client.Object); ok && n.selected(object) {
 			if n.options.Trim != nil {
 				n.options.Trim(object)
 			}

@@ -101,6 +101,7 @@ func New(e *engine.Engine, o Options) *Pods {
 	})
 	p.Remote = fanin.New(fanin.Options{
 		Object: &corev1.Pod{}, List: func() client.ObjectList { return &corev1.PodList{} }, Trim: trimRemotePod,
+		Select: []client.ListOption{client.MatchingLabels{labels.Origin: e.Identities().LocalID}}, // the provider's controller sets it on the pods of our ShadowPods
 		Client: e.Remote.WaitForClient, Changed: p.remoteChanged, Synced: p.synced, Resumed: p.resumed,
 	})
 	e.Add(&engine.Loop{
@@ -114,10 +115,15 @@ func New(e *engine.Engine, o Options) *Pods {
 	return p
 }
 
-// trimRemotePod keeps what we read of a remote pod: its owner and its status.
+// trimRemotePod keeps what we read of a remote pod: its owner and its status. The peer decides how much there is.
 func trimRemotePod(object client.Object) {
 	if pod, ok := object.(*corev1.Pod); ok {
-		pod.ManagedFields, pod.Spec = nil, corev1.PodSpec{}
+		owner := metav1.GetControllerOf(pod)
+		pod.ManagedFields, pod.Finalizers, pod.OwnerReferences, pod.Spec = nil, nil, nil, corev1.PodSpec{}
+		if owner != nil {
+			pod.OwnerReferences = []metav1.OwnerReference{*owner}
+		}
+		project.TrimPodStatus(&pod.Status)
 		pod.Annotations = map[string]string{labels.Fence: pod.Annotations[labels.Fence]}
 		pod.Labels = map[string]string{labels.Origin: pod.Labels[labels.Origin]}
 	}

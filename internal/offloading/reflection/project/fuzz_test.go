@@ -133,6 +133,12 @@ func FuzzPodStatus(f *testing.F) {
 				t.Fatal("an object of a cache was changed")
 			}
 			believable(t, local, &status)
+			if remote.Status.Size() <= 256<<10 {
+				project.TrimPodStatus(&theirs.Status) // as it is cached
+				if cached, err := project.PodStatus(mapping, local, theirs, restarts, swap{}, "10.10.9.9"); err != nil || !reflect.DeepEqual(cached, status) {
+					t.Fatalf("from the cache: %v %+v\nwant %+v", err, cached, status)
+				}
+			}
 			local.Status = status
 		}
 	})

@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package project
+
+import (
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+)
+
+const (
+	// maxPodStatus bounds the status of a remote pod that is cached, in bytes. A container of an honest one takes less than two kilobytes.
+	maxPodStatus = 256 << 10
+	// maxContainers bounds each list of container statuses, maxMounts the volume mounts of each.
+	maxContainers, maxMounts = 256, 256
+)
+
+// TrimPodStatus drops from the status of a remote pod what PodStatus does not read, and bounds what it reads: the peer decides how long texts and lists are. The
+// status of the local pod stays the same, unless the remote one is so large that it is no kubelet's: then it has no containers.
+func TrimPodStatus(status *corev1.PodStatus) {
+	status.HostIP, status.HostIPs, status.NominatedNodeName, status.QOSClass = "", nil, "", ""
+	status.ResourceClaimStatuses, status.ExtendedResourceClaimStatus, status.NodeAllocatableResourceClaimStatuses = nil, nil, nil
+	status.Phase = word(status.Phase)
+	status.Reason, status.Message = text(status.Reason, maxReason), text(status.Message, maxMessage)
+	status.PodIP, status.PodIPs = word(status.PodIP), slices.Clone(status.PodIPs[:min(len(status.PodIPs), maxAddresses)])
+	for i := range status.PodIPs {
+		status.PodIPs[i].IP = word(status.PodIPs[i].IP)
+	}
+	status.Conditions = trimConditions(status.Conditions)
+	status.InitContainerStatuses = trimContainers(status.InitContainerStatuses)
+	status.ContainerStatuses = trimContainers(status.ContainerStatuses)
+	status.EphemeralContainerStatuses = trimContainers(status.EphemeralContainerStatuses)
+	if status.Size() > maxPodStatus {
+		status.InitContainerStatuses, status.ContainerStatuses, status.EphemeralContainerStatuses = nil, nil, nil
+		status.AllocatedResources, status.Resources = nil, nil
+	}
+}
+
+// maxWord bounds what is compared, and therefore not cut.
+const maxWord = 512
+
+// word returns a word, or one that has no meaning in place of a long one.
+func word[T ~string](one T) T {
+	if len(one) > maxWord {
+		return "?"
+	}
+	return one
+}
+
+// trimConditions keeps in addition the condition that shows whether a pod has ended for good.
+func trimConditions(all []corev1.PodCondition) (kept []corev1.PodCondition) {
+	for i := range all {
+		if one := all[i]; len(kept) < maxConditions || len(kept) == maxConditions && one.Type == corev1.DisruptionTarget {
+			one.Type, one.Status = word(one.Type), word(one.Status)
+			one.Reason, one.Message = text(one.Reason, maxReason), text(one.Message, maxMessage)
+			kept = append(kept, one)
+		}
+	}
+	return kept
+}
+
+func trimContainers(all []corev1.ContainerStatus) (kept []corev1.ContainerStatus) {
+	for _, one := range all[:min(len(all), maxContainers)] {
+		one.Name, one.AllocatedResourcesStatus = word(one.Name), nil
+		one.State, one.LastTerminationState = containerState(one.State), containerState(one.LastTerminationState)
+		one.Image, one.ImageID, one.ContainerID = text(one.Image, maxMessage), text(one.ImageID, maxMessage), text(one.ContainerID, maxReason)
+		one.User = containerUser(one.User)
+		one.VolumeMounts = slices.Clone(one.VolumeMounts[:min(len(one.VolumeMounts), maxMounts)])
+		kept = append(kept, one)
+	}
+	return kept
+}
