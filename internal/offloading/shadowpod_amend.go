@@ -5,6 +5,7 @@ package offloading
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
@@ -30,17 +31,21 @@ func (r *shadowPods) amend(ctx context.Context, key types.NamespacedName) error 
 		return err
 	}
 	patches := shadow.Amend(facts.Shadow, facts.Pod, peer, labels.OwnerShadowPod, r.options.Allowed)
+	var ephemeral error
 	if err := r.patchPart(ctx, facts.Pod, "ephemeralcontainers", patches.Ephemeral); err != nil {
-		return r.unamended(facts.Shadow, err)
+		ephemeral = r.unamended(facts.Shadow, err)
 	}
 	rest, resized := patches.Rest, r.resize(ctx, peer, facts, patches.Resize)
-	if resized != nil {
-		rest = patches.Unrecorded // what else has changed does not wait for the resize
+	if ephemeral != nil || resized != nil {
+		rest = patches.Unrecorded // what else has changed does not wait for what is refused
 	}
 	if err := r.patch(ctx, facts.Pod, rest); err != nil {
 		return r.unamended(facts.Shadow, err)
 	}
-	return resized
+	if ephemeral == nil || resized != nil && errors.Is(ephemeral, reconcile.TerminalError(nil)) {
+		return resized
+	}
+	return ephemeral // retried, which also retries the resize
 }
 
 // resize changes CPU and memory of a running pod, within the grant of the peer. It reports why that is not possible.

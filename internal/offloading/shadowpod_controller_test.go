@@ -187,6 +187,15 @@ func TestAmend(t *testing.T) {
 	// A change that the API server refuses is reported, and not retried for ever.
 	b.Edit(s, func() { s.Spec.Pod.Containers[0].Image = " " })
 	b.event(s, "FailedUpdate", "image")
+
+	// An ephemeral container that the API server refuses cannot be removed from the ShadowPod. It keeps no other change from the pod.
+	b.Edit(s, func() {
+		s.Spec.Pod.Containers[0].Image = "image:3"
+		s.Spec.Pod.EphemeralContainers = append(s.Spec.Pod.EphemeralContainers, corev1.EphemeralContainer{EphemeralContainerCommon: corev1.EphemeralContainerCommon{
+			Name: s.Spec.Pod.Containers[0].Name, Image: "shell", ImagePullPolicy: corev1.PullIfNotPresent, TerminationMessagePolicy: corev1.TerminationMessageReadFile,
+		}})
+	})
+	b.Until("the image follows", func() bool { return b.exists(pod) && pod.Spec.Containers[0].Image == "image:3" })
 }
 
 // TestResize: CPU and memory of a running pod follow the ShadowPod, within the grant, and with nothing but the right to patch the subresource. What is

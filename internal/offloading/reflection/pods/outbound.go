@@ -22,7 +22,6 @@ import (
 	"liqo.io/liqo/internal/offloading/reflection/events"
 	"liqo.io/liqo/internal/offloading/reflection/project"
 	"liqo.io/liqo/internal/offloading/reflection/refusals"
-	"liqo.io/liqo/internal/offloading/shadow"
 )
 
 // syncOutbound executes the outbound step of a pod.
@@ -200,59 +199,6 @@ func (p *Pods) upToDate(mapping *engine.Mapping, local *corev1.Pod, shadow *meta
 	}
 	otherPolicy, err = matches(other)
 	return false, otherPolicy, err
-}
-
-// change applies the intent for an existing ShadowPod. If the peer refuses to resize the pod, for instance because it grants no more, or because its
-// version of Liqo does not know how, the other changes are applied without that, and the peer is asked again later.
-func (p *Pods) change(mapping *engine.Mapping, local *corev1.Pod, intent *vkapply.ShadowPodApplyConfiguration, full *vkv1alpha1.ShadowPod) (time.Duration, error) {
-	applier := mapping.Applier(Kind)
-	desired := full.DeepCopy()
-	desired.Spec.Pod = *intent.Spec.Pod
-	if !shadow.Resized(full, desired) {
-		return p.applied(local, false, applier.ApplyTo(mapping.Context, intent, full))
-	}
-	if wait := p.untilResize(local); wait > 0 {
-		_, err := p.applied(local, false, applier.ApplyTo(mapping.Context, unresized(intent, full), full))
-		return wait, err
-	}
-	err := applier.ApplyTo(mapping.Context, intent, full)
-	if err == nil || !refusals.Visible(err) {
-		return p.applied(local, false, err)
-	}
-	p.mu.Lock()
-	known := p.memory(local)
-	known.resizeRefused, known.resizeGeneration = time.Now(), local.Generation
-	p.mu.Unlock()
-	p.engine.Recorder.Failed(local, Kind, events.ReasonFailed, fmt.Errorf("the pod keeps its CPU and memory in the remote cluster: %w", err))
-	p.engine.CountFailure(local.Namespace, Kind)
-	_, err = p.applied(local, false, applier.ApplyTo(mapping.Context, unresized(intent, full), full))
-	return refusals.Retry, err
-}
-
-// untilResize returns how long not to ask the peer again to resize a pod, after it refused.
-func (p *Pods) untilResize(local *corev1.Pod) time.Duration {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	known := p.memory(local)
-	if known.resizeGeneration != local.Generation {
-		return 0
-	}
-	return max(time.Until(known.resizeRefused.Add(refusals.Retry)), 0)
-}
-
-// unresized returns the intent with the resources that the ShadowPod has.
-func unresized(intent *vkapply.ShadowPodApplyConfiguration, full *vkv1alpha1.ShadowPod) *vkapply.ShadowPodApplyConfiguration {
-	pod := intent.Spec.Pod.DeepCopy()
-	for i := range pod.Containers {
-		pod.Containers[i].Resources = full.Spec.Pod.Containers[i].Resources
-	}
-	for i := range pod.InitContainers {
-		pod.InitContainers[i].Resources = full.Spec.Pod.InitContainers[i].Resources
-	}
-	pod.Resources = full.Spec.Pod.Resources
-	changed := *intent
-	changed.Spec = vkapply.ShadowPodSpec().WithFence(*intent.Spec.Fence).WithPod(*pod)
-	return &changed
 }
 
 // amended returns the intent for an existing ShadowPod: only what Kubernetes lets change of a pod follows the local pod.

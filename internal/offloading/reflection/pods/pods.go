@@ -67,9 +67,8 @@ type Pods struct {
 type memory struct {
 	podplan.Memory
 	restarts project.Restarts
-	// resizeRefused is when the peer refused to resize the pod, and the generation of the local pod that asked for it.
-	resizeRefused    time.Time
-	resizeGeneration int64
+	// refused are the parts of a change that the peer has refused.
+	refused map[part]refusal
 }
 
 // New adds the loops of both directions to the engine.
