@@ -80,7 +80,7 @@ func startMove(ctx context.Context, c client.WithWatch, o *MoveOptions) (*storag
 	err := retry(ctx, func(ctx context.Context) error {
 		move = &storagev1alpha1.VolumeMove{}
 		err := c.Get(ctx, types.NamespacedName{Namespace: o.Namespace, Name: o.Claim}, move)
-		if err == nil && moveEnded(move) { // of an earlier command
+		if err == nil && move.Ended() { // of an earlier command
 			if err := client.IgnoreNotFound(c.Delete(ctx, move, sameObject(move.UID))); err != nil {
 				return err
 			}
@@ -100,10 +100,6 @@ func startMove(ctx context.Context, c client.WithWatch, o *MoveOptions) (*storag
 			o.Claim, move.Spec.TargetNode, move.Status.Phase, o.Claim, o.Namespace)
 	}
 	return move, nil
-}
-
-func moveEnded(move *storagev1alpha1.VolumeMove) bool {
-	return move.Status.Phase == storagev1alpha1.MoveCompleted || move.Status.Phase == storagev1alpha1.MoveFailed
 }
 
 // followMove waits until a move ends, and returns how.
@@ -128,10 +124,10 @@ func followMove(ctx context.Context, c client.WithWatch, o *MoveOptions, started
 			p.Start(text)
 		}
 		bytes.follow(waiting, last)
-		return moveEnded(last), nil
+		return last.Ended(), nil
 	}, client.InNamespace(o.Namespace), client.MatchingFields{"metadata.name": o.Claim})
 	switch {
-	case err == nil || moveEnded(last):
+	case err == nil || last.Ended():
 		return last, nil
 	case errors.Is(context.Cause(waiting), errUnanswered):
 		_ = c.Delete(context.WithoutCancel(ctx), last, sameObject(last.UID))

@@ -132,6 +132,11 @@ type VolumeMove struct {
 	Status VolumeMoveStatus `json:"status,omitempty"`
 }
 
+// Ended reports whether the move has completed or failed, so that it changes nothing any more.
+func (m *VolumeMove) Ended() bool {
+	return m.Status.Phase == MoveCompleted || m.Status.Phase == MoveFailed
+}
+
 // VolumeMoveList is a list of moves.
 // +kubebuilder:object:root=true
 type VolumeMoveList struct {

@@ -20,14 +20,15 @@ import (
 
 	discoveryv1alpha1 "liqo.io/liqo/apis/discovery/v1alpha1"
 	"liqo.io/liqo/apis/labels"
+	storagev1alpha1 "liqo.io/liqo/apis/storage/v1alpha1"
 	liqoaction "liqo.io/liqo/internal/action"
 	"liqo.io/liqo/internal/action/purge"
 )
 
 // InUseError holds the uses of Liqo that forbid an uninstallation.
 type InUseError struct {
-	// Outgoing and Incoming are the clusters with such a peering, Networks those with a tunnel, Namespaces are offloaded.
-	Outgoing, Incoming, Networks, Namespaces []string
+	// Outgoing and Incoming are the clusters with such a peering, Networks those with a tunnel, Namespaces are offloaded, and Moves are NAMESPACE/CLAIM.
+	Outgoing, Incoming, Networks, Namespaces, Moves []string
 }
 
 func (e *InUseError) Error() string {
@@ -40,6 +41,7 @@ func (e *InUseError) Error() string {
 		{"disable the incoming peering of these clusters (`liqoctl unpeer out-of-band NAME`, here or in the other cluster)", e.Incoming},
 		{"disable the network with these clusters", e.Networks},
 		{"disable the offloading of these namespaces (`liqoctl unoffload namespace NAME`)", e.Namespaces},
+		{"wait until the moves of the volumes of these claims end, or take them back (`liqoctl move volume CLAIM -n NAMESPACE --cancel`)", e.Moves},
 	} {
 		if len(group.names) > 0 {
 			text += "\n- " + group.do + ":\n    - " + strings.Join(group.names, "\n    - ")
@@ -157,12 +159,22 @@ func inUse(ctx context.Context, c client.Reader) error {
 	if err := c.List(ctx, &offloaded); err != nil && !purge.Absent(err) {
 		return fmt.Errorf("list offloaded namespaces: %w", err)
 	}
+	var moves storagev1alpha1.VolumeMoveList
+	if err := c.List(ctx, &moves); err != nil && !purge.Absent(err) {
+		return fmt.Errorf("list moves of volumes: %w", err)
+	}
 	found := uses(peers.Items)
+	for i := range moves.Items {
+		if move := &moves.Items[i]; !move.Ended() {
+			found.Moves = append(found.Moves, move.Namespace+"/"+move.Name)
+		}
+	}
+	slices.Sort(found.Moves)
 	for i := range offloaded.Items {
 		found.Namespaces = append(found.Namespaces, offloaded.Items[i].Namespace)
 	}
 	slices.Sort(found.Namespaces)
-	if len(found.Outgoing)+len(found.Incoming)+len(found.Networks)+len(found.Namespaces) > 0 {
+	if len(found.Outgoing)+len(found.Incoming)+len(found.Networks)+len(found.Namespaces)+len(found.Moves) > 0 {
 		return found
 	}
 	return nil

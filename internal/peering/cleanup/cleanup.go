@@ -37,11 +37,13 @@ import (
 	"liqo.io/liqo/apis/labels"
 	netv1alpha1 "liqo.io/liqo/apis/net/v1alpha1"
 	offloadingv1alpha1 "liqo.io/liqo/apis/offloading/v1alpha1"
+	storagev1alpha1 "liqo.io/liqo/apis/storage/v1alpha1"
 )
 
 // +kubebuilder:rbac:groups=discovery.liqo.io,resources=foreignclusters,verbs=get;list;watch;patch;delete
 // +kubebuilder:rbac:groups=net.liqo.io,resources=tunnelendpoints,verbs=list;watch
 // +kubebuilder:rbac:groups=offloading.liqo.io,resources=namespaceoffloadings,verbs=list
+// +kubebuilder:rbac:groups=storage.liqo.io,resources=volumemoves,verbs=list
 // +kubebuilder:rbac:groups="",resources=namespaces,verbs=list;watch
 // +kubebuilder:rbac:namespace=liqo,groups=apps,resources=deployments,resourceNames=liqo-auth,verbs=get;patch
 
@@ -61,6 +63,9 @@ const (
 // ErrOffloaded is wrapped by the error that names offloaded namespaces. Nothing was changed.
 var ErrOffloaded = errors.New("namespaces are offloaded")
 
+// ErrMoving is wrapped by the error that names claims whose volumes move. Nothing was changed.
+var ErrMoving = errors.New("volumes move")
+
 // ErrStanding is wrapped by the error that names what is left at the deadline.
 var ErrStanding = errors.New("not everything is gone")
 
@@ -75,10 +80,11 @@ type Options struct {
 
 // Run returns nil when no ForeignCluster, no tenant namespace and no tunnel is left, else an error that names what is
 // left and why. While namespaces are offloaded it ends no peering, because their pods would end with it.
+// Nor does it while volumes move: only the controller manager brings back a volume that a move has taken away.
 func Run(ctx context.Context, config *rest.Config, o Options) (err error) {
 	scheme := kruntime.NewScheme()
 	for _, add := range []func(*kruntime.Scheme) error{
-		corev1.AddToScheme, appsv1.AddToScheme, discoveryv1alpha1.AddToScheme, netv1alpha1.AddToScheme, offloadingv1alpha1.AddToScheme,
+		corev1.AddToScheme, appsv1.AddToScheme, discoveryv1alpha1.AddToScheme, netv1alpha1.AddToScheme, offloadingv1alpha1.AddToScheme, storagev1alpha1.AddToScheme,
 	} {
 		if err := add(scheme); err != nil {
 			return err
@@ -92,7 +98,7 @@ func Run(ctx context.Context, config *rest.Config, o Options) (err error) {
 		o.sleep = sleep
 	}
 	r := &run{Options: o, client: c, stopped: map[types.UID]bool{}, removed: map[types.UID]bool{}}
-	if err := r.refuse(ctx); err != nil {
+	if err := errors.Join(r.refuse(ctx), r.refuseMoves(ctx)); err != nil {
 		return err
 	}
 	whole := ctx
@@ -138,6 +144,27 @@ func (r *run) refuse(ctx context.Context) error {
 	}
 	slices.Sort(commands)
 	return fmt.Errorf("%w, nothing was changed; their pods in other clusters would end. First:\n  %s", ErrOffloaded, strings.Join(commands, "\n  "))
+}
+
+// refuseMoves returns an error if a volume moves.
+func (r *run) refuseMoves(ctx context.Context) error {
+	var all storagev1alpha1.VolumeMoveList
+	if err := r.client.List(ctx, &all); meta.IsNoMatchError(err) {
+		return nil // the resource definitions are gone already
+	} else if err != nil {
+		return fmt.Errorf("list moves of volumes: %w", err)
+	}
+	var commands []string
+	for _, one := range all.Items {
+		if !one.Ended() {
+			commands = append(commands, fmt.Sprintf("liqoctl move volume %s -n %s --cancel", one.Name, one.Namespace))
+		}
+	}
+	if len(commands) == 0 {
+		return nil
+	}
+	slices.Sort(commands)
+	return fmt.Errorf("%w, nothing was changed; a claim whose volume was taken away would stay Lost. Wait until these moves end, or take them back first:\n  %s", ErrMoving, strings.Join(commands, "\n  "))
 }
 
 // run is one run of the job.

@@ -25,6 +25,7 @@ import (
 	"liqo.io/liqo/apis/labels"
 	netv1alpha1 "liqo.io/liqo/apis/net/v1alpha1"
 	offloadingv1alpha1 "liqo.io/liqo/apis/offloading/v1alpha1"
+	storagev1alpha1 "liqo.io/liqo/apis/storage/v1alpha1"
 	chart "liqo.io/liqo/deployments/liqo"
 	"liqo.io/liqo/internal/kube/crds"
 	"liqo.io/liqo/internal/kube/kubetest"
@@ -43,7 +44,7 @@ func newEnv(ctx context.Context, t *testing.T) env {
 	admin := kubetest.Cluster(t)
 	scheme := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{
-		corev1.AddToScheme, appsv1.AddToScheme, rbacv1.AddToScheme, discoveryv1alpha1.AddToScheme, netv1alpha1.AddToScheme, offloadingv1alpha1.AddToScheme,
+		corev1.AddToScheme, appsv1.AddToScheme, rbacv1.AddToScheme, discoveryv1alpha1.AddToScheme, netv1alpha1.AddToScheme, offloadingv1alpha1.AddToScheme, storagev1alpha1.AddToScheme,
 	} {
 		must(t, add(scheme))
 	}
@@ -170,6 +171,15 @@ func TestRun(t *testing.T) {
 		t.Errorf("while a namespace is offloaded, something was changed: %+v, %d replicas", untouched.Spec, w.replicas(ctx, t))
 	}
 	must(t, w.Delete(ctx, offloading)) // it stays until the finalizer is gone
+
+	// So it is while a volume moves.
+	move := &storagev1alpha1.VolumeMove{ObjectMeta: metav1.ObjectMeta{Name: "data", Namespace: "default"}, Spec: storagev1alpha1.VolumeMoveSpec{TargetNode: "worker-1"}}
+	must(t, w.Create(ctx, move))
+	if err := Run(ctx, w.job, o); !errors.Is(err, ErrMoving) || !strings.Contains(err.Error(), "liqoctl move volume data -n default --cancel") || w.replicas(ctx, t) != 2 {
+		t.Errorf("while a volume moves: %v, %d replicas", err, w.replicas(ctx, t))
+	}
+	move.Status.Phase = storagev1alpha1.MoveFailed
+	must(t, w.Status().Update(ctx, move)) // a move that has ended changes nothing any more
 
 	// Without controllers the deadline passes. The error names everything, and the authentication service runs again.
 	err := Run(ctx, w.job, o)
