@@ -26,6 +26,22 @@ func (k *Keeper) records(name string) (found []*corev1.PersistentVolume) {
 	return found
 }
 
+// kept reports whether a remote claim holds data of another volume than this one, and will not be deleted to free the name: no earlier claim of the same name with
+// the policy Delete records the data.
+func (k *Keeper) kept(remote *corev1.PersistentVolumeClaim, volume *corev1.PersistentVolume) bool {
+	name := volumeOf(remote)
+	if name == "" || name == data.Name(volume) || !k.volumes.Current(fanin.Every) {
+		return false
+	}
+	for _, other := range k.records(name) {
+		owner, wanted := other.Spec.ClaimRef, volume.Spec.ClaimRef
+		if other.Spec.PersistentVolumeReclaimPolicy == corev1.PersistentVolumeReclaimDelete && owner != nil && owner.Namespace == wanted.Namespace && owner.Name == wanted.Name {
+			return false
+		}
+	}
+	return true
+}
+
 // shared reports whether another volume keeps the data of a volume.
 func (k *Keeper) shared(volume *corev1.PersistentVolume) bool {
 	for _, other := range k.records(data.Name(volume)) {

@@ -202,6 +202,7 @@ func (k *Keeper) facts(volume *corev1.PersistentVolume) Facts {
 		return facts
 	}
 	facts.Remote, _ = k.remote.Get(types.NamespacedName{Namespace: facts.Namespace, Name: data.RemoteClaim(volume)}).(*corev1.PersistentVolumeClaim)
+	facts.Kept = facts.Remote != nil && k.kept(facts.Remote, volume)
 	facts.RemoteKnown = k.remote.Current(facts.Namespace)
 	return facts
 }
@@ -251,6 +252,9 @@ func (k *Keeper) sync(ctx context.Context, f Facts) (retry time.Duration, err er
 		if retry, err := k.apply(ctx, f); err != nil || retry > 0 {
 			return retry, err
 		}
+	}
+	if step.Rename != "" {
+		return 0, k.patch(ctx, f.Volume, map[string]any{"metadata": map[string]any{"annotations": map[string]string{labels.RemoteClaim: step.Rename}}}, false)
 	}
 	if step.Record != "" {
 		if err := k.patch(ctx, f.Volume, map[string]any{"metadata": map[string]any{"annotations": map[string]string{

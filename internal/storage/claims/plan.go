@@ -4,10 +4,12 @@ package claims
 
 import (
 	"fmt"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/validation"
 
 	"liqo.io/liqo/apis/labels"
 	"liqo.io/liqo/internal/storage/data"
@@ -24,6 +26,8 @@ type Facts struct {
 	Namespace string
 	// Remote is the claim of that name in the provider.
 	Remote *corev1.PersistentVolumeClaim
+	// Kept: the remote claim holds other data than that of the volume, which no earlier claim of this name is about to delete.
+	Kept bool
 	// Shared: the volume is released, and another one keeps the same data.
 	Shared bool
 	// LocalKnown and RemoteKnown: the objects of this cluster, and of the provider, have all been observed and are current.
@@ -34,6 +38,8 @@ type Facts struct {
 type Step struct {
 	// Apply: the remote claim is to be as the claim asks.
 	Apply bool
+	// Rename is another name for the remote claim, to be written on our volume.
+	Rename string
 	// Record is the name of the provider's volume, to be written on ours together with the namespace and the name of the remote claim.
 	Record string
 	// Capacity is what the provider's volume has, to be written on ours and in the status of the claim.
@@ -103,6 +109,10 @@ func bound(f Facts) Step {
 		return Step{Apply: true, Hold: "the provider has no claim yet"}
 	case volumeOf(f.Remote) == "":
 		return conflict(f.Remote, "it was not made for this one; rename or delete one of the two")
+	case volumeOf(f.Remote) != data.Name(f.Volume) && f.Kept && recorded == "" && f.Volume.Annotations[labels.RemoteClaim] == "":
+		return Step{Rename: ownName(f.Claim), Hold: "the provider keeps other data under the name of the claim"}
+	case volumeOf(f.Remote) != data.Name(f.Volume) && f.Kept:
+		return conflict(f.Remote, fmt.Sprintf("it has the data of another volume, %s, which is kept; delete one of the two claims, if its data is not needed", volumeOf(f.Remote)))
 	case volumeOf(f.Remote) != data.Name(f.Volume):
 		return conflict(f.Remote, "it has the data of an earlier claim of this name, which is deleted first")
 	case f.Remote.DeletionTimestamp != nil:
@@ -139,6 +149,12 @@ func lost(what string) Step {
 func conflict(remote *corev1.PersistentVolumeClaim, why string) Step {
 	text := fmt.Sprintf("namespace %s of the provider has a claim %s, and %s", remote.Namespace, remote.Name, why)
 	return Step{Hold: text, Warn: text}
+}
+
+// ownName returns a name for the remote claim that no other claim has.
+func ownName(claim *corev1.PersistentVolumeClaim) string {
+	most := validation.DNS1123SubdomainMaxLength - len("-") - len(claim.UID)
+	return strings.TrimRight(claim.Name[:min(len(claim.Name), most)], "-.") + "-" + string(claim.UID)
 }
 
 // volumeOf is the name of the volume whose data a remote claim holds.

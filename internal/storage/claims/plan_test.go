@@ -10,6 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/validation"
 
 	"liqo.io/liqo/apis/labels"
 )
@@ -71,14 +72,24 @@ func TestPlan(t *testing.T) {
 		"recorded by an earlier release, and another volume is there": {func(f *Facts) {
 			f.Volume.Annotations = map[string]string{labels.RemoteVolume: "disk-2"}
 		}, Step{Hold: "another volume", Warn: "data is lost"}},
-		"offloaded under another name":            {func(f *Facts) { f.Namespace, f.Remote = "shop", nil }, Step{Hold: "is in namespace shop-rome", Warn: "so that its name there is shop-rome"}},
-		"larger than asked for":                   {func(f *Facts) { f.Remote.Status.Capacity = sized("2Gi") }, Step{Capacity: new(resource.MustParse("2Gi"))}},
-		"the user asks for more":                  {func(f *Facts) { f.Claim.Spec.Resources.Requests = sized("3Gi") }, Step{Apply: true}},
-		"the provider has lost the claim":         {func(f *Facts) { f.Remote = nil }, Step{Hold: "is gone", Warn: "data is lost"}},
-		"the provider has another volume":         {func(f *Facts) { f.Remote.Spec.VolumeName = "disk-2" }, Step{Hold: "another volume", Warn: "data is lost"}},
-		"the provider deletes it":                 {func(f *Facts) { f.Remote.DeletionTimestamp = new(metav1.Now()) }, Step{Hold: "being deleted", Warn: "will be lost"}},
-		"the name is taken":                       {func(f *Facts) { f.Remote.Annotations = nil }, Step{Hold: "not made for this one", Warn: "rename"}},
-		"the name has an earlier claim":           {func(f *Facts) { f.Remote.Annotations = map[string]string{labels.VirtualVolume: "pvc-0"} }, Step{Hold: "earlier claim", Warn: "earlier claim"}},
+		"offloaded under another name":    {func(f *Facts) { f.Namespace, f.Remote = "shop", nil }, Step{Hold: "is in namespace shop-rome", Warn: "so that its name there is shop-rome"}},
+		"larger than asked for":           {func(f *Facts) { f.Remote.Status.Capacity = sized("2Gi") }, Step{Capacity: new(resource.MustParse("2Gi"))}},
+		"the user asks for more":          {func(f *Facts) { f.Claim.Spec.Resources.Requests = sized("3Gi") }, Step{Apply: true}},
+		"the provider has lost the claim": {func(f *Facts) { f.Remote = nil }, Step{Hold: "is gone", Warn: "data is lost"}},
+		"the provider has another volume": {func(f *Facts) { f.Remote.Spec.VolumeName = "disk-2" }, Step{Hold: "another volume", Warn: "data is lost"}},
+		"the provider deletes it":         {func(f *Facts) { f.Remote.DeletionTimestamp = new(metav1.Now()) }, Step{Hold: "being deleted", Warn: "will be lost"}},
+		"the name is taken":               {func(f *Facts) { f.Remote.Annotations = nil }, Step{Hold: "not made for this one", Warn: "rename"}},
+		"the name has an earlier claim":   {func(f *Facts) { f.Remote.Annotations = map[string]string{labels.VirtualVolume: "pvc-0"} }, Step{Hold: "earlier claim", Warn: "earlier claim"}},
+		"the name has other data that is kept": {func(f *Facts) {
+			f.Volume.Annotations, f.Kept, f.Remote.Annotations = nil, true, map[string]string{labels.VirtualVolume: "pvc-0"}
+		}, Step{Rename: "data-1", Hold: "keeps other data"}},
+		"its own name has other data that is kept": {func(f *Facts) {
+			f.Volume.Annotations = map[string]string{labels.RemoteClaim: "data-1"}
+			f.Kept, f.Remote.Annotations = true, map[string]string{labels.VirtualVolume: "pvc-0"}
+		}, Step{Hold: "another volume, pvc-0, which is kept", Warn: "pvc-0"}},
+		"the recorded name has other data that is kept": {func(f *Facts) {
+			f.Kept, f.Remote.Annotations = true, map[string]string{labels.VirtualVolume: "pvc-0"}
+		}, Step{Hold: "another volume, pvc-0, which is kept", Warn: "pvc-0"}},
 		"the user deletes it while a pod uses it": {func(f *Facts) { f.Claim.DeletionTimestamp = new(metav1.Now()) }, Step{Hold: "being deleted"}},
 		"no claim is known here":                  {func(f *Facts) { f.Claim, f.LocalKnown = nil, false }, Step{Hold: "not known yet"}},
 
@@ -116,5 +127,16 @@ func TestPlan(t *testing.T) {
 				t.Errorf("data is deleted although the claim exists: %+v", got)
 			}
 		})
+	}
+}
+
+// TestOwnName: the name is valid and the claim's own, also if that of the claim is as long as names can be.
+func TestOwnName(t *testing.T) {
+	claim := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{UID: "123e4567-e89b-42d3-a456-426614174000"}}
+	for _, name := range []string{"data", strings.Repeat("a", 253), strings.Repeat("a", 215) + "." + strings.Repeat("b", 37)} {
+		claim.Name = name
+		if own := ownName(claim); !strings.HasSuffix(own, string(claim.UID)) || own[0] != name[0] || len(validation.IsDNS1123Subdomain(own)) > 0 {
+			t.Errorf("%s: %s", name, own)
+		}
 	}
 }

@@ -9,6 +9,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"liqo.io/liqo/apis/labels"
 	"liqo.io/liqo/internal/kube/fanin"
@@ -127,4 +128,38 @@ func (b *keeperEnv) secondRecord(of *corev1.PersistentVolume) *corev1.Persistent
 	second.Spec.ClaimRef = &corev1.ObjectReference{Kind: "PersistentVolumeClaim", APIVersion: "v1", Namespace: shop, Name: "liqo-move-source", UID: "source"}
 	b.Make(second)
 	return second
+}
+
+// TestRetainedNamesake: a claim with the policy Retain is deleted, and another one of its name is made, as by a StatefulSet. The provider keeps the data of the
+// first, and the second starts empty under another name there.
+func TestRetainedNamesake(t *testing.T) {
+	b := newKeeperEnv(t)
+	first, firstVolume := b.claim("data")
+	b.Edit(firstVolume, func() { firstVolume.Spec.PersistentVolumeReclaimPolicy = corev1.PersistentVolumeReclaimRetain })
+	firstThere := b.there(first)
+	b.bind(firstThere, "disk-1")
+	b.recorded(firstVolume)
+	b.release(first, firstVolume)
+	b.milan.Read(firstThere)
+	version := firstThere.ResourceVersion
+
+	second, secondVolume := b.claim("data")
+	secondThere := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: remote, Name: ownName(second)}}
+	b.Until("the provider has the second claim", func() bool {
+		return b.milan.Get(t.Context(), client.ObjectKeyFromObject(secondThere), secondThere) == nil
+	})
+	b.bind(secondThere, "disk-2")
+	b.recorded(secondVolume)
+	b.holds(second, "")
+	if name, is := b.keeper.RemoteName(shop, second.Name); !is || name != secondThere.Name {
+		t.Errorf("pods of the second claim use claim %q at the provider", name)
+	}
+	b.release(second, secondVolume)
+	gone(&b.milan, "the data of the second claim is gone", secondThere)
+	if b.milan.Read(firstThere); firstThere.ResourceVersion != version {
+		t.Errorf("the claim with the retained data was changed: %+v", firstThere)
+	}
+	if b.peer.warned("deleted first") {
+		t.Error("the user was warned of a deletion that does not follow")
+	}
 }
