@@ -130,8 +130,8 @@ func TestAttackH6PeerObjects(t *testing.T) {
 		{"the older form of a class", "Ingress", nil, keys{"kubernetes.io/ingress.class": "internal"}, plain, "kubernetes.io/ingress.class"},
 		{"a group of load balancers", "Ingress", nil, keys{"alb.ingress.kubernetes.io/group.name": "x"}, plain, "alb.ingress.kubernetes.io/group.name"},
 		{"the name of any server", "Service", nil, nil, map[string]any{"spec": map[string]any{"type": "ExternalName", "externalName": "metadata.google.internal"}}, "peers.services.types"},
-		{"a port of all nodes", "Service", nil, nil, serviceOf(map[string]any{"type": "NodePort", "ports": []any{map[string]any{"port": int64(80), "nodePort": int64(30443)}}}), "peers.services.nodePorts"},
-		{"a port of the health check", "Service", nil, nil, serviceOf(map[string]any{"type": "LoadBalancer", "externalTrafficPolicy": "Local", "healthCheckNodePort": int64(30444)}), "healthCheckNodePort"},
+		{"a port of all nodes", "Service", nil, nil, serviceOf(map[string]any{"type": "NodePort", "ports": []any{map[string]any{"port": int64(80), "nodePort": int64(30002)}}}), "peers.services.nodePorts"},
+		{"a port of the health check", "Service", nil, nil, serviceOf(map[string]any{"type": "LoadBalancer", "externalTrafficPolicy": "Local", "healthCheckNodePort": int64(30003)}), "healthCheckNodePort"},
 		{"the challenge of an authority", "Ingress", nil, nil, ingressOf("login.provider.example", "/.well-known/acme-challenge/"), "acme-challenge"},
 		{"the directory of the challenge", "Ingress", nil, nil, ingressOf("login.provider.example", "/.well-known"), "acme-challenge"},
 
@@ -147,7 +147,7 @@ func TestAttackH6PeerObjects(t *testing.T) {
 	} {
 		test.check(ctx, t, c, remote)
 	}
-	applied := peerObject(remote, "Service", nil, nil, serviceOf(map[string]any{"type": "NodePort", "ports": []any{map[string]any{"port": int64(80), "protocol": "TCP", "nodePort": int64(30443)}}}))
+	applied := peerObject(remote, "Service", nil, nil, serviceOf(map[string]any{"type": "NodePort", "ports": []any{map[string]any{"port": int64(80), "protocol": "TCP", "nodePort": int64(30002)}}}))
 	if err := c.Apply(ctx, client.ApplyConfigurationFromUnstructured(applied), client.FieldOwner("x"), client.DryRunAll); err == nil || !strings.Contains(err.Error(), "peers.services.nodePorts") {
 		t.Errorf("a port of all nodes, applied: %v", err)
 	}
@@ -158,6 +158,7 @@ func TestAttackH6PeerObjects(t *testing.T) {
 
 // peerUpdates checks that what Kubernetes and controllers of the provider add to an object does not stop the peer from changing the object,
 // and that the peer adds nothing in that way.
+// The node ports are of the range from which Kubernetes does not assign any by chance.
 func peerUpdates(ctx context.Context, t *testing.T, c, root client.Client, remote string) {
 	t.Helper()
 	service := peerObject(remote, "Service", keys{"app": "x"}, nil, serviceOf(map[string]any{"type": "LoadBalancer", "externalTrafficPolicy": "Local"}))
@@ -171,9 +172,9 @@ func peerUpdates(ctx context.Context, t *testing.T, c, root client.Client, remot
 	for _, test := range []struct{ what, patch, refused string }{
 		{"a change of its own", `{"metadata":{"labels":{"app":"y"}},"spec":{"selector":{"app":"y"}}}`, ""},
 		{"a port more, for which Kubernetes assigns a node port", `{"spec":{"ports":[{"name":"a","port":80},{"name":"b","port":81}]}}`, ""},
-		{"a port more, with a node port of its choice", `{"spec":{"ports":[{"name":"a","port":80},{"name":"b","port":81,"nodePort":30445}]}}`, "peers.services.nodePorts"},
-		{"another node port", `{"spec":{"ports":[{"port":80,"nodePort":30445}]}}`, "peers.services.nodePorts"},
-		{"another node port, without managed fields", `{"metadata":{"managedFields":[{}]},"spec":{"ports":[{"port":80,"nodePort":30445}]}}`, "peers.services.nodePorts"},
+		{"a port more, with a node port of its choice", `{"spec":{"ports":[{"name":"a","port":80},{"name":"b","port":81,"nodePort":30001}]}}`, "peers.services.nodePorts"},
+		{"another node port", `{"spec":{"ports":[{"port":80,"nodePort":30001}]}}`, "peers.services.nodePorts"},
+		{"another node port, without managed fields", `{"metadata":{"managedFields":[{}]},"spec":{"ports":[{"port":80,"nodePort":30001}]}}`, "peers.services.nodePorts"},
 		{"another value of a controller's annotation", `{"metadata":{"annotations":{"cloud.example/address":"192.0.2.2"}}}`, "cloud.example/address"},
 		{"another value of a controller's label", `{"metadata":{"labels":{"cloud.example/a":"c"}}}`, "cloud.example/a"},
 		{"an annotation later", `{"metadata":{"annotations":{"metallb.io/allow-shared-ip":"x"}}}`, "metallb.io/allow-shared-ip"},
@@ -243,7 +244,7 @@ func peerValues(ctx context.Context, t *testing.T, c, root client.Client, remote
 	} {
 		test.check(ctx, t, c, remote)
 	}
-	port := peerObject(remote, "Service", nil, nil, serviceOf(map[string]any{"ports": []any{map[string]any{"port": int64(80), "nodePort": int64(30443)}}}))
+	port := peerObject(remote, "Service", nil, nil, serviceOf(map[string]any{"ports": []any{map[string]any{"port": int64(80), "nodePort": int64(30002)}}}))
 	if err := c.Create(ctx, port, client.DryRunAll); err != nil && strings.Contains(err.Error(), objectsPolicy) {
 		t.Errorf("an extended node port: %v", err)
 	}
