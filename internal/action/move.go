@@ -214,8 +214,10 @@ func CancelMove(ctx context.Context, c client.WithWatch, o MoveOptions, p Progre
 	if err != nil {
 		return fmt.Errorf("the move of claim %q is not taken back yet (phase %s: %s): %w", o.Claim, last.Status.Phase, last.Status.Message, err)
 	}
-	switch last.Status.Phase {
-	case storagev1alpha1.MoveSwitching, storagev1alpha1.MoveRemoving, storagev1alpha1.MoveCompleted:
+	switch phase := last.Status.Phase; {
+	case last.Spec.DryRun:
+		p.Done(fmt.Sprintf("The dry run of claim %q is taken back; it has changed nothing", o.Claim))
+	case phase == storagev1alpha1.MoveSwitching, phase == storagev1alpha1.MoveRemoving, phase == storagev1alpha1.MoveCompleted:
 		p.Done(fmt.Sprintf("It was too late: the data of claim %q is in %s", o.Claim, last.Status.To))
 	default:
 		p.Done(fmt.Sprintf("The move of claim %q is taken back; its volume is as before", o.Claim))

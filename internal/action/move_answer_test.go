@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package action
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	storagev1alpha1 "liqo.io/liqo/apis/storage/v1alpha1"
+)
+
+// moves returns a client of a cluster that has these moves.
+func moves(t *testing.T, calls interceptor.Funcs, all ...client.Object) client.WithWatch {
+	t.Helper()
+	scheme := runtime.NewScheme()
+	if err := storagev1alpha1.AddToScheme(scheme); err != nil {
+		t.Fatal(err)
+	}
+	move := &storagev1alpha1.VolumeMove{}
+	return fake.NewClientBuilder().WithScheme(scheme).WithObjects(all...).WithStatusSubresource(move).WithInterceptorFuncs(calls).
+		WithIndex(move, "metadata.name", func(one client.Object) []string { return []string{one.GetName()} }).Build()
+}
+
+func moveOf(phase storagev1alpha1.MovePhase) *storagev1alpha1.VolumeMove {
+	return &storagev1alpha1.VolumeMove{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "data", UID: "1"}, Spec: storagev1alpha1.VolumeMoveSpec{TargetNode: "liqo-milan"},
+		Status: storagev1alpha1.VolumeMoveStatus{Phase: phase, To: "liqo-milan"},
+	}
+}
+
+// TestCancelDryRun: a dry run moves nothing, so it is never too late to take it back.
+func TestCancelDryRun(t *testing.T) {
+	for _, phase := range []storagev1alpha1.MovePhase{storagev1alpha1.MoveMeasuring, storagev1alpha1.MoveRemoving, storagev1alpha1.MoveCompleted} {
+		move := moveOf(phase)
+		move.Spec.DryRun, move.Finalizers = true, []string{"test.liqo.io/controller"}
+		c := moves(t, interceptor.Funcs{}, move)
+		released := make(chan error, 1)
+		go func() {
+			released <- eventually(t.Context(), func(ctx context.Context) error {
+				now := &storagev1alpha1.VolumeMove{}
+				if err := c.Get(ctx, client.ObjectKeyFromObject(move), now); err != nil {
+					return err
+				}
+				if now.DeletionTimestamp == nil {
+					return errors.New("the command has not deleted the move yet")
+				}
+				now.Finalizers = nil
+				return c.Update(ctx, now)
+			})
+		}()
+		reported := &recorder{}
+		if err := CancelMove(t.Context(), c, MoveOptions{Namespace: "shop", Claim: "data"}, reported); err != nil {
+			t.Fatal(err)
+		}
+		if err := <-released; err != nil {
+			t.Fatal(err)
+		}
+		if !strings.Contains(reported.text(), "has changed nothing") || strings.Contains(reported.text(), "too late") {
+			t.Errorf("phase %s: %q", phase, reported.text())
+		}
+	}
+}
