@@ -111,6 +111,9 @@ func followMove(ctx context.Context, c client.WithWatch, o *MoveOptions, started
 	defer cancel(nil)
 	unanswered := time.AfterFunc(moveAnswer, func() { cancel(errUnanswered) })
 	defer unanswered.Stop()
+	if started.Status.Phase != "" { // the controller manager has started it, however long our first list takes
+		unanswered.Stop()
+	}
 	err := Follow(waiting, c, &storagev1alpha1.VolumeMoveList{}, func(all []storagev1alpha1.VolumeMove) (bool, error) {
 		if len(all) == 0 || all[0].UID != started.UID {
 			return false, fmt.Errorf("the move of claim %q was cancelled by another command; the volume is as before unless the data had been switched already", o.Claim)
@@ -129,10 +132,14 @@ func followMove(ctx context.Context, c client.WithWatch, o *MoveOptions, started
 	switch {
 	case err == nil || last.Ended():
 		return last, nil
-	case errors.Is(context.Cause(waiting), errUnanswered):
-		_ = c.Delete(context.WithoutCancel(ctx), last, sameObject(last.UID))
+	case errors.Is(context.Cause(waiting), errUnanswered) && last.Status.Phase == "":
+		// A move that the controller manager has started since goes on: it has another version.
+		err := c.Delete(context.WithoutCancel(ctx), last, client.Preconditions{UID: &last.UID, ResourceVersion: &last.ResourceVersion})
+		if client.IgnoreNotFound(err) != nil {
+			return nil, fmt.Errorf("%w, and it was not taken back; run the same command to follow it, or with --cancel to take it back: %w", errUnanswered, err)
+		}
 		return nil, fmt.Errorf("%w; nothing was changed. Is the chart's storage.enable true and storage.moverImage set? See: kubectl logs -n liqo deployment/liqo-controller-manager", errUnanswered)
-	case ctx.Err() != nil:
+	case waiting.Err() != nil:
 		return nil, fmt.Errorf("the move goes on without this command (phase %s: %s); run the same command to follow it, or with --cancel to take it back: %w", last.Status.Phase, last.Status.Message, err)
 	}
 	return nil, err

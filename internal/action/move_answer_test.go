@@ -6,8 +6,12 @@ import (
 	"context"
 	"errors"
 	"strings"
+	"sync"
 	"testing"
+	"testing/synctest"
+	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -33,6 +37,60 @@ func moveOf(phase storagev1alpha1.MovePhase) *storagev1alpha1.VolumeMove {
 	return &storagev1alpha1.VolumeMove{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "data", UID: "1"}, Spec: storagev1alpha1.VolumeMoveSpec{TargetNode: "liqo-milan"},
 		Status: storagev1alpha1.VolumeMoveStatus{Phase: phase, To: "liqo-milan"},
+	}
+}
+
+// TestSlowAnswer: lists of the API server take longer than the controller manager may take to start a move. A command cancels no move that was started.
+func TestSlowAnswer(t *testing.T) {
+	for name, test := range map[string]struct {
+		found *storagev1alpha1.VolumeMove
+		// phase is what the controller manager sets while the list takes its time.
+		phase       storagev1alpha1.MovePhase
+		wantError   string
+		wantDeleted bool
+	}{
+		"the move is under way":                    {found: moveOf(storagev1alpha1.MoveCopying), phase: storagev1alpha1.MoveCompleted, wantDeleted: true},
+		"the move of the command starts meanwhile": {phase: storagev1alpha1.MovePreparing, wantError: "was not taken back"},
+		"the move of the command does not start":   {wantError: "nothing was changed", wantDeleted: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var found []client.Object
+				if test.found != nil {
+					found = append(found, test.found)
+				}
+				key := client.ObjectKey{Namespace: "shop", Name: "data"}
+				var once sync.Once
+				slow := time.Now().Add(moveAnswer + time.Second) // until then, no list is answered
+				c := moves(t, interceptor.Funcs{List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, options ...client.ListOption) error {
+					once.Do(func() {
+						if test.phase != "" {
+							move := &storagev1alpha1.VolumeMove{}
+							if err := c.Get(ctx, key, move); err != nil {
+								t.Error(err)
+							}
+							move.Status.Phase = test.phase
+							if err := c.Status().Update(ctx, move); err != nil {
+								t.Error(err)
+							}
+						}
+					})
+					select {
+					case <-ctx.Done():
+						return ctx.Err()
+					case <-time.After(time.Until(slow)):
+					}
+					return c.List(ctx, list, options...)
+				}}, found...)
+				err := Move(t.Context(), c, MoveOptions{Namespace: key.Namespace, Claim: key.Name, TargetNode: "liqo-milan"}, &recorder{})
+				if (err != nil) != (test.wantError != "") || err != nil && !strings.Contains(err.Error(), test.wantError) {
+					t.Errorf("%v, want %q", err, test.wantError)
+				}
+				if left := c.Get(t.Context(), key, &storagev1alpha1.VolumeMove{}); apierrors.IsNotFound(left) != test.wantDeleted {
+					t.Errorf("the move afterwards: %v, want it deleted: %t", left, test.wantDeleted)
+				}
+			})
+		})
 	}
 }
 
