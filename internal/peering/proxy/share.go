@@ -76,19 +76,7 @@ func (s *sharing) enter(peer string, client net.Conn, now time.Time) (leave func
 	}, true
 }
 
-// excess returns which connection has to end, -1 for none.
+// excess returns which connection has to end, -1 for none. An honest peer needs its connection for a moment only, so it loses none.
 func (s *sharing) excess() int {
-	each, out := map[string]int{}, 0
-	for _, one := range s.open {
-		each[one.peer]++
-	}
-	for i, one := range s.open {
-		if each[one.peer] > each[s.open[out].peer] { // of equals, the oldest: an honest peer needs its connection for a moment
-			out = i
-		}
-	}
-	if len(s.open) <= s.share.All && each[s.open[out].peer] <= s.share.Each {
-		return -1
-	}
-	return out
+	return ratelimit.Excess(s.open, func(one *shared) string { return one.peer }, s.share.All, s.share.Each)
 }

@@ -15,6 +15,7 @@ import (
 
 	"sigs.k8s.io/yaml"
 
+	"liqo.io/liqo/internal/kube/ratelimit"
 	"liqo.io/liqo/internal/network/report"
 )
 
@@ -80,7 +81,8 @@ func (s *readers) enter(ctx context.Context, source netip.Addr) (_ context.Conte
 	ctx, end := context.WithTimeout(ctx, longestRead)
 	mine := &reader{source, end}
 	s.all = append(s.all, mine)
-	if out := s.excess(); out >= 0 {
+	// Pods that hold connections open lose theirs to the controller manager, which has one.
+	if out := ratelimit.Excess(s.all, func(one *reader) netip.Addr { return one.source }, maxReaders, maxReadersPerSource); out >= 0 {
 		s.all[out].end()
 		s.all = slices.Delete(s.all, out, out+1)
 	}
@@ -90,24 +92,6 @@ func (s *readers) enter(ctx context.Context, source netip.Addr) (_ context.Conte
 		defer s.mu.Unlock()
 		s.all = slices.DeleteFunc(s.all, func(one *reader) bool { return one == mine })
 	}
-}
-
-// excess returns which reader has to end, -1 for none: the oldest one of the address with the most, and of such addresses the one that came first. So
-// pods that hold connections open lose theirs to the controller manager, which has one.
-func (s *readers) excess() int {
-	each, out := map[netip.Addr]int{}, 0
-	for _, one := range s.all {
-		each[one.source]++
-	}
-	for i, one := range s.all {
-		if each[one.source] > each[s.all[out].source] {
-			out = i
-		}
-	}
-	if len(s.all) <= maxReaders && each[s.all[out].source] <= maxReadersPerSource {
-		return -1
-	}
-	return out
 }
 
 // sourceOf is the address a request came from.

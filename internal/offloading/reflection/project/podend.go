@@ -80,41 +80,39 @@ func Vanished(local *corev1.Pod, now metav1.Time) corev1.PodStatus {
 
 // Unreachable returns the status of a pod whose peer does not answer. It may run there, and nothing here should send it requests.
 func Unreachable(local *corev1.Pod, now metav1.Time) corev1.PodStatus {
-	return notReady(local, ClusterUnreachable, "the cluster of virtual node "+local.Spec.NodeName+" does not answer; the pod may run there", now)
+	status := *local.Status.DeepCopy()
+	notReady(&status, ClusterUnreachable, "the cluster of virtual node "+local.Spec.NodeName+" does not answer; the pod may run there", now)
+	return status
 }
 
 // Missing returns the status of a pod for which the peer has no pod at the moment.
 func Missing(local *corev1.Pod, now metav1.Time) corev1.PodStatus {
-	return notReady(local, RemotePodMissing, "the cluster of virtual node "+local.Spec.NodeName+" has no pod for this one at the moment; "+
-		"the events of this pod, and the status of the NamespaceOffloading, have what prevents it", now)
-}
-
-// notReady returns the status of the pod without its readiness.
-func notReady(local *corev1.Pod, reason, message string, now metav1.Time) corev1.PodStatus {
 	status := *local.Status.DeepCopy()
-	for i := range status.Conditions {
-		if one := &status.Conditions[i]; one.Type == corev1.PodReady && one.Status == corev1.ConditionTrue {
-			one.Status, one.LastTransitionTime, one.Reason, one.Message = corev1.ConditionFalse, now, reason, message
-		}
-	}
+	notReady(&status, RemotePodMissing, "the cluster of virtual node "+local.Spec.NodeName+" has no pod for this one at the moment; "+
+		"the events of this pod, and the status of the NamespaceOffloading, have what prevents it", now)
 	return status
 }
 
 // NetworkDown changes the status of a remote pod, as PodStatus returns it, to not Ready: the pod runs, and this cluster does not reach it. A local pod that is not Ready
 // already keeps the time since when.
 func NetworkDown(status *corev1.PodStatus, local *corev1.Pod, now metav1.Time) {
-	ready := func(all []corev1.PodCondition, state corev1.ConditionStatus) int {
-		return slices.IndexFunc(all, func(one corev1.PodCondition) bool { return one.Type == corev1.PodReady && one.Status == state })
-	}
-	i := ready(status.Conditions, corev1.ConditionTrue)
-	if i < 0 || Finished(status.Phase) {
+	if Finished(status.Phase) {
 		return
 	}
-	one := &status.Conditions[i]
-	one.Status, one.LastTransitionTime, one.Reason = corev1.ConditionFalse, now, NetworkUnreachable
-	one.Message = fmt.Sprintf("the network to the cluster of virtual node %s does not work; the pod runs there", local.Spec.NodeName)
-	if before := ready(local.Status.Conditions, corev1.ConditionFalse); before >= 0 {
-		one.LastTransitionTime = local.Status.Conditions[before].LastTransitionTime
+	for i := range local.Status.Conditions {
+		if one := &local.Status.Conditions[i]; one.Type == corev1.PodReady && one.Status == corev1.ConditionFalse {
+			now = one.LastTransitionTime
+		}
+	}
+	notReady(status, NetworkUnreachable, "the network to the cluster of virtual node "+local.Spec.NodeName+" does not work; the pod runs there", now)
+}
+
+// notReady takes the readiness from a status.
+func notReady(status *corev1.PodStatus, reason, message string, since metav1.Time) {
+	for i := range status.Conditions {
+		if one := &status.Conditions[i]; one.Type == corev1.PodReady && one.Status == corev1.ConditionTrue {
+			one.Status, one.LastTransitionTime, one.Reason, one.Message = corev1.ConditionFalse, since, reason, message
+		}
 	}
 }
 
