@@ -24,6 +24,7 @@ import (
 	"liqo.io/liqo/internal/kube/clusterkey"
 	"liqo.io/liqo/internal/kube/kubetest"
 	kubemanager "liqo.io/liqo/internal/kube/manager"
+	"liqo.io/liqo/internal/kube/ssa"
 	"liqo.io/liqo/internal/peering/auth"
 )
 
@@ -108,7 +109,7 @@ func TestAttackSameName(t *testing.T) {
 	if rome.TenantNamespace() != likeRome.TenantNamespace() {
 		t.Fatalf("%s, %s", rome.TenantNamespace(), likeRome.TenantNamespace())
 	}
-	p := newPinsEnv(t, func(o *ForeignClusterOptions) { o.InternalNetwork = true })
+	p := newPinsEnv(t)
 	grant, err := p.consumer.Register(t.Context(), p.registration(rome))
 	p.Must(err)
 	_, err = p.consumer.Register(t.Context(), p.registration(likeRome))
@@ -139,20 +140,30 @@ func TestAttackSameName(t *testing.T) {
 		}
 		return fmt.Errorf("%+v", thief.Status)
 	})
-	r := &fcReconciler{client: p.Client, options: ForeignClusterOptions{InternalNetwork: true}}
-	mapping := &netv1alpha1.IPMapping{
-		ObjectMeta: metav1.ObjectMeta{Name: proxyMapping(rome), Labels: map[string]string{labels.ClusterID: rome.ClusterID}},
-		Spec:       netv1alpha1.IPMappingSpec{Address: "10.96.0.9", ClusterIDs: []string{rome.ClusterID}},
-	}
-	p.Make(mapping)
-	p.Must(r.closeProxy(t.Context(), &scope{fc: thief, peer: likeRome}))
-	p.Read(mapping)
 	p.Must(p.Delete(t.Context(), thief))
 	p.Until("it is gone", func() bool { return !p.thereIs(thief) })
 	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: grant.Namespace}}
 	if p.Read(namespace); namespace.DeletionTimestamp != nil || namespace.Labels[labels.ClusterID] != rome.ClusterID {
 		t.Errorf("the namespace of rome: %+v", namespace)
 	}
+}
+
+// TestAttackProxyOfAnother: the end of a peer leaves the proxy to the peer that has the same unique name.
+func TestAttackProxyOfAnother(t *testing.T) {
+	t.Parallel()
+	b, _ := newFCServer(t)
+	r := &fcReconciler{client: b.Client, own: ssa.NewApplier(b.Client, labels.OwnerForeignCluster), options: ForeignClusterOptions{InternalNetwork: true}}
+	mapping := &netv1alpha1.IPMapping{
+		ObjectMeta: metav1.ObjectMeta{Name: proxyMapping(rome), Labels: map[string]string{labels.ClusterID: rome.ClusterID}},
+		Spec:       netv1alpha1.IPMappingSpec{Address: "10.96.0.9", ClusterIDs: []string{rome.ClusterID}},
+	}
+	b.Make(mapping)
+	b.Must(r.closeProxy(t.Context(), &scope{peer: likeRome}))
+	b.Read(mapping)
+	b.Must(r.closeProxy(t.Context(), &scope{peer: rome}))
+	b.Until("its own end takes it away", func() bool {
+		return apierrors.IsNotFound(b.Get(t.Context(), client.ObjectKeyFromObject(mapping), mapping))
+	})
 }
 
 // TestAttackNames: a cluster cannot have the names of another one, and is refused before anything of it exists.
