@@ -200,7 +200,7 @@ func (b *fcEnv) untilNetwork(status discoveryv1alpha1.PeeringConditionStatus, be
 func TestNetworkStatus(t *testing.T) {
 	t.Parallel()
 	b := newFCEnv(t)
-	milan := discoveryv1alpha1.ClusterIdentity{ClusterID: "milan-id", ClusterName: "milan"}
+	milan := discoveryv1alpha1.ClusterIdentity{ClusterID: "aaaaaaaa-0000-4000-8000-00000000000a", ClusterName: "milan"}
 	b.Make(&discoveryv1alpha1.ForeignCluster{
 		ObjectMeta: metav1.ObjectMeta{Name: "milan"},
 		Spec: discoveryv1alpha1.ForeignClusterSpec{
@@ -218,9 +218,7 @@ func TestNetworkStatus(t *testing.T) {
 		PodCIDR: "10.200.0.0/16", ExternalCIDR: "10.70.0.0/16", BackendType: "wireguard", BackendConfig: map[string]string{"port": "5871"},
 	}
 	// A registered consumer may write here, so its NetworkConfig is kept.
-	pin := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{
-		Namespace: "liqo", Name: pinName(milan.ClusterID), Labels: map[string]string{labels.PinnedKey: "true", labels.ClusterID: milan.ClusterID},
-	}}
+	pin := b.pinOf(milan, "")
 	b.Make(pin)
 	kubetest.Eventually(b.T, "the peer is admitted", func() error {
 		return b.Get(t.Context(), client.ObjectKey{Namespace: namespace, Name: tenant.PeerAccount}, &corev1.ServiceAccount{})

@@ -69,7 +69,12 @@ func (r *fcReconciler) observe(ctx context.Context, s *scope) error {
 	if client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("look for the key of %s: %w", s.peer.ClusterID, err)
 	}
-	s.facts.admitted = err == nil
+	if err == nil {
+		// A pin alone is a request: the controller of the pins decides on it, and creates the account.
+		if s.facts.admitted, err = tenant.HasAccount(ctx, r.client, s.namespace, s.peer.ClusterID); err != nil {
+			return err
+		}
+	}
 	if err := r.observeSlices(ctx, s); err != nil || !r.options.InternalNetwork {
 		return err
 	}

@@ -71,6 +71,7 @@ func (r *fcReconciler) setupPins(mgr manager.Manager) error {
 		}))).
 		Watches(&discoveryv1alpha1.ForeignCluster{}, toPin, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
 		Watches(&corev1.Namespace{}, toPin).
+		Watches(&corev1.ServiceAccount{}, toPin).
 		Complete(p)
 	if err != nil {
 		return fmt.Errorf("set up controller of peers' keys: %w", err)
@@ -168,7 +169,10 @@ func (r *pinReconciler) setClusterKey(ctx context.Context, fc *discoveryv1alpha1
 
 // admit returns the ForeignCluster of a peer that is admitted, nil if the peer is refused or its key is gone.
 func (r *pinReconciler) admit(ctx context.Context, object *corev1.ConfigMap, pin *auth.Pin) (*discoveryv1alpha1.ForeignCluster, error) {
-	if pin.Namespace != "" { // an admitted peer stays admitted when the limits shrink
+	// An admitted peer stays admitted when the limits shrink, and while a rotation has replaced its key as our provider, but not yet the pinned one.
+	if known, err := r.admitted(ctx, pin); err != nil {
+		return nil, err
+	} else if known {
 		return r.foreignCluster(ctx, pin)
 	}
 	r.admitting.Lock()
@@ -181,6 +185,28 @@ func (r *pinReconciler) admit(ctx context.Context, object *corev1.ConfigMap, pin
 		return nil, r.refuse(ctx, object, reason)
 	}
 	return r.foreignCluster(ctx, pin)
+}
+
+// admitted reports whether this cluster has admitted a peer before. The namespace on the pin is no proof, because the authentication service can write
+// pins. The account of the peer is one: only the controller manager creates it.
+func (r *pinReconciler) admitted(ctx context.Context, pin *auth.Pin) (bool, error) {
+	if pin.Namespace == "" {
+		return false, nil
+	}
+	namespace, err := tenant.Namespace(ctx, r.client, pin.Cluster)
+	if errors.Is(err, tenant.ErrTaken) {
+		return false, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	// A peer that is refused loses its pin, so the absence from the cache does not suffice.
+	for _, reader := range []client.Reader{r.client, r.live} {
+		if found, err := tenant.HasAccount(ctx, reader, namespace, pin.Cluster.ClusterID); err != nil || found {
+			return found, err
+		}
+	}
+	return false, nil
 }
 
 // refusal decides whether a peer is admitted.

@@ -4,6 +4,7 @@ package peering
 
 import (
 	"crypto/ed25519"
+	"encoding/base64"
 	"errors"
 	"fmt"
 	"net/http/httptest"
@@ -26,6 +27,7 @@ import (
 	kubemanager "liqo.io/liqo/internal/kube/manager"
 	"liqo.io/liqo/internal/kube/ssa"
 	"liqo.io/liqo/internal/peering/auth"
+	"liqo.io/liqo/internal/peering/tenant"
 )
 
 // pinsEnv is a provider: a real API server, the controllers of ForeignClusters and keys, and the authentication service.
@@ -87,6 +89,25 @@ func (p *pinsEnv) newKey() ed25519.PrivateKey {
 	made, err := clusterkey.Generate()
 	p.Must(err)
 	return made.Current
+}
+
+// pinOf is a pin with new keys, as the authentication service writes it; namespace is that of an admitted peer.
+func (b *fcEnv) pinOf(peer discoveryv1alpha1.ClusterIdentity, namespace string) *corev1.ConfigMap {
+	b.T.Helper()
+	key := func() string {
+		made, err := clusterkey.Generate()
+		b.Must(err)
+		return base64.StdEncoding.EncodeToString(clusterkey.Public(made.Current))
+	}
+	return &corev1.ConfigMap{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: "liqo", Name: pinName(peer.ClusterID), Labels: map[string]string{labels.PinnedKey: "true", labels.ClusterID: peer.ClusterID},
+		},
+		Data: map[string]string{
+			auth.PinClusterID: peer.ClusterID, auth.PinClusterName: peer.ClusterName, auth.PinPublicKey: key(), auth.PinClusterKey: key(),
+			auth.PinNamespace: namespace,
+		},
+	}
 }
 
 // thereIs reports whether an object exists, and reads it.
@@ -208,4 +229,39 @@ func TestAttackH1Limits(t *testing.T) {
 	if refusal, err = r.refusal(t.Context(), next); err != nil || !strings.Contains(refusal, "no more than 1") {
 		t.Errorf("the second peer: %q, %v", refusal, err)
 	}
+}
+
+// TestAttackPresetNamespace plays a taken over authentication service, which writes pins with a namespace, as those of admitted peers have. The limits and the
+// key of our provider hold nevertheless. A peer that was admitted stays so, also if its account was deleted.
+func TestAttackPresetNamespace(t *testing.T) {
+	t.Parallel()
+	p := newPinsEnv(t, func(o *ForeignClusterOptions) { o.Limits = PeerLimits{Total: 1} })
+	registration := p.registration(rome)
+	grant, err := p.consumer.Register(t.Context(), registration)
+	p.Must(err)
+	turin := discoveryv1alpha1.ClusterIdentity{ClusterID: "cccccccc-0000-4000-8000-000000000003", ClusterName: "turin"}
+	p.Make(&discoveryv1alpha1.ForeignCluster{
+		ObjectMeta: metav1.ObjectMeta{Name: "turin", Labels: map[string]string{labels.DiscoveryType: labels.DiscoveryManual}},
+		Spec: discoveryv1alpha1.ForeignClusterSpec{
+			ClusterIdentity: &turin, ClusterKey: clusterkey.Fingerprint(clusterkey.Public(p.newKey())), ForeignAuthURL: "https://192.0.2.1",
+		},
+	})
+	p.Until("our provider has a tenant", func() bool {
+		return p.thereIs(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: turin.TenantNamespace()}})
+	})
+	siena := discoveryv1alpha1.ClusterIdentity{ClusterID: "eeeeeeee-0000-4000-8000-000000000004", ClusterName: "siena"}
+	for _, peer := range []discoveryv1alpha1.ClusterIdentity{turin, siena} {
+		pin := p.pinOf(peer, peer.TenantNamespace())
+		p.Make(pin)
+		p.Until("the pin of "+peer.ClusterName+" is deleted", func() bool { return !p.thereIs(pin) })
+		if p.thereIs(&corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: peer.TenantNamespace(), Name: tenant.PeerAccount}}) {
+			t.Errorf("%s has an account", peer.ClusterName)
+		}
+	}
+	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: grant.Namespace, Name: tenant.PeerAccount}}
+	p.Must(p.Delete(t.Context(), account))
+	kubetest.Eventually(t, "rome gets its account again", func() error {
+		_, err := p.consumer.Renew(t.Context(), p.provider, rome, registration.Key)
+		return err
+	})
 }

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -83,6 +84,15 @@ func checkOwner(namespace *corev1.Namespace, peer discovery.ClusterIdentity) err
 	default:
 		return fmt.Errorf("namespace %s cannot be that of cluster %s: %w", namespace.Name, peer.ClusterID, ErrTaken)
 	}
+}
+
+// HasAccount reports whether a tenant namespace has the account of its peer: then this cluster has admitted the peer.
+func HasAccount(ctx context.Context, from client.Reader, namespace, clusterID string) (bool, error) {
+	var accounts corev1.ServiceAccountList // a live read of one account would need another right
+	if err := from.List(ctx, &accounts, client.InNamespace(namespace), client.MatchingLabels{labels.ClusterID: clusterID}); err != nil {
+		return false, fmt.Errorf("list the accounts in namespace %s: %w", namespace, err)
+	}
+	return slices.ContainsFunc(accounts.Items, func(account corev1.ServiceAccount) bool { return account.Name == PeerAccount }), nil
 }
 
 // Ensure applies all objects of the tenant. Called again, it sends nothing.
