@@ -60,6 +60,7 @@ func TestWithAPIServer(t *testing.T) {
 		"Peer":                testPeer,
 		"PeerReusesIncoming":  testPeerReusesIncoming,
 		"PeerLeavesTunnel":    testPeerLeavesTunnel,
+		"PeerFirstCome":       testPeerFirstCome,
 		"Unpeer":              testUnpeer,
 		"UnpeerWaits":         testUnpeerWaits,
 		"PeerAfterUnpeer":     testPeerAfterUnpeer,

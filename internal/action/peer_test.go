@@ -347,6 +347,34 @@ func testPeerLeavesTunnel(t *testing.T, config *rest.Config) {
 	}
 }
 
+// testPeerFirstCome: another cluster has registered under the ID of the provider, with its own key. It would keep the rights of a consumer if the token of the
+// real provider replaced that key.
+func testPeerFirstCome(t *testing.T, config *rest.Config) {
+	c := installed(t, config)
+	thief := known("milan", remoteID, discoveryv1alpha1.OutOfBand, labels.DiscoveryIncoming)
+	thief.Spec.ClusterKey = strings.Repeat("A", 43)
+	create(t, c, thief)
+	short := func(o *PeerOptions) { o.Timeout = 2 * time.Second }
+	pin := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: testNamespace, Name: auth.PinName(remoteID)}}
+	create(t, c, pin)
+	before := inventory(t, c)
+	err := PeerOutOfBand(t.Context(), c, peerOptions(provider(t, nil, time.Time{}), short), &recorder{})
+	var refused *PreflightError
+	if !errors.As(err, &refused) || !strings.Contains(err.Error(), thief.Spec.ClusterKey) || !strings.Contains(err.Error(), "`liqoctl unpeer out-of-band milan`") {
+		t.Errorf("registered with another key: %v", err)
+	}
+	if after := inventory(t, c); after != before {
+		t.Errorf("changed:\n%s\nbefore:\n%s", after, before)
+	}
+	// A cluster that is not registered gets nothing here, so its new key counts.
+	if err := c.Delete(t.Context(), pin); err != nil {
+		t.Fatal(err)
+	}
+	if err := PeerOutOfBand(t.Context(), c, peerOptions(provider(t, nil, time.Time{}), short), &recorder{}); errors.As(err, &refused) {
+		t.Errorf("not registered: %v", err)
+	}
+}
+
 // TestRefusalEndsTheWait: a refusal that lasts ends the wait before the timeout.
 func TestRefusalEndsTheWait(t *testing.T) {
 	progress := &recorder{}

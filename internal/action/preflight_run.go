@@ -41,6 +41,8 @@ type facts struct {
 	// known are the ForeignClusters of this cluster; same is the one with the cluster ID of the provider.
 	known []*discoveryv1alpha1.ForeignCluster
 	same  *discoveryv1alpha1.ForeignCluster
+	// otherKey is the fingerprint of the provider's key that is pinned here, if it is not that of the token and the provider is registered as a consumer.
+	otherKey string
 	// tenantOwner is the cluster that owns the tenant namespace of this name, if it exists.
 	tenantOwner string
 
@@ -106,12 +108,31 @@ func (f *facts) readLocal(ctx context.Context, c client.Client) error {
 			f.same = fc
 		}
 	}
+	if err := f.readKey(ctx, c); err != nil {
+		return err
+	}
 	var namespace corev1.Namespace
 	err := c.Get(ctx, client.ObjectKey{Name: f.tenantNamespace()}, &namespace)
 	if client.IgnoreNotFound(err) != nil && !apierrors.IsInvalid(err) {
 		return fmt.Errorf("read namespace %s: %w", f.tenantNamespace(), err)
 	}
 	f.tenantOwner = namespace.Labels[labels.ClusterID]
+	return nil
+}
+
+// readKey sets otherKey.
+func (f *facts) readKey(ctx context.Context, c client.Client) error {
+	given := auth.ParseToken(f.options.Token).Fingerprint
+	if f.same == nil || f.same.Spec.ClusterKey == "" || given == "" || given == f.same.Spec.ClusterKey {
+		return nil
+	}
+	at := client.ObjectKey{Namespace: f.options.Namespace, Name: auth.PinName(f.options.ClusterID)}
+	switch err := c.Get(ctx, at, &corev1.ConfigMap{}); {
+	case err == nil:
+		f.otherKey = f.same.Spec.ClusterKey
+	case !apierrors.IsNotFound(err):
+		return fmt.Errorf("read ConfigMap %s: %w", at, err)
+	}
 	return nil
 }
 
