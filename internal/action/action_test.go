@@ -61,6 +61,7 @@ func TestWithAPIServer(t *testing.T) {
 		"PeerReusesIncoming":  testPeerReusesIncoming,
 		"PeerLeavesTunnel":    testPeerLeavesTunnel,
 		"PeerFirstCome":       testPeerFirstCome,
+		"FailedPeerNoToken":   testFailedPeerNoToken,
 		"Unpeer":              testUnpeer,
 		"UnpeerWaits":         testUnpeerWaits,
 		"PeerAfterUnpeer":     testPeerAfterUnpeer,

@@ -257,11 +257,12 @@ func AcceptInvitation(ctx context.Context, c client.WithWatch, o PeerOptions, te
 	if failures := judgeInvited(s); len(failures) > 0 {
 		return &PreflightError{Findings: failures}
 	}
-	if err := storeToken(ctx, c, o, "invitation", map[string][]byte{tokenKey: []byte(o.Token), invitation.SecretKey: []byte(strings.TrimSpace(text))}); err != nil {
-		return err
+	err := storeToken(ctx, c, o, "invitation", map[string][]byte{tokenKey: []byte(o.Token), invitation.SecretKey: []byte(strings.TrimSpace(text))})
+	if err == nil {
+		err = s.apply(ctx)
 	}
-	if err := s.apply(ctx); err != nil {
-		return err
+	if err != nil {
+		return withdrawToken(ctx, c, o, s.name, err)
 	}
 	p.Done("Peering enabled")
 	return waitPeering(ctx, c, s.foreign(), o.Timeout, p)

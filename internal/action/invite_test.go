@@ -136,6 +136,15 @@ func TestInvite(t *testing.T) {
 		t.Errorf("the invitation is %+v, until %s", fc, command.Expires)
 	}
 
+	o := PeerOptions{Name: "milan", Namespace: testNamespace, Timeout: time.Minute, ClusterID: remoteID, Token: command.Token}
+	// A command that is interrupted before the ForeignCluster exists leaves no token.
+	interrupted, interrupt := context.WithCancel(ctx)
+	err = AcceptInvitation(interrupted, interruptedAfterApply(consumer, interrupt), o, command.Invitation.String(), &recorder{})
+	left := consumer.Get(ctx, client.ObjectKey{Namespace: testNamespace, Name: "remote-token-" + remoteID}, &corev1.Secret{})
+	if !errors.Is(err, context.Canceled) || !apierrors.IsNotFound(left) {
+		t.Fatalf("interrupted: %v; the Secret with the token: %v", err, left)
+	}
+
 	done := make(chan error, 1)
 	go func() {
 		conditions := []discoveryv1alpha1.PeeringCondition{
@@ -147,7 +156,6 @@ func TestInvite(t *testing.T) {
 		node.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}
 		done <- errors.Join(err, consumer.Status().Update(ctx, node))
 	}()
-	o := PeerOptions{Name: "milan", Namespace: testNamespace, Timeout: time.Minute, ClusterID: remoteID, Token: command.Token}
 	lines := &recorder{}
 	if err := errors.Join(AcceptInvitation(ctx, consumer, o, command.Invitation.String(), lines), <-done); err != nil {
 		t.Fatalf("%v\n%s", err, lines.text())

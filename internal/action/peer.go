@@ -76,11 +76,11 @@ func PeerOutOfBand(ctx context.Context, c client.WithWatch, o PeerOptions, p Pro
 	if *fc.Name != o.Name {
 		p.Info(fmt.Sprintf("This cluster knows %s already, as ForeignCluster %q, and uses that object", o.ClusterID, *fc.Name))
 	}
-	if err := storeToken(ctx, c, o, "token", map[string][]byte{tokenKey: []byte(o.Token)}); err != nil {
-		return err
+	if err = storeToken(ctx, c, o, "token", map[string][]byte{tokenKey: []byte(o.Token)}); err == nil {
+		err = applyForeign(ctx, c, fc)
 	}
-	if err := applyForeign(ctx, c, fc); err != nil {
-		return err
+	if err != nil {
+		return withdrawToken(ctx, c, o, *fc.Name, err)
 	}
 	p.Done("Peering enabled")
 
@@ -94,7 +94,7 @@ func PeerOutOfBand(ctx context.Context, c client.WithWatch, o PeerOptions, p Pro
 
 // storeToken stores what a provider has handed out, the token or what it goes with.
 func storeToken(ctx context.Context, c client.Client, o PeerOptions, what string, content map[string][]byte) error {
-	secret := corev1ac.Secret("remote-token-"+o.ClusterID, o.Namespace).
+	secret := corev1ac.Secret(tokenName(o), o.Namespace).
 		WithLabels(map[string]string{labels.ClusterID: o.ClusterID, labels.AuthToken: ""}).
 		WithType(corev1.SecretTypeOpaque).
 		WithData(content)
@@ -104,6 +104,35 @@ func storeToken(ctx context.Context, c client.Client, o PeerOptions, what string
 		return fmt.Errorf("store the %s of %q in Secret %s/%s: %w", what, o.Name, o.Namespace, *secret.Name, err)
 	}
 	return nil
+}
+
+func tokenName(o PeerOptions) string { return "remote-token-" + o.ClusterID }
+
+// withdrawToken deletes the Secret of a peering that failed or was interrupted before it had a ForeignCluster, because no other command or controller would.
+// It returns the failure, and what stays. The context may have ended.
+func withdrawToken(ctx context.Context, c client.Client, o PeerOptions, foreign string, failed error) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), callTimeout)
+	defer cancel()
+	// A failed write may have reached the API server, and a peering that was there before needs the token.
+	err := retry(ctx, func(ctx context.Context) error {
+		return c.Get(ctx, client.ObjectKey{Name: foreign}, &discoveryv1alpha1.ForeignCluster{})
+	})
+	if err == nil {
+		return failed
+	}
+	if apierrors.IsNotFound(err) {
+		err = retry(ctx, func(ctx context.Context) error {
+			var secret corev1.Secret
+			if err := c.Get(ctx, client.ObjectKey{Namespace: o.Namespace, Name: tokenName(o)}, &secret); err != nil {
+				return err
+			}
+			return c.Delete(ctx, &secret, sameObject(secret.UID))
+		})
+	}
+	if client.IgnoreNotFound(err) == nil {
+		return failed
+	}
+	return fmt.Errorf("%w; the token may still be in Secret %s/%s: %w; run the command again, or delete the Secret", failed, o.Namespace, tokenName(o), err)
 }
 
 func applyForeign(ctx context.Context, c client.Client, intent *discoveryac.ForeignClusterApplyConfiguration) error {

@@ -15,10 +15,14 @@ import (
 
 	"github.com/go-logr/logr"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
+	discoveryac "liqo.io/liqo/apis/applyconfiguration/discovery/v1alpha1"
 	discoveryv1alpha1 "liqo.io/liqo/apis/discovery/v1alpha1"
 	"liqo.io/liqo/apis/labels"
 	"liqo.io/liqo/internal/kube/clusterkey"
@@ -372,6 +376,54 @@ func testPeerFirstCome(t *testing.T, config *rest.Config) {
 	}
 	if err := PeerOutOfBand(t.Context(), c, peerOptions(provider(t, nil, time.Time{}), short), &recorder{}); errors.As(err, &refused) {
 		t.Errorf("not registered: %v", err)
+	}
+}
+
+// interruptedAfterApply is a client whose user presses Ctrl-C after the first apply.
+func interruptedAfterApply(c client.WithWatch, interrupt func()) client.WithWatch {
+	return interceptor.NewClient(c, interceptor.Funcs{
+		Apply: func(ctx context.Context, inner client.WithWatch, object runtime.ApplyConfiguration, options ...client.ApplyOption) error {
+			defer interrupt()
+			return inner.Apply(ctx, object, options...)
+		},
+	})
+}
+
+// testFailedPeerNoToken: a command that ends before the ForeignCluster exists leaves no token. That of a peering that was there before stays.
+func testFailedPeerNoToken(t *testing.T, config *rest.Config) {
+	for name, row := range map[string]struct{ before, refused, stays bool }{
+		"interrupted":                 {},
+		"refused":                     {refused: true},
+		"interrupted, known before":   {before: true, stays: true},
+		"refused, but it was applied": {before: true, refused: true, stays: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := installed(t, config)
+			if row.before {
+				create(t, c, known("milan", remoteID, discoveryv1alpha1.OutOfBand, labels.DiscoveryManual))
+			}
+			ctx, interrupt := context.WithCancel(t.Context())
+			defer interrupt()
+			through, want := interruptedAfterApply(c, interrupt), context.Canceled
+			if row.refused {
+				want = apierrors.NewBadRequest("refused")
+				through = interceptor.NewClient(c, interceptor.Funcs{
+					Apply: func(ctx context.Context, inner client.WithWatch, object runtime.ApplyConfiguration, options ...client.ApplyOption) error {
+						if _, ok := object.(*discoveryac.ForeignClusterApplyConfiguration); ok {
+							return want
+						}
+						return inner.Apply(ctx, object, options...)
+					},
+				})
+			}
+			if err := PeerOutOfBand(ctx, through, peerOptions(provider(t, nil, time.Time{}), nil), &recorder{}); !errors.Is(err, want) {
+				t.Fatalf("the error is %v, want %v", err, want)
+			}
+			err := c.Get(t.Context(), client.ObjectKey{Namespace: testNamespace, Name: "remote-token-" + remoteID}, &corev1.Secret{})
+			if client.IgnoreNotFound(err) != nil || (err == nil) != row.stays {
+				t.Errorf("the Secret with the token: %v; want it to stay: %t", err, row.stays)
+			}
+		})
 	}
 }
 
