@@ -285,6 +285,9 @@ func TestProvisioner(t *testing.T) {
 			if second := b.real(b.claim("second-here", "worker", of("first-here", "liqo"))); second.Spec.DataSource == nil || second.Spec.DataSource.Kind != claimKind || second.Spec.DataSource.Name != real.Name {
 				b.T.Errorf("the real claim has the source %v", second.Spec.DataSource)
 			}
+			b.warning(b.claim("before-the-record", "liqo-milan", of("first-there", "liqo")), "not recorded yet")
+			at := b.volume(there)
+			b.Edit(at, func() { at.Annotations[labels.RemoteVolume] = "disk-1" })
 			if second := b.volume(b.claim("second-there", "liqo-milan", of("first-there", "liqo"))); second.Annotations[labels.RemoteDataSource] != "first-there" {
 				b.T.Errorf("volume %v", second.Annotations)
 			}

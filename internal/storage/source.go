@@ -76,6 +76,9 @@ func judge(claim, source *corev1.PersistentVolumeClaim, volume *corev1.Persisten
 	case volume.Labels[labels.RemoteClusterID] != clusterID:
 		return elsewhere, fmt.Sprintf("the data of claim %s (spec.dataSource) is in another cluster, and only its driver can copy it: have the pod run where that data is, or move it first with `liqoctl move volume %s -n %s`",
 			name, name, claim.Namespace)
+	case clusterID != "" && volume.Annotations[labels.RemoteVolume] == "":
+		// Until then, nothing here knows the claim over there that holds the data.
+		return later, fmt.Sprintf("where the data of claim %s (spec.dataSource) is at the provider is not recorded yet", name)
 	}
 	return copied, ""
 }

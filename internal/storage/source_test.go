@@ -56,7 +56,11 @@ func TestJudge(t *testing.T) {
 		"here": {func(*facts) {}, copied, ""},
 		"at the same provider": {func(f *facts) {
 			f.cluster, f.volume.Labels = "milan", map[string]string{labels.RemoteClusterID: "milan"}
+			f.volume.Annotations[labels.RemoteVolume] = "disk-1"
 		}, copied, ""},
+		"at the same provider, not recorded": {func(f *facts) {
+			f.cluster, f.volume.Labels = "milan", map[string]string{labels.RemoteClusterID: "milan"}
+		}, later, "not recorded yet"},
 		"here, of a provider's":  {func(f *facts) { f.volume.Labels = map[string]string{labels.RemoteClusterID: "milan"} }, elsewhere, "in another cluster"},
 		"at a provider, of ours": {func(f *facts) { f.cluster = "milan" }, elsewhere, "move it first"},
 		"at another provider": {func(f *facts) {
