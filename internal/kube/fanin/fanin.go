@@ -156,6 +156,18 @@ func (s *Source) Current(namespace string) bool {
 	return n.current()
 }
 
+// Look returns an object, which the caller must not change, and whether its namespace was current at that moment: then nil means that it does not exist. Get and
+// Current one after the other cannot prove that, because the objects may be listed in between.
+func (s *Source) Look(key types.NamespacedName) (object client.Object, current bool) {
+	n := s.store(key.Namespace)
+	if n == nil {
+		return nil, false
+	}
+	n.mu.RLock()
+	defer n.mu.RUnlock()
+	return n.objects[key], n.current()
+}
+
 // namespaceStore holds the objects of one namespace. It implements cache.ReflectorStore, whose methods the reflector calls one at a time.
 type namespaceStore struct {
 	options   *Options
@@ -174,7 +186,7 @@ type namespaceStore struct {
 	cut atomic.Bool
 }
 
-func (n *namespaceStore) current() bool { return n.synced && !n.initial && n.watches > 0 }
+func (n *namespaceStore) current() bool { return n.synced && !n.closed && !n.initial && n.watches > 0 }
 
 func (n *namespaceStore) close() {
 	n.stop()

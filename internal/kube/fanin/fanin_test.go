@@ -175,6 +175,35 @@ func TestNamespacesComeAndGo(t *testing.T) {
 	}
 }
 
+// TestLook: while a namespace comes and goes, an object that exists is never missing and its namespace current.
+func TestLook(t *testing.T) {
+	b := newEnv(t, func(o *Options) { o.Changed, o.Synced = func(_, _ client.Object) {}, nil })
+	namespace := b.namespace()
+	key := client.ObjectKeyFromObject(b.make(namespace, "a"))
+	ended, looked := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(looked)
+		for {
+			if object, current := b.source.Look(key); current && object == nil {
+				t.Error("the object does not exist, it seems")
+				return
+			}
+			select {
+			case <-ended:
+				return
+			default:
+			}
+		}
+	}()
+	for range 20 {
+		b.source.Add(t.Context(), namespace)
+		b.eventually("the namespace is current", func() bool { _, current := b.source.Look(key); return current })
+		b.source.Remove(namespace)
+	}
+	close(ended)
+	<-looked
+}
+
 // TestOneNamespaceWaits: a namespace that cannot be read delays no other, and is reported as soon as it can be read.
 func TestOneNamespaceWaits(t *testing.T) {
 	b := newEnv(t, nil)

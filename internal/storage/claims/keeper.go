@@ -192,18 +192,19 @@ func (k *Keeper) facts(volume *corev1.PersistentVolume) Facts {
 		return facts
 	}
 	owner := volume.Spec.ClaimRef
-	if claim := k.claim(types.NamespacedName{Namespace: owner.Namespace, Name: owner.Name}); claim != nil && claim.UID == owner.UID {
+	found, current := k.local.Look(types.NamespacedName{Namespace: owner.Namespace, Name: owner.Name})
+	if claim, _ := found.(*corev1.PersistentVolumeClaim); claim != nil && claim.UID == owner.UID {
 		facts.Claim = claim
 	}
+	facts.LocalKnown = current
 	facts.Shared = volume.Status.Phase == corev1.VolumeReleased && k.shared(volume)
-	facts.LocalKnown = k.local.Current(owner.Namespace)
 	facts.Namespace, _ = k.options.Peer.Remote(owner.Namespace)
 	if facts.Namespace == "" {
 		return facts
 	}
-	facts.Remote, _ = k.remote.Get(types.NamespacedName{Namespace: facts.Namespace, Name: data.RemoteClaim(volume)}).(*corev1.PersistentVolumeClaim)
+	found, facts.RemoteKnown = k.remote.Look(types.NamespacedName{Namespace: facts.Namespace, Name: data.RemoteClaim(volume)})
+	facts.Remote, _ = found.(*corev1.PersistentVolumeClaim)
 	facts.Kept = facts.Remote != nil && k.kept(facts.Remote, volume)
-	facts.RemoteKnown = k.remote.Current(facts.Namespace)
 	return facts
 }
 
@@ -297,6 +298,13 @@ func (k *Keeper) apply(ctx context.Context, f Facts) (retry time.Duration, err e
 	at := types.NamespacedName{Namespace: f.Namespace, Name: data.RemoteClaim(f.Volume)}
 	intent := remoteClaim(f.Claim, data.Name(f.Volume), at, class, k.options.Peer.Labels(f.Claim))
 	if f.Remote == nil {
+		// A late cache may lack the record, and a claim that is made in place of a lost one would be empty.
+		var now corev1.PersistentVolume
+		if err := k.options.Local.Get(ctx, types.NamespacedName{Name: f.Volume.Name}, &now); client.IgnoreNotFound(err) != nil {
+			return 0, fmt.Errorf("read volume %s before its claim is made at the provider: %w", f.Volume.Name, err)
+		} else if err != nil || now.UID != f.Volume.UID || now.Annotations[labels.RemoteVolume] != "" {
+			return firstPause, nil
+		}
 		if source := f.Volume.Annotations[labels.RemoteDataSource]; source != "" {
 			intent.Spec.WithDataSource(coreapply.TypedLocalObjectReference().WithKind("PersistentVolumeClaim").WithName(source))
 		}

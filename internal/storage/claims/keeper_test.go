@@ -410,6 +410,25 @@ func TestUnobservedClaim(t *testing.T) {
 	}
 }
 
+// TestRecordedMeanwhile: a late cache does not know that a volume has data. The claim that its provider has lost is not made again, empty.
+func TestRecordedMeanwhile(t *testing.T) {
+	b := newKeeperEnv(t)
+	claim, volume := b.claim("data")
+	there := b.there(claim)
+	late := volume.DeepCopy()
+	b.bind(there, "disk-1")
+	b.Until("the volume is recorded", func() bool { b.Read(volume); return volume.Annotations[labels.RemoteVolume] != "" })
+	b.milan.Edit(there, func() { there.Finalizers = nil })
+	b.milan.Must(client.IgnoreNotFound(b.milan.Delete(t.Context(), there)))
+	facts := Facts{Volume: late, Claim: claim, Namespace: remote, LocalKnown: true, RemoteKnown: true}
+	if retry, err := b.keeper.apply(t.Context(), facts); err != nil || retry == 0 {
+		t.Errorf("retry %v, %v", retry, err)
+	}
+	if err := b.milan.Get(t.Context(), client.ObjectKeyFromObject(there), there); !apierrors.IsNotFound(err) {
+		t.Errorf("an empty claim has taken the place of the lost one: %v", err)
+	}
+}
+
 // TestForeignClaim: a claim that we did not make is neither changed nor deleted.
 func TestForeignClaim(t *testing.T) {
 	b := newKeeperEnv(t)
