@@ -12,6 +12,7 @@ import (
 	"net/netip"
 	"os"
 	"regexp"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -79,6 +80,8 @@ type requests struct {
 	denied kubetest.Refusals
 	mu     sync.Mutex
 	writes []string
+	// conflicts are the writes that changed nothing, because the object had changed since it was read.
+	conflicts []string
 	// mostBody, in bytes, cuts off the response to a GET that is no watch, as the connection does with one of more than 16 MiB. 0 means no limit.
 	mostBody int64
 	// held is part of the path of watches whose events wait for released; empty: none do.
@@ -136,6 +139,11 @@ func (r *requests) RoundTripper(next http.RoundTripper) http.RoundTripper {
 			r.note(what) // before it is sent: a test may observe its effect before the response
 		}
 		response, err := next.RoundTrip(request)
+		if err == nil && response.StatusCode == http.StatusConflict {
+			r.mu.Lock()
+			r.conflicts = append(r.conflicts, what)
+			r.mu.Unlock()
+		}
 		if err == nil && request.URL.Query().Get("watch") != "" {
 			response.Body = &heldBody{response.Body, r, request.URL.Path}
 		}
@@ -192,10 +200,23 @@ next:
 	return found
 }
 
+// changesTo is writesTo without the writes that changed nothing because of a conflict.
+func (r *requests) changesTo(parts ...string) []string {
+	found := r.writesTo(parts...)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, one := range r.conflicts {
+		if i := slices.Index(found, one); i >= 0 {
+			found = slices.Delete(found, i, i+1)
+		}
+	}
+	return found
+}
+
 func (r *requests) reset() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.writes = nil
+	r.writes, r.conflicts = nil, nil
 	r.denied.Forget()
 }
 

@@ -31,7 +31,9 @@ func (e *env) losePod(provider *fakeProvider, remoteNS, name string) {
 	shadow, pod := &vkv1alpha1.ShadowPod{ObjectMeta: named(remoteNS, name)}, &corev1.Pod{ObjectMeta: named(remoteNS, name)}
 	e.must(e.provider.Delete(e.t.Context(), shadow))
 	e.must(e.provider.Delete(e.t.Context(), pod, client.GracePeriodSeconds(0)))
-	e.until("it is gone", func() bool { return !e.exists(e.provider, shadow) && !e.exists(e.provider, pod) })
+	e.until("it is gone, and the provider knows", func() bool {
+		return !e.exists(e.provider, shadow) && !e.exists(e.provider, pod) && provider.shadows.Get(key(remoteNS, name)) == nil
+	})
 	provider.mu.Lock()
 	provider.deleted = slices.DeleteFunc(provider.deleted, func(one string) bool { return one == name })
 	provider.mu.Unlock()
@@ -229,7 +231,7 @@ func TestTolerations(t *testing.T) {
 			tolerated("chosen")[corev1.TaintNodeUnreachable] == hour && tolerated("done")[corev1.TaintNodeNotReady] == hour
 	})
 	// The step without a limit in between is the only change that makes Kubernetes cancel a scheduled deletion.
-	steps := slices.DeleteFunc(e.toConsumer.writesTo("PATCH", "/pods/web"), func(call string) bool { return strings.HasSuffix(call, "/status") })
+	steps := slices.DeleteFunc(e.toConsumer.changesTo("PATCH", "/pods/web"), func(call string) bool { return strings.HasSuffix(call, "/status") })
 	if len(steps) != 2 {
 		t.Errorf("written %v, want two steps", steps)
 	}

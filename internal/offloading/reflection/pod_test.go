@@ -47,7 +47,16 @@ func TestPodLife(t *testing.T) {
 	local, remoteNS := e.offload()
 	provider := e.runProvider(remoteNS)
 	e.run()
+	e.until("the engine has synced", func() bool {
+		return e.reflection.pods.Shadows.Current(remoteNS) && e.reflection.pods.Remote.Current(remoteNS)
+	})
+	// A pod that is Pending for longer than the debounce costs another write.
+	release := e.toProvider.hold("/pods")
+	defer release()
 	e.must(e.consumer.Create(t.Context(), e.pod(local, "web")))
+	remote := &corev1.Pod{ObjectMeta: named(remoteNS, "web")}
+	e.until("the remote pod is Ready", func() bool { return e.exists(e.provider, remote) && isReady(remote) })
+	release()
 	pod := e.untilPod(local, "web", "Ready", isReady)
 	if pod.Labels[labels.ShadowPod] != "true" || pod.Status.PodIP != "10.9.8.7" || pod.Status.HostIP != hostIP || pod.Status.Phase != corev1.PodRunning {
 		t.Errorf("labels %v, status %+v", pod.Labels, pod.Status)
@@ -69,7 +78,6 @@ func TestPodLife(t *testing.T) {
 		t.Errorf("written after another client changed a field that is not ours: %v", got)
 	}
 	e.must(e.provider.Delete(t.Context(), shadow)) // its pod stays, as if the garbage collector were late
-	remote := &corev1.Pod{ObjectMeta: named(remoteNS, "web")}
 	e.waitIdle()
 	if e.exists(e.provider, &vkv1alpha1.ShadowPod{ObjectMeta: named(remoteNS, "web")}) {
 		t.Error("a second ShadowPod while the pod of the first one exists")
@@ -91,7 +99,8 @@ func TestPodLife(t *testing.T) {
 	if got := e.toConsumer.writesTo("DELETE"); len(got) != 1 || strings.Contains(got[0], "without UID") {
 		t.Errorf("deleted localKind: %v", got)
 	}
-	if got := e.toProvider.writesTo("DELETE"); len(got) != 1 || strings.Contains(got[0], "without UID") {
+	// While the cache is behind, the deletion may be repeated, which changes nothing.
+	if got := slices.Compact(e.toProvider.writesTo("DELETE")); len(got) != 1 || strings.Contains(got[0], "without UID") {
 		t.Errorf("deleted in the provider: %v", got)
 	}
 	if len(e.toConsumer.denied.All())+len(e.toProvider.denied.All()) != 0 {

@@ -86,9 +86,14 @@ func (p *fakeProvider) holdReady(on bool) {
 	p.holding = on
 }
 
-func (p *fakeProvider) shadow(shadow *vkv1alpha1.ShadowPod) {
-	ctx := context.Background()
-	pod, _ := p.pods.Get(client.ObjectKeyFromObject(shadow)).(*corev1.Pod)
+func (p *fakeProvider) shadow(queued *vkv1alpha1.ShadowPod) {
+	ctx, key := context.Background(), client.ObjectKeyFromObject(queued)
+	deleted := p.isDeleted(queued.Name) // before the cache is read: losePod ends that once the cache lacks the ShadowPod
+	shadow, _ := p.shadows.Get(key).(*vkv1alpha1.ShadowPod)
+	if shadow == nil {
+		return // it was deleted since it was queued
+	}
+	pod, _ := p.pods.Get(key).(*corev1.Pod)
 	switch {
 	case shadow.DeletionTimestamp != nil:
 		if pod != nil {
@@ -97,7 +102,7 @@ func (p *fakeProvider) shadow(shadow *vkv1alpha1.ShadowPod) {
 		}
 		patch := client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`))
 		_ = p.client.Patch(ctx, shadow.DeepCopy(), patch) // it may be gone already
-	case pod == nil && !p.isDeleted(shadow.Name):
+	case pod == nil && !deleted:
 		annotations := maps.Clone(shadow.Annotations)
 		made := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{
 			Namespace: shadow.Namespace, Name: shadow.Name, Labels: maps.Clone(shadow.Labels), Annotations: annotations,

@@ -188,6 +188,8 @@ func TestEvents(t *testing.T) {
 		e.edit(e.provider, event, func() { event.Count++ })
 		e.waitIdle()
 	}
+	e.until("the last count is copied", func() bool { return len(e.toConsumer.writesTo("/events/")) >= 2 })
+	e.waitIdle()
 	if got := e.toConsumer.writesTo("/events/"); len(got) != 2 { // for the counts 2 and 4, not for 3
 		t.Errorf("written %v", got)
 	}

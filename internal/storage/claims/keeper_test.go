@@ -351,8 +351,14 @@ func TestCopy(t *testing.T) {
 	claim := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: shop, Name: "second"}, Spec: corev1.PersistentVolumeClaimSpec{
 		AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce}, Resources: corev1.VolumeResourceRequirements{Requests: sized("1Gi")},
 	}}
-	volume := &corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: "pvc-2", Annotations: map[string]string{labels.RemoteStorageClass: "disk", labels.RemoteDataSource: "first"}}}
-	volume.Spec.ClaimRef = &corev1.ObjectReference{Namespace: shop, Name: "second"}
+	volume := &corev1.PersistentVolume{
+		ObjectMeta: metav1.ObjectMeta{Name: "pvc-2", Annotations: map[string]string{labels.RemoteStorageClass: "disk", labels.RemoteDataSource: "first"}},
+		Spec: corev1.PersistentVolumeSpec{
+			Capacity: sized("1Gi"), AccessModes: claim.Spec.AccessModes, ClaimRef: &corev1.ObjectReference{Namespace: shop, Name: "second"},
+			PersistentVolumeSource: corev1.PersistentVolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: "/dev/null"}},
+		},
+	}
+	b.Make(volume)
 	if retry, err := b.keeper.apply(t.Context(), Facts{Volume: volume, Claim: claim, Namespace: remote}); err != nil || retry != 0 {
 		t.Fatal(retry, err)
 	}

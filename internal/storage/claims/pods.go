@@ -12,7 +12,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"liqo.io/liqo/internal/kube/fanin"
 	"liqo.io/liqo/internal/storage/data"
 )
 
@@ -20,16 +19,18 @@ import (
 // the API server: by a cache that is late, a pod would start on data that a move has taken away, and its writes would be lost with the old copy.
 func (k *Keeper) Held(ctx context.Context, pod *corev1.Pod) error {
 	for _, name := range data.ClaimsOf(pod) {
-		claim := k.claim(types.NamespacedName{Namespace: pod.Namespace, Name: name})
+		found, current := k.local.Look(types.NamespacedName{Namespace: pod.Namespace, Name: name})
+		claim, _ := found.(*corev1.PersistentVolumeClaim)
 		switch {
-		case claim == nil && !k.local.Current(pod.Namespace):
+		case claim == nil && !current:
 			return fmt.Errorf("claim %s: %w", name, errUnknown)
 		case claim == nil:
 			continue // storage that others manage, and that the provider may have
 		}
-		volume := k.volume(data.VolumeOf(claim))
+		found, current = k.volumes.Look(types.NamespacedName{Name: data.VolumeOf(claim)})
+		volume, _ := found.(*corev1.PersistentVolume)
 		switch {
-		case volume == nil && !k.volumes.Current(fanin.Every):
+		case volume == nil && !current:
 			return fmt.Errorf("claim %s: %w", name, errUnknown)
 		case volume == nil && claim.Annotations[data.Assigned] == data.Provisioner:
 			return fmt.Errorf("claim %s: its volume is missing; it may be moving", name)

@@ -70,10 +70,11 @@ func TestGivenToAnotherClaim(t *testing.T) {
 	b.Make(second)
 	b.Edit(volume, func() { volume.Spec.ClaimRef.Name, volume.Spec.ClaimRef.UID = second.Name, second.UID })
 	b.EditStatus(volume, func() { volume.Status.Phase = corev1.VolumeBound })
+	b.Until("pods of the second claim use the claim with the data", func() bool { // and the keeper knows the claim
+		name, is := b.keeper.RemoteName(shop, second.Name)
+		return is && name == there.Name
+	})
 	b.holds(second, "")
-	if name, is := b.keeper.RemoteName(shop, second.Name); !is || name != there.Name {
-		t.Errorf("pods of the second claim use claim %q at the provider", name)
-	}
 }
 
 // TestBothReleased: the user deletes a claim while its volume moves and the virtual kubelet is down, as in a rollout. When it is back, both records of the data are
