@@ -11,7 +11,6 @@ import (
 	"io"
 	"net"
 	"net/http"
-	"net/http/httptest"
 	"strings"
 	"testing"
 	"time"
@@ -148,9 +147,7 @@ func proxyBeforeAuth(t *testing.T, key []byte) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	free := httptest.NewServer(nil)
-	address := free.Listener.Addr().String()
-	free.Close()
+	address := freeAddress(t)
 	service := endpoint.Service(address, handler, func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return certificate, nil }, logr.Discard())
 	kubetest.Start(t, "authentication service", func(ctx context.Context) error { return endpoint.Serve(ctx, func() {}, service) })
 	kubetest.Eventually(t, "the authentication service listens", func() error {

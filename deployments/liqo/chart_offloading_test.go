@@ -82,10 +82,6 @@ func newWebhookEnv(t *testing.T) *webhookEnv {
 		Subjects:   []rbacv1.Subject{{Kind: "ServiceAccount", Namespace: "liqo", Name: "liqo-controller-manager"}},
 	})))
 
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	h.must(err)
-	port := listener.Addr().(*net.TCPAddr).Port
-	h.must(listener.Close())
 	public, private, err := cert.GenerateSelfSignedCertKey("127.0.0.1", []net.IP{net.IPv4(127, 0, 0, 1)}, nil)
 	h.must(err)
 	dir := t.TempDir()
@@ -100,6 +96,11 @@ func newWebhookEnv(t *testing.T) *webhookEnv {
 	cfg.Impersonate = rest.ImpersonationConfig{
 		UserName: "system:serviceaccount:liqo:liqo-controller-manager", Groups: []string{"system:serviceaccounts", "system:serviceaccounts:liqo", "system:authenticated"},
 	}
+	// The server takes the port at all addresses, and right after this: what takes long comes before, because another process may take it meanwhile.
+	listener, err := net.Listen("tcp", ":0")
+	h.must(err)
+	port := listener.Addr().(*net.TCPAddr).Port
+	h.must(listener.Close())
 	mgr, err := kubemanager.New(cfg, kubemanager.Options{Scheme: h.Scheme(), WebhookPort: port, WebhookCertDir: dir, SkipNameValidation: true})
 	h.must(err)
 	offloadingwebhook.Register(mgr.GetWebhookServer(), h.Scheme(), offloadingwebhook.Options{

@@ -358,11 +358,10 @@ func testPeerFirstCome(t *testing.T, config *rest.Config) {
 	thief := known("milan", remoteID, discoveryv1alpha1.OutOfBand, labels.DiscoveryIncoming)
 	thief.Spec.ClusterKey = strings.Repeat("A", 43)
 	create(t, c, thief)
-	short := func(o *PeerOptions) { o.Timeout = 2 * time.Second }
 	pin := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: testNamespace, Name: auth.PinName(remoteID)}}
 	create(t, c, pin)
 	before := inventory(t, c)
-	err := PeerOutOfBand(t.Context(), c, peerOptions(provider(t, nil, time.Time{}), short), &recorder{})
+	err := PeerOutOfBand(t.Context(), c, peerOptions(provider(t, nil, time.Time{}), nil), &recorder{})
 	var refused *PreflightError
 	if !errors.As(err, &refused) || !strings.Contains(err.Error(), thief.Spec.ClusterKey) || !strings.Contains(err.Error(), "`liqoctl unpeer out-of-band milan`") {
 		t.Errorf("registered with another key: %v", err)
@@ -370,11 +369,13 @@ func testPeerFirstCome(t *testing.T, config *rest.Config) {
 	if after := inventory(t, c); after != before {
 		t.Errorf("changed:\n%s\nbefore:\n%s", after, before)
 	}
-	// A cluster that is not registered gets nothing here, so its new key counts.
+	// A cluster that is not registered gets nothing here, so its new key counts: all checks pass, and the command is interrupted after them.
 	if err := c.Delete(t.Context(), pin); err != nil {
 		t.Fatal(err)
 	}
-	if err := PeerOutOfBand(t.Context(), c, peerOptions(provider(t, nil, time.Time{}), short), &recorder{}); errors.As(err, &refused) {
+	ctx, interrupt := context.WithCancel(t.Context())
+	defer interrupt()
+	if err := PeerOutOfBand(ctx, interruptedAfterApply(c, interrupt), peerOptions(provider(t, nil, time.Time{}), nil), &recorder{}); !errors.Is(err, context.Canceled) {
 		t.Errorf("not registered: %v", err)
 	}
 }

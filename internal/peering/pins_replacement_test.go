@@ -30,7 +30,7 @@ func TestReplacedKeys(t *testing.T) {
 	b := newPinsEnv(t)
 	milan, provider, consumer, newKey := b.local, b.provider, b.consumer, b.newKey
 	first := b.registration(rome)
-	grant, err := consumer.Register(t.Context(), first)
+	grant, err := b.register(first)
 	b.Must(err)
 	known := func() (pin auth.Pin, fc discoveryv1alpha1.ForeignCluster) {
 		t.Helper()

@@ -199,7 +199,7 @@ func (r *run) watch(ctx context.Context, config *rest.Config, scheme *kruntime.S
 	}
 	go func() { _ = watched.Start(ctx) }() // if it fails, WaitForCacheSync fails
 	for _, object := range []client.Object{&discoveryv1alpha1.ForeignCluster{}, &netv1alpha1.TunnelEndpoint{}, &corev1.Namespace{}} {
-		informer, err := watched.GetInformer(ctx, object)
+		informer, err := watched.GetInformer(ctx, object, cache.BlockUntilSynced(false))
 		if meta.IsNoMatchError(err) {
 			fmt.Fprintln(r.Out, "the resource definitions are gone already, so there are no peerings to end")
 			return nil, nil

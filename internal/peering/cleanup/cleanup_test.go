@@ -140,9 +140,9 @@ func (w env) replicas(ctx context.Context, t *testing.T) int32 {
 }
 
 func TestRun(t *testing.T) {
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	w := newEnv(t.Context(), t)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute) // a guard against hanging; the start of the API server has its own
 	defer cancel()
-	w := newEnv(ctx, t)
 	w.peer(ctx, t, "milan")
 	w.peer(ctx, t, "turin")
 	var out bytes.Buffer
@@ -181,8 +181,26 @@ func TestRun(t *testing.T) {
 	move.Status.Phase = storagev1alpha1.MoveFailed
 	must(t, w.Status().Update(ctx, move)) // a move that has ended changes nothing any more
 
-	// Without controllers the deadline passes. The error names everything, and the authentication service runs again.
-	err := Run(ctx, w.job, o)
+	// Without controllers nothing ends, here until the peerings have been asked to. The error names everything, and the authentication service runs again.
+	waiting, over := context.WithCancel(ctx)
+	defer over()
+	patient, first := o, make(chan error, 1)
+	patient.Timeout = kubetest.InTime
+	go func() { first <- Run(waiting, w.job, patient) }()
+	kubetest.Eventually(t, "the peerings are asked to end", func() error {
+		var all discoveryv1alpha1.ForeignClusterList
+		if err := w.List(ctx, &all); err != nil {
+			return err
+		}
+		for i := range all.Items {
+			if all.Items[i].Spec.OutgoingPeeringEnabled != discoveryv1alpha1.PeeringNo {
+				return errors.New("not that with " + all.Items[i].Name)
+			}
+		}
+		return nil
+	})
+	over()
+	err := <-first
 	if !errors.Is(err, ErrStanding) {
 		t.Fatalf("without controllers: %v", err)
 	}
@@ -200,6 +218,10 @@ func TestRun(t *testing.T) {
 		t.Errorf("after a failure %s has %d replicas, want 2 as before", auth, now)
 	}
 
+	// A run ends at its deadline, however far it has come.
+	if err := Run(ctx, w.job, o); err == nil {
+		t.Error("a run ends without an error while both peers are left")
+	}
 	must(t, w.Patch(ctx, offloading, client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`))))
 
 	// With controllers, a second run continues where the first one ended.

@@ -138,12 +138,7 @@ func TestTenants(t *testing.T) {
 	may := func(namespace string) error {
 		return peerAPI.List(ctx, &corev1.ConfigMapList{}, client.InNamespace(namespace))
 	}
-	deadline := time.Now().Add(10 * time.Second)
-	for may(name) != nil && time.Now().Before(deadline) {
-	}
-	if err := may(name); err != nil {
-		t.Errorf("in its namespace: %v", err)
-	}
+	kubetest.Eventually(t, "in its namespace", func() error { return may(name) })
 	// The rights of a peer that may use this cluster come and go with the decision.
 	for _, accepted := range []bool{false, true, false} {
 		if peer.Accepted = accepted; tenants.Ensure(ctx, peer) != nil {
@@ -163,11 +158,12 @@ func TestTenants(t *testing.T) {
 	if err := tenants.Delete(ctx, peer); err != nil {
 		t.Fatal(err)
 	}
-	for err = may(name); err == nil && time.Now().Before(deadline); err = may(name) {
-	}
-	if !apierrors.IsUnauthorized(err) && !apierrors.IsForbidden(err) {
-		t.Errorf("after it was revoked: %v", err)
-	}
+	kubetest.Eventually(t, "it is revoked", func() error {
+		if err := may(name); !apierrors.IsUnauthorized(err) && !apierrors.IsForbidden(err) {
+			return fmt.Errorf("after it was revoked: %v", err)
+		}
+		return nil
+	})
 	// No namespace controller runs here, so the namespace stays in this state.
 	if err := tenants.Ensure(ctx, peer); !errors.Is(err, tenant.ErrTerminating) {
 		t.Errorf("a tenant that is being deleted: %v", err)
