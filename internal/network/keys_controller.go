@@ -36,6 +36,8 @@ type keysReconciler struct {
 	*shared
 	// settled is since when all peers have answered to the advertised keys; zero if not all have.
 	settled time.Time
+	// owner is the Deployment of this process as it was when the process started; nil before the first reconciliation, and without a UID outside of the cluster.
+	owner *metav1.PartialObjectMetadata
 }
 
 func setupKeys(mgr manager.Manager, s *shared) error {
@@ -57,6 +59,9 @@ func setupKeys(mgr manager.Manager, s *shared) error {
 // Reconcile takes the next step on the Secret. Every write carries the version that was read, so no concurrent write is lost, and an
 // unreadable key is never overwritten.
 func (r *keysReconciler) Reconcile(ctx context.Context, _ reconcile.Request) (reconcile.Result, error) {
+	if err := r.findOwner(ctx); err != nil {
+		return reconcile.Result{}, err
+	}
 	var secret corev1.Secret
 	err := r.gateways.cache.Get(ctx, r.keysName(), &secret)
 	if apierrors.IsNotFound(err) {
@@ -135,18 +140,29 @@ func (r *keysReconciler) create(ctx context.Context) error {
 		return err
 	}
 	keys.write(secret)
-	var manager metav1.PartialObjectMetadata
-	manager.SetGroupVersionKind(appsv1.SchemeGroupVersion.WithKind("Deployment"))
-	switch err := r.live.Get(ctx, client.ObjectKey{Namespace: r.options.Namespace, Name: managerDeployment}, &manager); {
-	case err == nil:
-		secret.OwnerReferences = []metav1.OwnerReference{{APIVersion: manager.APIVersion, Kind: manager.Kind, Name: manager.Name, UID: manager.UID}}
-	case !apierrors.IsNotFound(err): // without the Deployment, the process runs outside of the cluster and the keys have no owner
-		return fmt.Errorf("get Deployment %s/%s, the owner of the keys of the gateways: %w", r.options.Namespace, managerDeployment, err)
+	if owner := r.owner; owner.UID != "" {
+		secret.OwnerReferences = []metav1.OwnerReference{{APIVersion: owner.APIVersion, Kind: owner.Kind, Name: owner.Name, UID: owner.UID}}
 	}
 	// If it exists, the cache was late.
 	if err := r.client.Create(ctx, secret); err != nil && !apierrors.IsAlreadyExists(err) {
 		return fmt.Errorf("create Secret %s/%s: %w", secret.Namespace, secret.Name, err)
 	}
+	return nil
+}
+
+// findOwner asks once for the Deployment of this process. Asked for it later, when an uninstallation has deleted it and the keys, and this process has not ended
+// yet, the keys would be created again without an owner, and stay.
+func (r *keysReconciler) findOwner(ctx context.Context) error {
+	if r.owner != nil {
+		return nil
+	}
+	owner := &metav1.PartialObjectMetadata{}
+	owner.SetGroupVersionKind(appsv1.SchemeGroupVersion.WithKind("Deployment"))
+	err := r.live.Get(ctx, client.ObjectKey{Namespace: r.options.Namespace, Name: managerDeployment}, owner)
+	if client.IgnoreNotFound(err) != nil { // without the Deployment, the process runs outside of the cluster and the keys have no owner
+		return fmt.Errorf("get Deployment %s/%s, the owner of the keys of the gateways: %w", r.options.Namespace, managerDeployment, err)
+	}
+	r.owner = owner
 	return nil
 }
 

@@ -479,6 +479,15 @@ func TestKeys(t *testing.T) {
 	if string(secret.Data["lane-0.current"]) != "garbage" {
 		t.Error("a key was overwritten")
 	}
+
+	// An uninstallation deletes the Deployment, and Kubernetes the keys with it, before this process has ended: keys that it makes meanwhile go as well.
+	b.Must(b.Delete(t.Context(), manager))
+	b.Must(b.Delete(t.Context(), secret))
+	before := secret.UID
+	b.Until("keys are made again", func() bool { return b.there(secret) && secret.UID != before })
+	if !slices.Equal(secret.OwnerReferences, want) {
+		t.Errorf("after the Deployment, the owner of the keys is %v, want %v", secret.OwnerReferences, want)
+	}
 }
 
 // TestMappings: each mapping gets one address of its own, for good.
