@@ -107,13 +107,8 @@ func (s *Source) store(namespace string) *namespaceStore {
 
 // Get returns an object, which the caller must not change; nil if the source does not know it.
 func (s *Source) Get(key types.NamespacedName) client.Object {
-	n := s.store(key.Namespace)
-	if n == nil {
-		return nil
-	}
-	n.mu.RLock()
-	defer n.mu.RUnlock()
-	return n.objects[key]
+	object, _ := s.Look(key)
+	return object
 }
 
 // All returns the objects of a namespace, which the caller must not change.

@@ -181,9 +181,11 @@ func (k *Keeper) volume(name string) *corev1.PersistentVolume {
 	return volume
 }
 
-func (k *Keeper) claim(key types.NamespacedName) *corev1.PersistentVolumeClaim {
-	claim, _ := k.local.Get(key).(*corev1.PersistentVolumeClaim)
-	return claim
+// claimIn returns a claim, and whether its namespace was current at that moment: then nil means that it does not exist.
+func claimIn(source *fanin.Source, namespace, name string) (claim *corev1.PersistentVolumeClaim, current bool) {
+	found, current := source.Look(types.NamespacedName{Namespace: namespace, Name: name})
+	claim, _ = found.(*corev1.PersistentVolumeClaim)
+	return claim, current
 }
 
 func (k *Keeper) facts(volume *corev1.PersistentVolume) Facts {
@@ -192,8 +194,8 @@ func (k *Keeper) facts(volume *corev1.PersistentVolume) Facts {
 		return facts
 	}
 	owner := volume.Spec.ClaimRef
-	found, current := k.local.Look(types.NamespacedName{Namespace: owner.Namespace, Name: owner.Name})
-	if claim, _ := found.(*corev1.PersistentVolumeClaim); claim != nil && claim.UID == owner.UID {
+	claim, current := claimIn(k.local, owner.Namespace, owner.Name)
+	if claim != nil && claim.UID == owner.UID {
 		facts.Claim = claim
 	}
 	facts.LocalKnown = current
@@ -202,8 +204,7 @@ func (k *Keeper) facts(volume *corev1.PersistentVolume) Facts {
 	if facts.Namespace == "" {
 		return facts
 	}
-	found, facts.RemoteKnown = k.remote.Look(types.NamespacedName{Namespace: facts.Namespace, Name: data.RemoteClaim(volume)})
-	facts.Remote, _ = found.(*corev1.PersistentVolumeClaim)
+	facts.Remote, facts.RemoteKnown = claimIn(k.remote, facts.Namespace, data.RemoteClaim(volume))
 	facts.Kept = facts.Remote != nil && k.kept(facts.Remote, volume)
 	return facts
 }

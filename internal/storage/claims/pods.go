@@ -19,15 +19,14 @@ import (
 // the API server: by a cache that is late, a pod would start on data that a move has taken away, and its writes would be lost with the old copy.
 func (k *Keeper) Held(ctx context.Context, pod *corev1.Pod) error {
 	for _, name := range data.ClaimsOf(pod) {
-		found, current := k.local.Look(types.NamespacedName{Namespace: pod.Namespace, Name: name})
-		claim, _ := found.(*corev1.PersistentVolumeClaim)
+		claim, current := claimIn(k.local, pod.Namespace, name)
 		switch {
 		case claim == nil && !current:
 			return fmt.Errorf("claim %s: %w", name, errUnknown)
 		case claim == nil:
 			continue // storage that others manage, and that the provider may have
 		}
-		found, current = k.volumes.Look(types.NamespacedName{Name: data.VolumeOf(claim)})
+		found, current := k.volumes.Look(types.NamespacedName{Name: data.VolumeOf(claim)})
 		volume, _ := found.(*corev1.PersistentVolume)
 		switch {
 		case volume == nil && !current:
@@ -53,7 +52,7 @@ func (k *Keeper) Held(ctx context.Context, pod *corev1.Pod) error {
 
 // RemoteName returns the name of the claim at the provider that has the data of a claim; false if there is none.
 func (k *Keeper) RemoteName(namespace, name string) (remote string, is bool) {
-	claim := k.claim(types.NamespacedName{Namespace: namespace, Name: name})
+	claim, _ := claimIn(k.local, namespace, name)
 	if claim == nil {
 		return "", false
 	}
