@@ -94,7 +94,7 @@ func PeerOutOfBand(ctx context.Context, c client.WithWatch, o PeerOptions, p Pro
 
 // storeToken stores what a provider has handed out, the token or what it goes with.
 func storeToken(ctx context.Context, c client.Client, o PeerOptions, what string, content map[string][]byte) error {
-	secret := corev1ac.Secret(tokenName(o), o.Namespace).
+	secret := corev1ac.Secret(auth.TokenSecretName(o.ClusterID), o.Namespace).
 		WithLabels(map[string]string{labels.ClusterID: o.ClusterID, labels.AuthToken: ""}).
 		WithType(corev1.SecretTypeOpaque).
 		WithData(content)
@@ -105,8 +105,6 @@ func storeToken(ctx context.Context, c client.Client, o PeerOptions, what string
 	}
 	return nil
 }
-
-func tokenName(o PeerOptions) string { return "remote-token-" + o.ClusterID }
 
 // withdrawToken deletes the Secret of a peering that failed or was interrupted before it had a ForeignCluster, because no other command or controller would.
 // It returns the failure, and what stays. The context may have ended.
@@ -123,7 +121,7 @@ func withdrawToken(ctx context.Context, c client.Client, o PeerOptions, foreign 
 	if apierrors.IsNotFound(err) {
 		err = retry(ctx, func(ctx context.Context) error {
 			var secret corev1.Secret
-			if err := c.Get(ctx, client.ObjectKey{Namespace: o.Namespace, Name: tokenName(o)}, &secret); err != nil {
+			if err := c.Get(ctx, client.ObjectKey{Namespace: o.Namespace, Name: auth.TokenSecretName(o.ClusterID)}, &secret); err != nil {
 				return err
 			}
 			return c.Delete(ctx, &secret, sameObject(secret.UID))
@@ -132,7 +130,7 @@ func withdrawToken(ctx context.Context, c client.Client, o PeerOptions, foreign 
 	if client.IgnoreNotFound(err) == nil {
 		return failed
 	}
-	return fmt.Errorf("%w; the token may still be in Secret %s/%s: %w; run the command again, or delete the Secret", failed, o.Namespace, tokenName(o), err)
+	return fmt.Errorf("%w; the token may still be in Secret %s/%s: %w; run the command again, or delete the Secret", failed, o.Namespace, auth.TokenSecretName(o.ClusterID), err)
 }
 
 func applyForeign(ctx context.Context, c client.Client, intent *discoveryac.ForeignClusterApplyConfiguration) error {

@@ -23,9 +23,6 @@ import (
 	"liqo.io/liqo/internal/peering/replicate"
 )
 
-// tokenSecretName is the Secret, in the install namespace, with the pre-shared token of a peer.
-func tokenSecretName(clusterID string) string { return "remote-token-" + clusterID }
-
 const tokenKey = "token"
 
 const (
@@ -109,7 +106,7 @@ func classify(err error, fc *discoveryv1alpha1.ForeignCluster) (identityState, s
 		return identityUnproven, err.Error()
 	case errors.Is(err, auth.ErrEmptyDenied):
 		return identityEmptyDenied, fmt.Sprintf("the remote cluster requires a token, and Secret %s is missing or empty: "+
-			"run `liqoctl generate peer-command` there, and paste its output here", tokenSecretName(fc.Spec.ClusterIdentity.ClusterID))
+			"run `liqoctl generate peer-command` there, and paste its output here", auth.TokenSecretName(fc.Spec.ClusterIdentity.ClusterID))
 	case errors.Is(err, auth.ErrDenied):
 		return identityDenied, fmt.Sprintf("the remote cluster refuses the token (%v): run `liqoctl generate peer-command` there, and paste its output here", err)
 	case errors.Is(err, auth.ErrConflict):
@@ -315,7 +312,7 @@ func (r *fcReconciler) report(s *scope, last identityRequest, usable bool) {
 // peerToken reads the pre-shared token. basis changes when the peer may answer differently.
 func (r *fcReconciler) peerToken(ctx context.Context, s *scope) (token, basis string, err error) {
 	var secret corev1.Secret
-	err = r.watched.Get(ctx, client.ObjectKey{Namespace: r.options.Namespace, Name: tokenSecretName(s.peer.ClusterID)}, &secret)
+	err = r.watched.Get(ctx, client.ObjectKey{Namespace: r.options.Namespace, Name: auth.TokenSecretName(s.peer.ClusterID)}, &secret)
 	if client.IgnoreNotFound(err) != nil {
 		return "", "", fmt.Errorf("read token of %s: %w", s.peer.ClusterID, err)
 	}
@@ -335,7 +332,7 @@ func (r *fcReconciler) requestToken(ctx context.Context, s *scope, held *heldIde
 	case token.Fingerprint != "" && token.Fingerprint != provider.Fingerprint:
 		return auth.Grant{}, &auth.Error{Reason: auth.ReasonUnproven, Message: fmt.Sprintf(
 			"the token in Secret %s is of a cluster whose key has the fingerprint %s, but spec.clusterKey is %s; correct one of them",
-			tokenSecretName(s.peer.ClusterID), token.Fingerprint, provider.Fingerprint)}
+			auth.TokenSecretName(s.peer.ClusterID), token.Fingerprint, provider.Fingerprint)}
 	}
 	registrar, err := r.dialPeer(s)
 	if err != nil {

@@ -33,7 +33,7 @@ func (r *fcReconciler) readInvitation(ctx context.Context, s *scope) error {
 		return nil
 	}
 	var secret corev1.Secret
-	err := r.watched.Get(ctx, client.ObjectKey{Namespace: r.options.Namespace, Name: tokenSecretName(s.peer.ClusterID)}, &secret)
+	err := r.watched.Get(ctx, client.ObjectKey{Namespace: r.options.Namespace, Name: auth.TokenSecretName(s.peer.ClusterID)}, &secret)
 	text, found := secret.Data[invitation.SecretKey]
 	if err != nil || !found {
 		return client.IgnoreNotFound(err)

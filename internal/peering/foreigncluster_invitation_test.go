@@ -78,7 +78,7 @@ func TestInvited(t *testing.T) {
 		PrivateKey: private, PublicKey: public, Endpoints: []string{"192.0.2.1:5871"}, Address: netip.MustParseAddr("172.31.1.65"), Proxy: netip.MustParseAddrPort("10.9.0.1:8118"), User: "guest", Pass: "pass",
 	}.String()
 	token := &corev1.Secret{
-		ObjectMeta: metav1.ObjectMeta{Namespace: "liqo", Name: tokenSecretName(milan.ClusterID), Labels: map[string]string{labels.ClusterID: milan.ClusterID, labels.AuthToken: ""}},
+		ObjectMeta: metav1.ObjectMeta{Namespace: "liqo", Name: auth.TokenSecretName(milan.ClusterID), Labels: map[string]string{labels.ClusterID: milan.ClusterID, labels.AuthToken: ""}},
 		Data:       map[string][]byte{tokenKey: []byte("secret." + clusterkey.Fingerprint(key)), invitation.SecretKey: []byte("broken")},
 	}
 	b.Make(token)

@@ -36,7 +36,7 @@ func (r *fcReconciler) pinProvider(ctx context.Context, s *scope, grant auth.Gra
 // then the provider may remove us as an unused peer, and first contact has to be made again.
 func (r *fcReconciler) deleteToken(ctx context.Context, s *scope) error {
 	var token corev1.Secret
-	if err := r.watched.Get(ctx, client.ObjectKey{Namespace: r.options.Namespace, Name: tokenSecretName(s.peer.ClusterID)}, &token); err != nil {
+	if err := r.watched.Get(ctx, client.ObjectKey{Namespace: r.options.Namespace, Name: auth.TokenSecretName(s.peer.ClusterID)}, &token); err != nil {
 		return client.IgnoreNotFound(err)
 	}
 	if err := r.client.Delete(ctx, &token, client.Preconditions{UID: &token.UID}); client.IgnoreNotFound(err) != nil {

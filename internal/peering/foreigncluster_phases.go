@@ -360,7 +360,7 @@ func (r *fcReconciler) ensureDeletion(ctx context.Context, s *scope) error {
 	for _, object := range []client.Object{
 		&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: r.options.Namespace, Name: pinName(s.peer.ClusterID)}},
 		&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: r.options.Namespace, Name: auth.ProviderName(s.peer.ClusterID)}},
-		&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: r.options.Namespace, Name: tokenSecretName(s.peer.ClusterID)}},
+		&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: r.options.Namespace, Name: auth.TokenSecretName(s.peer.ClusterID)}},
 	} {
 		if err := r.client.Delete(ctx, object); client.IgnoreNotFound(err) != nil {
 			return fmt.Errorf("delete %s/%s: %w", object.GetNamespace(), object.GetName(), err)

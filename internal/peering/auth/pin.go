@@ -35,6 +35,9 @@ const (
 	PinRefused = "refused"
 )
 
+// TokenSecretName is the Secret, in the install namespace, with the pre-shared token of a peer.
+func TokenSecretName(clusterID string) string { return "remote-token-" + clusterID }
+
 // PinName is the name of the ConfigMap with the key of a cluster.
 func PinName(clusterID string) string { return pinPrefix + clusterID }
 
