@@ -227,6 +227,8 @@ const (
 	FinalizerGrant = "liqo.io/grant"
 	// FinalizerPodEnd is on pods of ShadowPods that may finish: their result is recorded first.
 	FinalizerPodEnd = "virtualkubelet.liqo.io/pod-end"
+	// FinalizerPodGone is on ShadowPods: the pod of each is gone first, so its name is not free before.
+	FinalizerPodGone = "virtualkubelet.liqo.io/pod-gone"
 	// FinalizerNamespaceOffloading is on NamespaceOffloadings: the remote namespaces are deleted first.
 	FinalizerNamespaceOffloading = "namespaceoffloading-controller.liqo.io/finalizer"
 	// FinalizerNamespaceMap is on the provider's copy of a NamespaceMap: its remote namespaces are deleted first.

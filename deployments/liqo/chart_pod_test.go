@@ -19,7 +19,6 @@ import (
 	"k8s.io/client-go/rest"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
 	discoveryv1alpha1 "liqo.io/liqo/apis/discovery/v1alpha1"
 	"liqo.io/liqo/apis/labels"
@@ -270,7 +269,17 @@ func TestRemotePod(t *testing.T) {
 	} {
 		there.Until(object.GetName()+" is reflected", func() bool { return there.exists(object) })
 	}
-	followPod(rome, there, remoteNamespace)
+	followPod(rome, there, remoteNamespace, "old", metav1.FinalizerDeleteDependents)
+	followPod(rome, there, remoteNamespace, "web", labels.FinalizerPodGone)
+
+	// A namespace in deletion may have lost the binding of the controller, and does not end before its ShadowPods are released.
+	there.namespace("ending")
+	ending := &vkv1alpha1.ShadowPod{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "ending", Name: "web", Finalizers: []string{labels.FinalizerPodGone}}, Spec: vkv1alpha1.ShadowPodSpec{Fence: "fence"},
+	}
+	there.Make(ending)
+	there.Must(there.Delete(t.Context(), ending, client.PropagationPolicy(metav1.DeletePropagationBackground)))
+	there.Until("a ShadowPod without rights in its namespace is released", func() bool { return !there.exists(ending) })
 	for _, one := range []*side{rome, there} {
 		if refused := one.denied.All(); len(refused) > 0 {
 			t.Errorf("refused: %s", strings.Join(refused, "\n"))
@@ -278,16 +287,17 @@ func TestRemotePod(t *testing.T) {
 	}
 }
 
-// followPod acts as the scheduler of the consumer, and as scheduler and kubelet of the provider.
-func followPod(rome, there *side, remoteNamespace string) {
+// followPod acts as the scheduler of the consumer, and as scheduler and kubelet of the provider. The ShadowPod is kept by the given finalizer until its pod is
+// gone: by ours, if the webhook of the provider has added it, which this function does.
+func followPod(rome, there *side, remoteNamespace, name, finalizer string) {
 	t := rome.T
 	t.Helper()
 	local := &corev1.Pod{
-		ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web", Labels: map[string]string{"app": "web"}},
+		ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: name, Labels: map[string]string{"app": "web"}},
 		Spec:       corev1.PodSpec{NodeName: "liqo-milan", Containers: []corev1.Container{{Name: "web", Image: "web:1"}}},
 	}
 	rome.Make(local)
-	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: remoteNamespace, Name: "web"}}
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: remoteNamespace, Name: name}}
 	there.Until("the remote pod exists", func() bool { return there.exists(pod) })
 	if pod.Labels[labels.Origin] != "rome-id" || pod.Labels["app"] != "web" || pod.Annotations[labels.Fence] != string(local.UID) {
 		t.Errorf("%+v", pod.ObjectMeta)
@@ -317,11 +327,14 @@ func followPod(rome, there *side, remoteNamespace string) {
 	}
 
 	// If the local pod is deleted, the remote pod ends first.
-	shadowPod := &vkv1alpha1.ShadowPod{ObjectMeta: metav1.ObjectMeta{Namespace: remoteNamespace, Name: "web"}}
+	shadowPod := &vkv1alpha1.ShadowPod{ObjectMeta: metav1.ObjectMeta{Namespace: remoteNamespace, Name: name}}
 	there.Read(shadowPod)
+	if finalizer == labels.FinalizerPodGone {
+		there.Edit(shadowPod, func() { shadowPod.Finalizers = []string{finalizer} })
+	}
 	rome.Must(rome.Delete(t.Context(), local))
 	there.Until("the ShadowPod is being deleted", func() bool { return !there.exists(shadowPod) || shadowPod.DeletionTimestamp != nil })
-	if !controllerutil.ContainsFinalizer(shadowPod, metav1.FinalizerDeleteDependents) || !rome.exists(local) {
+	if !slices.Equal(shadowPod.Finalizers, []string{finalizer}) || !rome.exists(local) {
 		t.Errorf("the name is free before the remote pod is deleted: %+v", shadowPod.ObjectMeta)
 	}
 	there.Until("the remote pod is being deleted", func() bool { return there.exists(pod) && pod.DeletionTimestamp != nil })

@@ -63,8 +63,10 @@ func TestRemoteNamespaces(t *testing.T) {
 		object.SetName(name)
 		return object
 	}
-	for _, name := range []string{"stays", "goes"} {
-		if err := createUnchecked(ctx, root, shadowPod(name)); err != nil {
+	kept := shadowPod("held")
+	kept.SetFinalizers([]string{"virtualkubelet.liqo.io/pod-gone"})
+	for _, one := range []*unstructured.Unstructured{shadowPod("stays"), shadowPod("goes"), kept} {
+		if err := createUnchecked(ctx, root, one); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -72,6 +74,12 @@ func TestRemoteNamespaces(t *testing.T) {
 		t.Fatal(err)
 	}
 	released := c.Patch(ctx, shadowPod("goes"), client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`)), client.DryRunAll)
+	ours := func() map[string]any {
+		return map[string]any{"finalizers": []any{"virtualkubelet.liqo.io/pod-gone"}}
+	}
+	remove := func(name string, how metav1.DeletionPropagation) error {
+		return c.Delete(ctx, shadowPod(name), client.DryRunAll, client.PropagationPolicy(how))
+	}
 	token := map[string]any{"annotations": map[string]any{"kubernetes.io/service-account.name": "default"}}
 	for _, test := range []struct {
 		what    string
@@ -93,6 +101,15 @@ func TestRemoteNamespaces(t *testing.T) {
 		{"an Ingress with the Secret of another namespace", try("networking.k8s.io/v1", "Ingress", annotated("nginx.ingress.kubernetes.io/auth-tls-secret", "kube-system/ca"), ingress), false},
 		{"deletion of a ShadowPod in the foreground", c.Delete(ctx, shadowPod("stays"), client.DryRunAll, client.PropagationPolicy(metav1.DeletePropagationForeground)), true},
 
+		{"deletion of a ShadowPod that we hold, in the background", remove("held", metav1.DeletePropagationBackground), true},
+		{"deletion of a ShadowPod that we hold, in the foreground", remove("held", metav1.DeletePropagationForeground), true},
+		{"a ShadowPod with our finalizer", try("virtualkubelet.liqo.io/v1alpha1", "ShadowPod", ours(), map[string]any{"spec": map[string]any{"fence": "x"}}), true},
+
+		{"deletion of a ShadowPod that we hold, which orphans its pod", remove("held", metav1.DeletePropagationOrphan), false},
+		{"removal of our finalizer", c.Patch(ctx, shadowPod("held"), client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`)), client.DryRunAll), false},
+		{"our finalizer on a ShadowPod that exists", c.Patch(ctx, shadowPod("stays"), client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":["virtualkubelet.liqo.io/pod-gone"]}}`)), client.DryRunAll), false},
+		{"a ShadowPod with another finalizer", try("virtualkubelet.liqo.io/v1alpha1", "ShadowPod", held(), map[string]any{"spec": map[string]any{"fence": "x"}}), false},
+		{"a ConfigMap with our finalizer", try("v1", "ConfigMap", ours(), map[string]any{}), false},
 		{"deletion of a ShadowPod in the background", c.Delete(ctx, shadowPod("stays"), client.DryRunAll, client.PropagationPolicy(metav1.DeletePropagationBackground)), false},
 		{"deletion of a ShadowPod that orphans its pod", c.Delete(ctx, shadowPod("stays"), client.DryRunAll, client.PropagationPolicy(metav1.DeletePropagationOrphan)), false},
 		{"deletion of a ShadowPod with the default policy", c.Delete(ctx, shadowPod("stays"), client.DryRunAll), false},

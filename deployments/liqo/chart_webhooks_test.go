@@ -3,6 +3,7 @@
 package liqo_test
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 
@@ -52,8 +53,9 @@ func TestShadowPodWebhookOfDeletion(t *testing.T) {
 	}
 	called := func(err error) bool { return err != nil && strings.Contains(err.Error(), webhook) }
 	kubetest.Eventually(t, "the webhook is called", func() error {
-		if err := root.Create(ctx, shadowPod("new"), client.DryRunAll); !called(err) {
-			return err
+		err := root.Patch(ctx, shadowPod("stays"), client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"labels":{"a":"b"}}}`)), client.DryRunAll)
+		if !called(err) {
+			return fmt.Errorf("a change, answered with %w", err)
 		}
 		return nil
 	})

@@ -31,13 +31,14 @@ import (
 	"liqo.io/liqo/internal/offloading/shadow"
 )
 
-// Pods are written only in remote namespaces: their controller binds liqo-controller-manager-remote there.
-// +kubebuilder:rbac:groups=virtualkubelet.liqo.io,resources=shadowpods,verbs=get;list;watch
-// +kubebuilder:rbac:groups="",resources=pods,verbs=list;watch
+// Pods are written only in remote namespaces: their controller binds liqo-controller-manager-remote there. A namespace in deletion loses that binding, maybe
+// before its ShadowPods, which it keeps until their finalizers are removed: they are released by rights in all namespaces.
+// +kubebuilder:rbac:groups=virtualkubelet.liqo.io,resources=shadowpods,verbs=get;list;watch;patch
+// +kubebuilder:rbac:groups="",resources=pods,verbs=get;list;watch
 // +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch
-// +kubebuilder:rbac:namespace=liqo-remote,groups=virtualkubelet.liqo.io,resources=shadowpods;shadowpods/status,verbs=patch
+// +kubebuilder:rbac:namespace=liqo-remote,groups=virtualkubelet.liqo.io,resources=shadowpods/status,verbs=patch
 // +kubebuilder:rbac:namespace=liqo-remote,groups=virtualkubelet.liqo.io,resources=shadowpods/finalizers,verbs=update
-// +kubebuilder:rbac:namespace=liqo-remote,groups="",resources=pods,verbs=get;create;patch;delete
+// +kubebuilder:rbac:namespace=liqo-remote,groups="",resources=pods,verbs=create;patch;delete
 // +kubebuilder:rbac:namespace=liqo-remote,groups="",resources=pods/ephemeralcontainers;pods/resize,verbs=patch
 
 // Reasons of events on ShadowPods.
@@ -259,7 +260,7 @@ func (r *shadowPods) take(ctx context.Context, facts shadow.Facts, step shadow.S
 		}
 	}
 	if step.Release {
-		if err := r.patch(ctx, facts.Pod, shadow.Release(facts.Pod)); client.IgnoreNotFound(err) != nil {
+		if err := r.patch(ctx, facts.Pod, shadow.Release(facts)); client.IgnoreNotFound(err) != nil {
 			return fmt.Errorf("finalizer of pod %s/%s: %w", facts.Pod.Namespace, facts.Pod.Name, err)
 		}
 	}

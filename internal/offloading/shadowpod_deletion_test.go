@@ -86,6 +86,29 @@ func TestShadowPodDeletion(t *testing.T) {
 	b.Edit(held, func() { held.Finalizers = nil })
 	gone(held)
 
+	// With our finalizer, which the webhook adds, it is deleted in the background, so that the garbage collector has nothing to do.
+	ours, pod := running("ours", corev1.RestartPolicyAlways, func(s *vkv1alpha1.ShadowPod) { s.Finalizers = []string{labels.FinalizerPodGone} })
+	b.drainQueue("before-ours")
+	writes = b.writes.Load()
+	b.Must(b.Delete(t.Context(), ours, client.PropagationPolicy(metav1.DeletePropagationBackground)))
+	terminates(pod)
+	b.drainQueue("of-ours")
+	if !b.exists(ours) {
+		t.Error("the ShadowPod is gone before its pod")
+	}
+	b.endPod(pod, corev1.PodSucceeded)
+	gone(ours)
+	if got := b.writes.Load() - writes; got != 4 {
+		t.Errorf("%d writes, want the deletion, the finalizer, and two of the canary", got)
+	}
+
+	// Someone else deletes it in the foreground: both finalizers go at once.
+	both, pod := running("both", corev1.RestartPolicyAlways, func(s *vkv1alpha1.ShadowPod) { s.Finalizers = []string{labels.FinalizerPodGone} })
+	remove(both)
+	terminates(pod)
+	b.endPod(pod, corev1.PodSucceeded)
+	gone(both)
+
 	// What never had a pod: refused.
 	refused := b.createShadowPod("refused", corev1.RestartPolicyAlways, func(s *vkv1alpha1.ShadowPod) { s.Spec.Pod.HostNetwork = true })
 	b.event(refused, "Refused", "hostNetwork")

@@ -104,8 +104,8 @@ func repair(t *testing.T) {
 	for _, c := range clusters.Clusters {
 		for _, node := range c.Nodes {
 			t.Log(clusters.Playground("node", "start", c.Name, node.Name)) // not every node is off
+			c.Kubectl(t, "uncordon", node.Name)
 		}
-		c.Kubectl(t, "uncordon", "--all")
 		installLanes(t, c, 1)
 	}
 	uncertain = false

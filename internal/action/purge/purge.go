@@ -42,7 +42,7 @@ var groups = []string{"discovery.liqo.io", "net.liqo.io", "offloading.liqo.io", 
 
 // finalizers of ours. The controllers that honour them no longer run during a purge.
 var finalizers = []string{
-	labels.FinalizerPeer, labels.FinalizerReplication, labels.FinalizerNode, labels.FinalizerGrant, labels.FinalizerPodEnd,
+	labels.FinalizerPeer, labels.FinalizerReplication, labels.FinalizerNode, labels.FinalizerGrant, labels.FinalizerPodEnd, labels.FinalizerPodGone,
 	labels.FinalizerNamespaceOffloading, labels.FinalizerNamespaceMap, labels.FinalizerMove,
 }
 

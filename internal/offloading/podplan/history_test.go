@@ -108,9 +108,9 @@ func (h *history) deleteLocal(grace int64) {
 	h.changedLocal()
 }
 
-// collect deletes, as the garbage collector, a ShadowPod in the foreground whose pod is gone.
+// collect deletes, as the garbage collector, a ShadowPod in the foreground whose pod is gone. One with a finalizer waits for the provider's controller.
 func (h *history) collect() {
-	if h.shadow != nil && h.shadow.DeletionTimestamp != nil && (h.remote == nil || shadow.Owner(h.remote) != string(h.shadow.UID)) {
+	if h.shadow != nil && h.shadow.DeletionTimestamp != nil && len(h.shadow.Finalizers) == 0 && (h.remote == nil || shadow.Owner(h.remote) != string(h.shadow.UID)) {
 		h.shadow = nil
 	}
 }
@@ -609,6 +609,9 @@ func (h *history) outbound(disturb int) (acted bool) {
 			Namespace: "shop-rome", Name: "web", UID: h.uid(), Annotations: map[string]string{labels.Fence: string(f.Local.UID)},
 			Labels: map[string]string{labels.Origin: between.LocalID, labels.Destination: between.RemoteID},
 		}, Spec: vkv1alpha1.ShadowPodSpec{Fence: string(f.Local.UID), Pod: f.Local.Spec}}
+		if h.random.Intn(2) == 0 { // by the provider's webhook; an earlier provider adds nothing
+			h.sending.Finalizers = []string{labels.FinalizerPodGone}
+		}
 		if disturb == 0 {
 			h.land()
 		}

@@ -19,7 +19,7 @@ type Step struct {
 type Outbound struct {
 	// Retry: a cache that decides is not current. Try again after a backoff.
 	Retry bool
-	// Delete the ShadowPod, in the foreground: it stays as long as its pod, so that no other pod gets the name meanwhile.
+	// Delete the ShadowPod, so that it stays as long as its pod: no other pod gets the name meanwhile.
 	Delete bool
 	// Unmanaged: a ShadowPod that is not ours has the name. Report that, and leave it alone.
 	Unmanaged bool

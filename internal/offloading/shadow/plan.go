@@ -47,11 +47,11 @@ type Step struct {
 	Unmanaged bool
 	// Delete the pod: its ShadowPod is gone, or is being deleted.
 	Delete bool
-	// Free the name: remove the finalizer of deletion in the foreground from the ShadowPod. Its pod is gone.
+	// Free the name: remove from the ShadowPod what keeps it until its pod is gone.
 	Free bool
 	// Phase is to be recorded in the ShadowPod, with the UID of the pod; empty if nothing is to be recorded.
 	Phase vkv1alpha1.ShadowPodPhase
-	// Release: remove our finalizer from the pod. The phase must be recorded before.
+	// Release: remove our finalizer from the pod. The phase must be recorded before. With live facts, the pod must not have changed since.
 	Release bool
 	// Create the pod.
 	Create bool
@@ -65,14 +65,14 @@ type Step struct {
 //   - a pod is created only if the API server reports that the ShadowPod exists, is not being deleted, and has not ended;
 //   - a pod that has ended, as defined by Ended, never runs again;
 //   - a pod of another ShadowPod is never touched, unless that ShadowPod is gone for good;
-//   - a ShadowPod that is deleted in the foreground stays until its pod is gone. The garbage collector of Kubernetes guarantees the same; it does it for
-//     all kinds with one limit of requests, and without us.
+//   - a ShadowPod that is deleted stays until its pod is gone, held by our finalizer. Those without it are deleted in the foreground, which the garbage
+//     collector of Kubernetes follows as well, with several requests for each pod and one limit of requests for all kinds.
 func Plan(f Facts) Step {
 	switch {
 	case f.Pod == nil:
 		return planAbsent(f)
 	case Owner(f.Pod) == "":
-		if inForeground(f.Shadow) {
+		if waits(f.Shadow) {
 			return planFree(f) // the name is not ours to wait for
 		}
 		return Step{Unmanaged: f.Shadow != nil}
@@ -86,7 +86,7 @@ func Plan(f Facts) Step {
 }
 
 func planAbsent(f Facts) Step {
-	if inForeground(f.Shadow) {
+	if waits(f.Shadow) {
 		return planFree(f)
 	}
 	if f.Shadow == nil || f.Shadow.DeletionTimestamp != nil || finished(f.Shadow.Status.Phase) {
@@ -98,10 +98,15 @@ func planAbsent(f Facts) Step {
 // planFree handles a ShadowPod in deletion that, as far as we know, has no pod. A cache may not have the pod yet, or not its owner.
 func planFree(f Facts) Step { return Step{NeedsPod: !f.PodLive, Free: f.PodLive} }
 
-// inForeground reports whether a ShadowPod is being deleted and waits until its pod is gone. Dependents of other kinds, which nothing of ours creates, are
+// waits reports whether a ShadowPod is being deleted and waits until its pod is gone. Dependents of other kinds, which nothing of ours creates, are
 // not waited for: they hold no name.
-func inForeground(shadow *vkv1alpha1.ShadowPod) bool {
-	return shadow != nil && shadow.DeletionTimestamp != nil && slices.Contains(shadow.Finalizers, metav1.FinalizerDeleteDependents)
+func waits(shadow *vkv1alpha1.ShadowPod) bool {
+	return shadow != nil && shadow.DeletionTimestamp != nil && slices.ContainsFunc(shadow.Finalizers, keepsName)
+}
+
+// keepsName reports whether a finalizer keeps a ShadowPod until its pod is gone.
+func keepsName(finalizer string) bool {
+	return finalizer == labels.FinalizerPodGone || finalizer == metav1.FinalizerDeleteDependents
 }
 
 // planOrphan handles a pod without a ShadowPod of its name. The garbage collector deletes it, unless its owner reference was removed.
@@ -124,7 +129,7 @@ func planSuperseded(f Facts) Step {
 
 func planPresent(f Facts) Step {
 	var step Step
-	if f.Pod.DeletionTimestamp == nil && inForeground(f.Shadow) {
+	if f.Pod.DeletionTimestamp == nil && waits(f.Shadow) {
 		return Step{Delete: true}
 	}
 	pod, recorded, deleting := f.Pod, finished(f.Shadow.Status.Phase), f.Pod.DeletionTimestamp != nil
@@ -145,6 +150,9 @@ func planPresent(f Facts) Step {
 	if deleting && held(pod) {
 		step.Release = terminal || recorded || f.Shadow.DeletionTimestamp != nil
 		if wait, forced := forcedRelease(f); forced && !step.Release {
+			if wait <= 0 && !f.Live {
+				return Step{NeedsLive: true} // its kubelet may have reported its end, which is recorded first
+			}
 			step.Release, step.RequeueAfter = wait <= 0, wait
 		}
 	}

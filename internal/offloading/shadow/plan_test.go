@@ -6,7 +6,9 @@ import (
 	"fmt"
 	"maps"
 	"math/rand"
+	"reflect"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -77,6 +79,9 @@ var actors = []struct {
 		uid := h.uid()
 		h.shadow = shadowPod(func(s *vkv1alpha1.ShadowPod) {
 			s.UID, s.Spec.Fence, s.Spec.Pod.RestartPolicy = uid, "fence-of-"+string(uid), policy
+			if h.random.Intn(2) == 0 { // by the webhook, which earlier ones have not passed
+				s.Finalizers = []string{labels.FinalizerPodGone}
+			}
 		})
 		h.policy[h.shadow.Spec.Fence] = policy
 		return true
@@ -85,16 +90,16 @@ var actors = []struct {
 		if h.shadow == nil || h.shadow.DeletionTimestamp != nil {
 			return false
 		}
-		h.shadow.DeletionTimestamp, h.shadow.Finalizers = &metav1.Time{Time: h.now}, []string{metav1.FinalizerDeleteDependents}
-		return true
+		return h.deleteShadow(len(h.shadow.Finalizers) == 0)
 	}},
-	{"administrator deletes in the background", func(h *history) bool { gone := h.shadow != nil; h.shadow = nil; return gone }},
+	{"administrator deletes in the background", func(h *history) bool { return h.deleteShadow(false) }},
+	{"administrator deletes in the foreground", func(h *history) bool { return h.random.Intn(4) == 0 && h.deleteShadow(true) }},
 	{"administrator deletes, orphaning", func(h *history) bool {
 		if h.shadow == nil || h.shadow.DeletionTimestamp != nil || h.pod == nil || len(h.pod.OwnerReferences) == 0 || h.pod.OwnerReferences[0].UID != h.shadow.UID {
 			return false
 		}
-		h.shadow, h.pod.OwnerReferences = nil, nil
-		return true
+		h.pod.OwnerReferences = nil
+		return h.deleteShadow(false)
 	}},
 	{"consumer changes an image", func(h *history) bool {
 		if h.shadow == nil {
@@ -172,10 +177,13 @@ var actors = []struct {
 	}},
 	{foregroundCollector, func(h *history) bool {
 		switch {
-		case !inForeground(h.shadow):
+		case h.shadow == nil || !slices.Contains(h.shadow.Finalizers, metav1.FinalizerDeleteDependents):
 			return false
 		case h.pod == nil || len(h.pod.OwnerReferences) == 0 || h.pod.OwnerReferences[0].UID != h.shadow.UID:
-			h.shadow = nil
+			h.shadow.Finalizers = slices.DeleteFunc(h.shadow.Finalizers, func(one string) bool { return one == metav1.FinalizerDeleteDependents })
+			if len(h.shadow.Finalizers) == 0 {
+				h.shadow = nil
+			}
 			return true
 		}
 		return h.pod.DeletionTimestamp == nil && h.delete(30)
@@ -188,6 +196,22 @@ var actors = []struct {
 }
 
 func (h *history) fence() string { return h.fences[h.pod.UID] }
+
+// deleteShadow deletes the ShadowPod as the API server does.
+func (h *history) deleteShadow(foreground bool) bool {
+	if h.shadow == nil {
+		return false
+	}
+	if foreground && !slices.Contains(h.shadow.Finalizers, metav1.FinalizerDeleteDependents) {
+		h.shadow.Finalizers = append(h.shadow.Finalizers, metav1.FinalizerDeleteDependents)
+	}
+	if len(h.shadow.Finalizers) == 0 {
+		h.shadow = nil
+	} else if h.shadow.DeletionTimestamp == nil {
+		h.shadow.DeletionTimestamp = &metav1.Time{Time: h.now}
+	}
+	return true
+}
 
 func (h *history) kubelet(from, to corev1.PodPhase, reason string) bool {
 	if h.pod == nil || h.pod.Spec.NodeName == "" || h.pod.DeletionTimestamp != nil || h.fence() == "" || h.pod.Status.Phase != from {
@@ -328,7 +352,7 @@ func (h *history) controller(disturb int) (acted bool) {
 		h.note("killed")
 		return true
 	}
-	if step.Release && same() {
+	if step.Release && same() && (!facts.Live || reflect.DeepEqual(h.pod, facts.Pod)) {
 		h.pod.Finalizers = nil
 		if h.pod.DeletionTimestamp != nil && *h.pod.DeletionGracePeriodSeconds == 0 {
 			h.vanish()
@@ -454,6 +478,50 @@ func shadowPod(change func(*vkv1alpha1.ShadowPod)) *vkv1alpha1.ShadowPod {
 	return s
 }
 
+// TestFree: what keeps a ShadowPod is removed by its place and nothing else is.
+func TestFree(t *testing.T) {
+	const theirs = "example.com/theirs"
+	for _, c := range []struct{ before, after []string }{
+		{nil, nil},
+		{[]string{theirs}, []string{theirs}},
+		{[]string{labels.FinalizerPodGone}, []string{}},
+		{[]string{metav1.FinalizerDeleteDependents}, []string{}},
+		{[]string{labels.FinalizerPodGone, theirs, metav1.FinalizerDeleteDependents}, []string{theirs}},
+		{[]string{theirs, metav1.FinalizerDeleteDependents, labels.FinalizerPodGone, labels.FinalizerPodGone}, []string{theirs}},
+	} {
+		s := shadowPod(func(s *vkv1alpha1.ShadowPod) { s.Finalizers = c.before })
+		ops := Free(s)
+		if slices.Equal(c.before, c.after) {
+			if ops != nil {
+				t.Errorf("%v: %v", c.before, ops)
+			}
+			continue
+		}
+		after := slices.Clone(c.before)
+		for _, op := range ops {
+			place, is := strings.CutPrefix(op.Path, "/metadata/finalizers/")
+			if !is {
+				if op != (Op{"test", "/metadata/uid", string(s.UID)}) {
+					t.Errorf("%v: %+v", c.before, op)
+				}
+				continue
+			}
+			at, err := strconv.Atoi(place)
+			switch {
+			case err != nil || at >= len(after):
+				t.Fatalf("%v: no place for %+v in %v", c.before, op, after)
+			case op.Op == "test" && op.Value != after[at]:
+				t.Errorf("%v: %+v would fail on %v", c.before, op, after)
+			case op.Op == "remove":
+				after = slices.Delete(after, at, at+1)
+			}
+		}
+		if !slices.Equal(after, c.after) {
+			t.Errorf("%v: %v, want %v", c.before, after, c.after)
+		}
+	}
+}
+
 // TestPlan: single steps, by name.
 func TestPlan(t *testing.T) {
 	now := time.Unix(1_700_000_000, 0)
@@ -474,6 +542,9 @@ func TestPlan(t *testing.T) {
 	}
 	goes := shadowPod(func(s *vkv1alpha1.ShadowPod) {
 		s.DeletionTimestamp, s.Finalizers = &metav1.Time{Time: now}, []string{"example.com/theirs", metav1.FinalizerDeleteDependents}
+	})
+	ours := shadowPod(func(s *vkv1alpha1.ShadowPod) {
+		s.DeletionTimestamp, s.Finalizers = &metav1.Time{Time: now}, []string{labels.FinalizerPodGone}
 	})
 	unmanaged := func(p *corev1.Pod) { p.OwnerReferences, p.Labels, p.Annotations = nil, nil, nil }
 	never := shadowPod(func(s *vkv1alpha1.ShadowPod) { s.Spec.Pod.RestartPolicy = corev1.RestartPolicyNever })
@@ -520,6 +591,12 @@ func TestPlan(t *testing.T) {
 		{"its label is gone: amend", phase(vkv1alpha1.ShadowPodRunning), is(func(p *corev1.Pod) { p.Annotations = nil }), false, Step{Amend: true}, false},
 		{"in deletion, its pod runs", goes, is(nil), false, Step{Delete: true}, false},
 		{"in deletion, its pod runs without an owner reference", goes, is(func(p *corev1.Pod) { p.OwnerReferences = nil }), false, Step{Delete: true}, false},
+		{"in deletion in the background, held by us, its pod runs", ours, is(nil), false, Step{Delete: true}, false},
+		{"in deletion in the background, held by us, like its pod", ours, is(deleted), false, Step{}, false},
+		{"in deletion in the background, held by us, no pod in the cache", ours, nil, false, Step{NeedsPod: true}, false},
+		{"in deletion in the background, held by us, no pod", ours, nil, false, Step{Free: true}, true},
+		{"in deletion in the background, held by us, an unmanaged pod", ours, is(unmanaged), false, Step{Free: true}, true},
+		{"held by us, not in deletion, its pod was deleted", shadowPod(func(s *vkv1alpha1.ShadowPod) { s.Finalizers = []string{labels.FinalizerPodGone} }), nil, true, Step{Create: true}, false},
 		{"in deletion like its pod", goes, is(deleted), false, Step{}, false},
 		{"in deletion like its pod, which we hold", goes, is(func(p *corev1.Pod) { deleted(p); p.Finalizers = []string{labels.FinalizerPodEnd} }), false, Step{Release: true}, false},
 		{"in deletion, and has ended, but its pod is there", shadowPod(func(s *vkv1alpha1.ShadowPod) {

@@ -10,7 +10,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"liqo.io/liqo/apis/labels"
 	vkv1alpha1 "liqo.io/liqo/apis/virtualkubelet/v1alpha1"
@@ -202,10 +201,15 @@ func longer(old, now *int64) string {
 	return ""
 }
 
-// CheckFinalizers returns which finalizer may not be added: with one, a peer could block the deletion of a namespace for ever.
-func CheckFinalizers(before, after metav1.Object) string {
-	for _, one := range after.GetFinalizers() {
-		if before == nil || !slices.Contains(before.GetFinalizers(), one) {
+// CheckFinalizers returns which finalizer may not be added: with one, a peer could block the deletion of a namespace for ever. A new ShadowPod, whose before is
+// nil, may have the one that it gets anyway.
+func CheckFinalizers(before, after *vkv1alpha1.ShadowPod) string {
+	known := []string{labels.FinalizerPodGone}
+	if before != nil {
+		known = before.Finalizers
+	}
+	for _, one := range after.Finalizers {
+		if !slices.Contains(known, one) {
 			return fmt.Sprintf("metadata.finalizers: %.253q could block the deletion of a namespace of this cluster", one)
 		}
 	}

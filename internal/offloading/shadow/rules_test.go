@@ -332,6 +332,11 @@ func TestCheckUpdate(t *testing.T) {
 	if CheckFinalizers(before, held) == "" || CheckFinalizers(nil, held) == "" || CheckFinalizers(held, held) != "" {
 		t.Error("finalizers")
 	}
+	ours := before.DeepCopy()
+	ours.Finalizers = []string{labels.FinalizerPodGone}
+	if CheckFinalizers(nil, ours) != "" || CheckFinalizers(before, ours) == "" || CheckFinalizers(ours, before) != "" {
+		t.Error("our finalizer, of a new ShadowPod and of one that exists")
+	}
 }
 
 func TestMark(t *testing.T) {
@@ -407,7 +412,7 @@ func TestAmend(t *testing.T) {
 	if !slices.Equal(got, want) {
 		t.Errorf("got\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
 	}
-	if fmt.Sprint(Release(pod)) != "[]" {
+	if fmt.Sprint(Release(Facts{Pod: pod, Live: true})) != "[]" {
 		t.Error("a finalizer that is not there")
 	}
 }

@@ -4,22 +4,28 @@ package webhook
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"net/http"
 	"time"
 
 	admissionv1 "k8s.io/api/admission/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/webhook"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
+	"liqo.io/liqo/apis/labels"
 	vkv1alpha1 "liqo.io/liqo/apis/virtualkubelet/v1alpha1"
 	"liqo.io/liqo/internal/offloading/shadow"
 )
 
-// ShadowPodPath is the documented path.
-const ShadowPodPath = "/validate/shadowpods"
+// ShadowPodPath is the documented path. NewShadowPodPath adds the finalizer that keeps a new ShadowPod until its pod is gone.
+const (
+	ShadowPodPath    = "/validate/shadowpods"
+	NewShadowPodPath = "/mutate/shadowpods"
+)
 
 // RemoteNamespaces returns the cluster ID of the peer that a namespace was created for; empty if it was created for none.
 type RemoteNamespaces interface {
@@ -42,9 +48,10 @@ type ShadowPodOptions struct {
 	Now func() time.Time
 }
 
-// RegisterShadowPod adds the webhook of ShadowPods to a server.
+// RegisterShadowPod adds the webhooks of ShadowPods to a server.
 func RegisterShadowPod(server webhook.Server, scheme *runtime.Scheme, o ShadowPodOptions) {
 	server.Register(ShadowPodPath, &admission.Webhook{Handler: newShadowPod(scheme, o)})
+	server.Register(NewShadowPodPath, &admission.Webhook{Handler: admission.HandlerFunc(hold)})
 }
 
 type shadowPod struct {
@@ -59,7 +66,24 @@ func newShadowPod(scheme *runtime.Scheme, o ShadowPodOptions) *shadowPod {
 	return &shadowPod{options: o, decoder: admission.NewDecoder(scheme)}
 }
 
-// Handle admits the creation or update of a ShadowPod. The webhook is not registered for deletions: a peer can always delete its pods, even
+// holdNew is the JSON patch of a new ShadowPod, which has no finalizer.
+var holdNew = fmt.Appendf(nil, `[{"op":"add","path":"/metadata/finalizers","value":[%q]}]`, labels.FinalizerPodGone)
+
+// hold gives a new ShadowPod our finalizer. It reads only its metadata: the API server has not yet compared the object with its schema, so an amount in it
+// may be one whose decoding takes hours. Finalizers that it has are judged by Handle.
+func hold(_ context.Context, request admission.Request) admission.Response {
+	var now metav1.PartialObjectMetadata
+	if err := json.Unmarshal(request.Object.Raw, &now); err != nil {
+		return admission.Errored(http.StatusBadRequest, err)
+	}
+	answer := admission.Allowed("")
+	if len(now.Finalizers) == 0 {
+		answer.Patch, answer.PatchType = holdNew, new(admissionv1.PatchTypeJSONPatch)
+	}
+	return answer
+}
+
+// Handle admits the creation or update of a ShadowPod. The webhook is not registered for deletions: those of a peer are always accepted, even
 // while we are down.
 func (w *shadowPod) Handle(ctx context.Context, request admission.Request) admission.Response {
 	var now, before vkv1alpha1.ShadowPod
@@ -130,10 +154,7 @@ func (w *shadowPod) judge(old, now *vkv1alpha1.ShadowPod, peer string) string {
 	if problem := shadow.Check(now, peer, w.options.Level); problem != "" {
 		return problem
 	}
-	if old == nil {
-		return shadow.CheckFinalizers(nil, now)
-	}
-	if problem := shadow.CheckFinalizers(old, now); problem != "" {
+	if problem := shadow.CheckFinalizers(old, now); problem != "" || old == nil {
 		return problem
 	}
 	return shadow.CheckUpdate(old, now)

@@ -8,7 +8,9 @@ import (
 	"encoding/pem"
 	"errors"
 	"fmt"
+	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -90,23 +92,36 @@ func newEnv(t *testing.T) *env {
 // serve registers the webhook in the API server as the chart does.
 func (b *env) serve(o ShadowPodOptions) {
 	b.T.Helper()
-	handler := newShadowPod(b.scheme, o)
-	server := httptest.NewTLSServer(&admission.Webhook{Handler: admission.HandlerFunc(func(ctx context.Context, request admission.Request) admission.Response {
+	handler, paths := newShadowPod(b.scheme, o), http.NewServeMux()
+	paths.Handle(NewShadowPodPath, &admission.Webhook{Handler: admission.HandlerFunc(hold)})
+	paths.Handle(ShadowPodPath, &admission.Webhook{Handler: admission.HandlerFunc(func(ctx context.Context, request admission.Request) admission.Response {
 		b.asked.Add(1)
 		return handler.Handle(ctx, request)
 	})})
+	server := httptest.NewTLSServer(paths)
 	b.T.Cleanup(server.Close)
 	authority := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw})
+	namespaces := &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: labels.RemoteClusterID, Operator: metav1.LabelSelectorOpExists}}}
+	rules := func(operations ...admissionregistrationv1.OperationType) []admissionregistrationv1.RuleWithOperations {
+		return []admissionregistrationv1.RuleWithOperations{{
+			Operations: operations,
+			Rule:       admissionregistrationv1.Rule{APIGroups: []string{vkv1alpha1.GroupVersion.Group}, APIVersions: []string{"v1alpha1"}, Resources: []string{"shadowpods"}},
+		}}
+	}
+	b.Make(&admissionregistrationv1.MutatingWebhookConfiguration{
+		ObjectMeta: metav1.ObjectMeta{Name: "liqo"},
+		Webhooks: []admissionregistrationv1.MutatingWebhook{{
+			Name: "shadowpod.mutate.liqo.io", AdmissionReviewVersions: []string{"v1"}, SideEffects: new(admissionregistrationv1.SideEffectClassNone),
+			ClientConfig:      admissionregistrationv1.WebhookClientConfig{URL: new(server.URL + NewShadowPodPath), CABundle: authority},
+			NamespaceSelector: namespaces, Rules: rules(admissionregistrationv1.Create),
+		}},
+	})
 	b.Make(&admissionregistrationv1.ValidatingWebhookConfiguration{
 		ObjectMeta: metav1.ObjectMeta{Name: "liqo"},
 		Webhooks: []admissionregistrationv1.ValidatingWebhook{{
 			Name: "shadowpod.validate.liqo.io", AdmissionReviewVersions: []string{"v1"}, SideEffects: new(admissionregistrationv1.SideEffectClassNone),
 			ClientConfig:      admissionregistrationv1.WebhookClientConfig{URL: new(server.URL + ShadowPodPath), CABundle: authority},
-			NamespaceSelector: &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: labels.RemoteClusterID, Operator: metav1.LabelSelectorOpExists}}},
-			Rules: []admissionregistrationv1.RuleWithOperations{{
-				Operations: []admissionregistrationv1.OperationType{admissionregistrationv1.Create, admissionregistrationv1.Update},
-				Rule:       admissionregistrationv1.Rule{APIGroups: []string{vkv1alpha1.GroupVersion.Group}, APIVersions: []string{"v1alpha1"}, Resources: []string{"shadowpods"}},
-			}},
+			NamespaceSelector: namespaces, Rules: rules(admissionregistrationv1.Create, admissionregistrationv1.Update),
 		}},
 	})
 	b.Until("the API server calls the webhook", func() bool {
@@ -141,6 +156,14 @@ func TestShadowPodWebhook(t *testing.T) {
 	b.serve(ShadowPodOptions{RemoteNamespaces: remoteNamespaces{remoteNamespace: "rome-id", "web-paris-000002": refusedPeer}, Level: shadow.Baseline})
 	s := shadowPodNamed("web", nil)
 	b.Make(s)
+	if !slices.Equal(s.Finalizers, []string{labels.FinalizerPodGone}) {
+		t.Errorf("finalizers %v of a new ShadowPod", s.Finalizers)
+	}
+	own := shadowPodNamed("own", func(s *vkv1alpha1.ShadowPod) { s.Finalizers = []string{labels.FinalizerPodGone} })
+	b.Make(own)
+	if !slices.Equal(own.Finalizers, []string{labels.FinalizerPodGone}) {
+		t.Errorf("finalizers %v of a new ShadowPod that had ours", own.Finalizers)
+	}
 	b.refused(b.Create(t.Context(), shadowPodNamed("host", func(s *vkv1alpha1.ShadowPod) { s.Spec.Pod.HostNetwork = true })), "spec.pod.hostNetwork must be false")
 	b.refused(b.Create(t.Context(), shadowPodNamed("other", func(s *vkv1alpha1.ShadowPod) { s.Labels[labels.Origin] = "milan-id" })), "cluster rome-id's")
 	refused := shadowPodNamed("refused", nil)
@@ -285,6 +308,10 @@ func TestQuota(t *testing.T) {
 	b.Must(b.Delete(t.Context(), &all.Items[1]))
 	for _, name := range []string{"next-1", "next-2"} {
 		s := shadowPodNamed(name, nil)
+		if name == "next-2" { // until then, the pod of the one that is deleted may run
+			b.refused(b.Create(t.Context(), s), "granted to cluster rome-id")
+			b.Edit(&all.Items[1], func() { all.Items[1].Finalizers = nil })
+		}
 		b.Until("admitted: "+name, func() bool { return b.Create(t.Context(), s) == nil })
 		b.counted(q, s)
 	}

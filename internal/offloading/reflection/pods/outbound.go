@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -49,10 +50,14 @@ func (p *Pods) syncOutbound(ctx context.Context, key types.NamespacedName) (time
 	return 0, nil
 }
 
-// deleteShadow deletes a ShadowPod in the foreground. If the peer refuses that, the local pod, which stays Terminating, or its successor, which stays Pending,
-// gets an event.
+// deleteShadow deletes a ShadowPod, which stays until its pod is gone: by the finalizer that the peer gave it, or, if it has none, because it is deleted in
+// the foreground. If the peer refuses that, the local pod, which stays Terminating, or its successor, which stays Pending, gets an event.
 func (p *Pods) deleteShadow(mapping *engine.Mapping, local *corev1.Pod, shadow *metav1.PartialObjectMetadata) error {
-	if err := p.engine.Remote.Delete(mapping.Context, shadow, metav1.DeletePropagationForeground); err != nil {
+	how := metav1.DeletePropagationForeground
+	if slices.Contains(shadow.Finalizers, labels.FinalizerPodGone) {
+		how = metav1.DeletePropagationBackground // the garbage collector does nothing about it
+	}
+	if err := p.engine.Remote.Delete(mapping.Context, shadow, how); err != nil {
 		if local != nil && refusals.Visible(err) {
 			p.engine.Recorder.Failed(local, Kind, events.ReasonNotDeleted, err)
 		}
