@@ -128,7 +128,7 @@ func periodic(c env.Call) bool {
 }
 
 func (w writes) plus(more writes) writes {
-	sum := writes{Total: w.Total + more.Total, Across: w.Across + more.Across, ByCall: map[string]int{}, Failed: map[string]int{}}
+	sum := writes{Total: w.Total + more.Total, Across: w.Across + more.Across, Reviews: w.Reviews + more.Reviews, ByCall: map[string]int{}, Failed: map[string]int{}}
 	for _, one := range []writes{w, more} {
 		for name, n := range one.ByCall {
 			sum.ByCall[name] += n

@@ -37,7 +37,7 @@ func (b *bench) idle(t *testing.T) {
 		Consumer: countWrites(t, b.consumer, from, to, nil), Provider: countWrites(t, b.provider, from, to, nil),
 	}
 	r := b.results.Idle
-	t.Logf("idle for %.0f s: consumer %v, provider %v, bytes %.0f and %.0f back, CPU %.2f s\n%v", r.Seconds, r.Consumer.ByCall, r.Provider.ByCall, r.Bytes.To, r.Bytes.Back, r.CPU.Liqo, r.Memory)
+	t.Logf("idle for %.0f s: consumer %v and %d reviews, provider %v and %d reviews, bytes %.0f and %.0f back, CPU %.2f s\n%v", r.Seconds, r.Consumer.ByCall, r.Consumer.Reviews, r.Provider.ByCall, r.Provider.Reviews, r.Bytes.To, r.Bytes.Back, r.CPU.Liqo, r.Memory)
 }
 
 // restarted is the measurement of a virtual kubelet that restarts while no object changes.
