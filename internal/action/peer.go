@@ -111,21 +111,28 @@ func storeToken(ctx context.Context, c client.Client, o PeerOptions, what string
 func withdrawToken(ctx context.Context, c client.Client, o PeerOptions, foreign string, failed error) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), callTimeout)
 	defer cancel()
-	// A failed write may have reached the API server, and a peering that was there before needs the token.
+	// The Secret is read first, and deleted only as it was then: another command may be writing both.
+	var secret corev1.Secret
 	err := retry(ctx, func(ctx context.Context) error {
-		return c.Get(ctx, client.ObjectKey{Name: foreign}, &discoveryv1alpha1.ForeignCluster{})
+		return c.Get(ctx, client.ObjectKey{Namespace: o.Namespace, Name: auth.TokenSecretName(o.ClusterID)}, &secret)
 	})
 	if err == nil {
-		return failed
-	}
-	if apierrors.IsNotFound(err) {
+		// A failed write may have reached the API server, and a peering that was there before needs the token.
 		err = retry(ctx, func(ctx context.Context) error {
-			var secret corev1.Secret
-			if err := c.Get(ctx, client.ObjectKey{Namespace: o.Namespace, Name: auth.TokenSecretName(o.ClusterID)}, &secret); err != nil {
-				return err
-			}
-			return c.Delete(ctx, &secret, sameObject(secret.UID))
+			return c.Get(ctx, client.ObjectKey{Name: foreign}, &discoveryv1alpha1.ForeignCluster{})
 		})
+		if err == nil {
+			return failed
+		}
+		if apierrors.IsNotFound(err) {
+			err = retry(ctx, func(ctx context.Context) error {
+				err := c.Delete(ctx, &secret, client.Preconditions{UID: &secret.UID, ResourceVersion: &secret.ResourceVersion})
+				if apierrors.IsConflict(err) {
+					return nil
+				}
+				return err
+			})
+		}
 	}
 	if client.IgnoreNotFound(err) == nil {
 		return failed

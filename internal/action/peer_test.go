@@ -18,6 +18,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
@@ -392,11 +393,12 @@ func interruptedAfterApply(c client.WithWatch, interrupt func()) client.WithWatc
 
 // testFailedPeerNoToken: a command that ends before the ForeignCluster exists leaves no token. That of a peering that was there before stays.
 func testFailedPeerNoToken(t *testing.T, config *rest.Config) {
-	for name, row := range map[string]struct{ before, refused, stays bool }{
+	for name, row := range map[string]struct{ before, refused, another, stays bool }{
 		"interrupted":                 {},
 		"refused":                     {refused: true},
 		"interrupted, known before":   {before: true, stays: true},
 		"refused, but it was applied": {before: true, refused: true, stays: true},
+		"refused, and another command peers with the same cluster": {refused: true, another: true, stays: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			c := installed(t, config)
@@ -414,6 +416,17 @@ func testFailedPeerNoToken(t *testing.T, config *rest.Config) {
 							return want
 						}
 						return inner.Apply(ctx, object, options...)
+					},
+					Get: func(ctx context.Context, inner client.WithWatch, key client.ObjectKey, object client.Object, options ...client.GetOption) error {
+						err := inner.Get(ctx, key, object, options...)
+						if _, ok := object.(*discoveryv1alpha1.ForeignCluster); ok && row.another && apierrors.IsNotFound(err) { // that command has stored its token just now
+							theirs := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: testNamespace, Name: "remote-token-" + remoteID}}
+							patch := client.RawPatch(types.MergePatchType, []byte(`{"stringData":{"token":"another"}}`))
+							if err := client.IgnoreNotFound(inner.Patch(ctx, theirs, patch)); err != nil {
+								t.Error(err)
+							}
+						}
+						return err
 					},
 				})
 			}
