@@ -23,6 +23,8 @@ type installFlags struct {
 
 	repoURL          string
 	sharing          int
+	highAvailability bool
+	metrics          bool
 	onlyValues       bool
 	dumpPath         string
 	disableTelemetry bool
@@ -85,14 +87,14 @@ func (o *installFlags) register(flags *pflag.FlagSet) {
 	flags.StringVar(&overrides.ClusterName, "cluster-name", "", "Name of this cluster")
 	flags.StringToStringVar(&overrides.Labels, "cluster-labels", nil, "Labels of this cluster, which its virtual nodes in other clusters get (KEY=VALUE,...)")
 	flags.IntVar(&o.sharing, "sharing-percentage", 90, "Share of this cluster's free resources that each peer may use")
-	flags.BoolVar(&o.options.HighAvailability, "enable-ha", false, "Run two gateways, each with its own lane, and two controller managers")
+	flags.BoolVar(&o.highAvailability, "enable-ha", false, "Run two gateways, each with its own lane, and two controller managers")
 	flags.StringSliceVar(&overrides.ReservedSubnets, "reserved-subnets", nil, "Networks that must not be used for remapping")
 	flags.StringArrayVar(&o.options.Set, "set", nil, "Value of the chart in the syntax of Helm (KEY=VALUE); may be repeated")
 	flags.BoolVar(&o.options.ResetValues, "reset-values", false, "Forget the settings of earlier installations")
 	flags.BoolVar(&o.options.AllowDowngrade, "allow-downgrade", false, "Install a version older than the installed one")
 	flags.BoolVar(&overrides.AnyAPIServer, "disable-api-server-sanity-check", false, "Accept an API server address that differs from the kubeconfig's")
 	flags.BoolVar(&overrides.SkipValidation, "skip-validation", false, "Do not check networks against the addresses in use")
-	flags.BoolVar(&o.options.Metrics, "enable-metrics", false, "Gateways and virtual kubelets serve metrics; the Prometheus operator, if there is one, collects them")
+	flags.BoolVar(&o.metrics, "enable-metrics", false, "Gateways and virtual kubelets serve metrics; the Prometheus operator, if there is one, collects them")
 	flags.BoolVar(&o.disableTelemetry, "disable-telemetry", false, "Not needed: Liqo sends no telemetry")
 	flags.StringVar(&overrides.ServiceType, "service-type", "", "Type of the services that other clusters reach: ClusterIP, NodePort or LoadBalancer")
 }
@@ -124,6 +126,12 @@ func (f *Factory) install(ctx context.Context, cmd *cobra.Command, o *installFla
 	}
 	if cmd.Flags().Changed("sharing-percentage") {
 		o.options.SharingPercentage = &o.sharing
+	}
+	if cmd.Flags().Changed("enable-ha") {
+		o.options.HighAvailability = &o.highAvailability
+	}
+	if cmd.Flags().Changed("enable-metrics") {
+		o.options.Metrics = &o.metrics
 	}
 	f.printer.Done("Kubernetes clients successfully initialized")
 	if o.disableTelemetry {

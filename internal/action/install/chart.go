@@ -156,8 +156,14 @@ func (p *Prepared) values(before map[string]any) map[string]any {
 	case !configured:
 		manager["config"] = map[string]any{"resourceSharingPercentage": sharingPercentage}
 	}
-	if o.HighAvailability {
-		manager["replicas"] = 2
+	gateway := map[string]any{}
+	switch {
+	case o.HighAvailability == nil:
+	case *o.HighAvailability:
+		manager["replicas"], gateway["replicas"] = 2, 2
+	default:
+		unstructured.RemoveNestedField(before, "controllerManager", "replicas")
+		unstructured.RemoveNestedField(before, "gateway", "replicas")
 	}
 	clusterLabels := map[string]any{}
 	if o.Overrides.Labels != nil { // they replace all earlier labels
@@ -179,7 +185,6 @@ func (p *Prepared) values(before map[string]any) map[string]any {
 		"apiServer":         map[string]any{"address": p.Plan.Published()},
 		"networkManager":    map[string]any{"config": networks},
 	}
-	gateway := map[string]any{}
 	for component, its := range map[string]map[string]any{"auth": {}, "gateway": gateway} {
 		// A type that was set for one of them stays that one's own, until --service-type sets both.
 		_, has, _ := unstructured.NestedFieldNoCopy(before, component, "service", "type")
@@ -191,13 +196,17 @@ func (p *Prepared) values(before map[string]any) map[string]any {
 	if p.Plan.WatchPods {
 		gateway["config"] = map[string]any{"watchPods": true}
 	}
-	if o.HighAvailability {
-		gateway["replicas"] = 2
-	}
-	if o.Metrics {
+	switch {
+	case o.Metrics == nil:
+	case *o.Metrics:
 		monitored := map[string]any{"enabled": !p.Unmonitored}
 		gateway["metrics"] = map[string]any{"enabled": true, "serviceMonitor": monitored}
 		all["virtualKubelet"] = map[string]any{"metrics": map[string]any{"enabled": true, "podMonitor": monitored}}
+	default:
+		for component, monitor := range map[string]string{"gateway": "serviceMonitor", "virtualKubelet": "podMonitor"} {
+			unstructured.RemoveNestedField(before, component, "metrics", "enabled")
+			unstructured.RemoveNestedField(before, component, "metrics", monitor, "enabled")
+		}
 	}
 	if len(gateway) > 0 {
 		all["gateway"] = gateway

@@ -54,10 +54,9 @@ type Options struct {
 	Version string
 	// SharingPercentage of free resources for each peer.
 	SharingPercentage *int
-	// HighAvailability runs two replicas.
-	HighAvailability bool
-	// Metrics makes components serve metrics, and creates monitors if the cluster has the Prometheus operator.
-	Metrics bool
+	// HighAvailability runs two replicas, or one again. Metrics makes components serve metrics, and creates monitors if the cluster has the Prometheus operator,
+	// or takes both back. nil leaves what earlier installations have set.
+	HighAvailability, Metrics *bool
 	// Set are values of the chart in the syntax of Helm: key=value,...
 	Set []string
 	// ResetValues forgets the values of earlier installations.
@@ -164,7 +163,7 @@ func Prepare(ctx context.Context, cluster Cluster, o Options) (*Prepared, error)
 	if err := p.name(name, overrides.ClusterName); err != nil {
 		return nil, err
 	}
-	if o.Metrics {
+	if o.Metrics != nil && *o.Metrics {
 		if p.Unmonitored, err = unmonitored(p.client); err != nil {
 			return nil, unreachable(cluster, err)
 		}

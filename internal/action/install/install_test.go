@@ -462,7 +462,7 @@ func changed(t *testing.T, e *env, _ map[string]string) {
 	percent := 40
 	o := options()
 	o.Overrides = provider.Overrides{Labels: map[string]string{"zone": "a"}, ServiceType: "NodePort"}
-	o.SharingPercentage, o.HighAvailability, o.Set, o.Metrics = &percent, true, []string{"auth.service.port=8443"}, true
+	o.SharingPercentage, o.HighAvailability, o.Set, o.Metrics = &percent, new(true), []string{"auth.service.port=8443"}, new(true)
 	if out, err := e.install(o); err != nil || out.Unchanged {
 		t.Fatal(out, err)
 	}
@@ -481,6 +481,17 @@ func changed(t *testing.T, e *env, _ map[string]string) {
 	} {
 		if have, _, _ := unstructured.NestedFieldNoCopy(prepared.Values, strings.Split(path, ".")...); fmt.Sprint(have) != fmt.Sprint(want) {
 			t.Errorf("%s is %v, want %v", path, have, want)
+		}
+	}
+	// What a flag has set, the same flag takes back.
+	back := options()
+	back.HighAvailability, back.Metrics = new(false), new(false)
+	if prepared, err = Prepare(t.Context(), e.cluster, back); err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range []string{"controllerManager.replicas", "gateway.replicas", "gateway.metrics.enabled", "gateway.metrics.serviceMonitor.enabled", "virtualKubelet.metrics.enabled", "virtualKubelet.metrics.podMonitor.enabled"} {
+		if have, set, _ := unstructured.NestedFieldNoCopy(prepared.Values, strings.Split(path, ".")...); set {
+			t.Errorf("%s is %v after the flag was set to false", path, have)
 		}
 	}
 	if _, configured, _ := unstructured.NestedFieldNoCopy(prepared.Values, "crds", "upgrade"); configured {
