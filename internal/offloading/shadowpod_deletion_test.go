@@ -37,24 +37,33 @@ func TestShadowPodDeletion(t *testing.T) {
 	}
 
 	// It has its own grace period, and the name is taken until it is over.
-	s, pod := running("web", corev1.RestartPolicyAlways, func(s *vkv1alpha1.ShadowPod) { s.Spec.Pod.TerminationGracePeriodSeconds = new(int64(77)) })
-	b.drainQueue("before")
-	writes := b.writes.Load()
-	remove(s)
-	terminates(pod)
-	if *pod.DeletionGracePeriodSeconds != 77 {
-		t.Errorf("grace period %d", *pod.DeletionGracePeriodSeconds)
+	keepsName := func(name string, how metav1.DeletionPropagation, finalizers ...string) *corev1.Pod {
+		s, pod := running(name, corev1.RestartPolicyAlways, func(s *vkv1alpha1.ShadowPod) {
+			s.Finalizers, s.Spec.Pod.TerminationGracePeriodSeconds = finalizers, new(int64(77))
+		})
+		b.drainQueue(name + "-before")
+		writes := b.writes.Load()
+		b.Must(b.Delete(t.Context(), s, client.PropagationPolicy(how)))
+		terminates(pod)
+		if *pod.DeletionGracePeriodSeconds != 77 {
+			t.Errorf("%s: grace period %d", name, *pod.DeletionGracePeriodSeconds)
+		}
+		b.phase(pod, corev1.PodSucceeded, "")
+		b.drainQueue(name + "-meanwhile")
+		if !b.exists(s) {
+			t.Errorf("ShadowPod %s is gone before its pod", name)
+		}
+		b.endPod(pod, corev1.PodSucceeded)
+		gone(s)
+		if got := b.writes.Load() - writes; got != 4 {
+			t.Errorf("%s: %d writes, want the deletion, the finalizer, and two of the canary", name, got)
+		}
+		return pod
 	}
-	b.phase(pod, corev1.PodSucceeded, "")
-	b.drainQueue("meanwhile")
-	if !b.exists(s) {
-		t.Error("the ShadowPod is gone before its pod")
-	}
-	b.endPod(pod, corev1.PodSucceeded)
-	gone(s)
-	if got := b.writes.Load() - writes; got != 4 {
-		t.Errorf("%d writes, want the deletion, the finalizer, and two of the canary", got)
-	}
+	pod := keepsName("web", metav1.DeletePropagationForeground)
+	// With our finalizer, which the webhook adds, it is deleted in the background, so that the garbage collector has nothing to do.
+	keepsName("ours", metav1.DeletePropagationBackground, labels.FinalizerPodGone)
+
 	next := b.createShadowPod("web", corev1.RestartPolicyAlways, func(s *vkv1alpha1.ShadowPod) { s.Spec.Fence = "next" })
 	b.pod(next, pod)
 
@@ -85,22 +94,6 @@ func TestShadowPodDeletion(t *testing.T) {
 	b.Until("only their finalizer is left", func() bool { return b.exists(held) && slices.Equal(held.Finalizers, []string{"example.com/theirs"}) })
 	b.Edit(held, func() { held.Finalizers = nil })
 	gone(held)
-
-	// With our finalizer, which the webhook adds, it is deleted in the background, so that the garbage collector has nothing to do.
-	ours, pod := running("ours", corev1.RestartPolicyAlways, func(s *vkv1alpha1.ShadowPod) { s.Finalizers = []string{labels.FinalizerPodGone} })
-	b.drainQueue("before-ours")
-	writes = b.writes.Load()
-	b.Must(b.Delete(t.Context(), ours, client.PropagationPolicy(metav1.DeletePropagationBackground)))
-	terminates(pod)
-	b.drainQueue("of-ours")
-	if !b.exists(ours) {
-		t.Error("the ShadowPod is gone before its pod")
-	}
-	b.endPod(pod, corev1.PodSucceeded)
-	gone(ours)
-	if got := b.writes.Load() - writes; got != 4 {
-		t.Errorf("%d writes, want the deletion, the finalizer, and two of the canary", got)
-	}
 
 	// Someone else deletes it in the foreground: both finalizers go at once.
 	both, pod := running("both", corev1.RestartPolicyAlways, func(s *vkv1alpha1.ShadowPod) { s.Finalizers = []string{labels.FinalizerPodGone} })

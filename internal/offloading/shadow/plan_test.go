@@ -548,6 +548,13 @@ func TestPlan(t *testing.T) {
 	})
 	unmanaged := func(p *corev1.Pod) { p.OwnerReferences, p.Labels, p.Annotations = nil, nil, nil }
 	never := shadowPod(func(s *vkv1alpha1.ShadowPod) { s.Spec.Pod.RestartPolicy = corev1.RestartPolicyNever })
+	retried := shadowPod(func(s *vkv1alpha1.ShadowPod) { s.Spec.Pod.RestartPolicy = corev1.RestartPolicyOnFailure })
+	forced := func(ago time.Duration, phase corev1.PodPhase) *corev1.Pod {
+		return is(func(p *corev1.Pod) {
+			p.DeletionTimestamp, p.DeletionGracePeriodSeconds = &metav1.Time{Time: now.Add(-ago)}, new(int64(0))
+			p.Status.Phase, p.Finalizers = phase, []string{labels.FinalizerPodEnd}
+		})
+	}
 	other := shadowPod(func(s *vkv1alpha1.ShadowPod) { s.UID = "next" })
 	for _, c := range []struct {
 		name   string
@@ -588,6 +595,10 @@ func TestPlan(t *testing.T) {
 			deleted(p)
 			p.Status.Phase, p.Finalizers = corev1.PodFailed, []string{labels.FinalizerPodEnd}
 		}), false, Step{Phase: "Failed", Release: true}, false},
+		{"deleted by force, just now", retried, forced(0, corev1.PodRunning), false, Step{RequeueAfter: kubeletDelay}, false},
+		{"deleted by force, long ago, from the cache", retried, forced(kubeletDelay, corev1.PodRunning), false, Step{NeedsLive: true}, false},
+		{"deleted by force, long ago, without a report", retried, forced(kubeletDelay, corev1.PodRunning), true, Step{Release: true}, false},
+		{"deleted by force, and it had succeeded", retried, forced(kubeletDelay, corev1.PodSucceeded), true, Step{Phase: "Succeeded", Release: true}, false},
 		{"its label is gone: amend", phase(vkv1alpha1.ShadowPodRunning), is(func(p *corev1.Pod) { p.Annotations = nil }), false, Step{Amend: true}, false},
 		{"in deletion, its pod runs", goes, is(nil), false, Step{Delete: true}, false},
 		{"in deletion, its pod runs without an owner reference", goes, is(func(p *corev1.Pod) { p.OwnerReferences = nil }), false, Step{Delete: true}, false},

@@ -415,6 +415,11 @@ func TestAmend(t *testing.T) {
 	if fmt.Sprint(Release(Facts{Pod: pod, Live: true})) != "[]" {
 		t.Error("a finalizer that is not there")
 	}
+	kept := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{UID: "pod", ResourceVersion: "7", Finalizers: []string{labels.FinalizerPodEnd}}}
+	version := Op{"test", "/metadata/resourceVersion", "7"}
+	if live, cached := Release(Facts{Pod: kept, Live: true}), Release(Facts{Pod: kept}); !slices.Contains(live, version) || slices.Contains(cached, version) {
+		t.Errorf("released as read live %v, from a cache %v", live, cached)
+	}
 }
 
 // TestDebuggersDoNotTrace: the Pod Security label of a remote namespace refuses SYS_PTRACE, which kubectl debug asks for.
