@@ -42,13 +42,18 @@ func (o *MoveOptions) spec() storagev1alpha1.VolumeMoveSpec {
 	return storagev1alpha1.VolumeMoveSpec{TargetNode: o.TargetNode, Online: o.Online, KeepSource: o.KeepSource, DryRun: o.DryRun, Resources: o.Resources}
 }
 
+// bounded is a context that ends with the timeout.
+func (o *MoveOptions) bounded(ctx context.Context) (context.Context, context.CancelFunc) {
+	if o.Timeout > 0 {
+		return context.WithTimeout(ctx, o.Timeout)
+	}
+	return context.WithCancel(ctx)
+}
+
 // Move moves the data of a claim to another node, and follows the move until it ends. A move that is under way already is followed.
 func Move(ctx context.Context, c client.WithWatch, o MoveOptions, p Progress) error {
-	if o.Timeout > 0 {
-		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeout(ctx, o.Timeout)
-		defer cancel()
-	}
+	ctx, cancel := o.bounded(ctx)
+	defer cancel()
 	p.Start(fmt.Sprintf("Moving the volume of claim %q to node %q", o.Claim, o.TargetNode))
 	move, err := startMove(ctx, c, &o)
 	if err != nil {
@@ -192,6 +197,8 @@ func byteText(n int64) string {
 // CancelMove takes a move back: the volume is as before, unless the data has been switched already. The error of a claim that does not move, or whose last move
 // has failed, is about that: the object of a failed move stays for moments after its command.
 func CancelMove(ctx context.Context, c client.WithWatch, o MoveOptions, p Progress) error {
+	ctx, cancel := o.bounded(ctx)
+	defer cancel()
 	p.Start(fmt.Sprintf("Taking back the move of claim %q", o.Claim))
 	defer p.Stop()
 	move := &storagev1alpha1.VolumeMove{}

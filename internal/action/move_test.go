@@ -139,6 +139,12 @@ func testCancelMove(t *testing.T, config *rest.Config) {
 				}()
 			}
 			reported := &recorder{}
+			if phase == storagev1alpha1.MoveCopying {
+				err := CancelMove(t.Context(), c, MoveOptions{Namespace: key.Namespace, Claim: key.Name, Timeout: time.Nanosecond}, &recorder{})
+				if !errors.Is(err, context.DeadlineExceeded) {
+					t.Errorf("without time: %v", err)
+				}
+			}
 			err := CancelMove(t.Context(), c, MoveOptions{Namespace: key.Namespace, Claim: key.Name}, reported)
 			switch {
 			case test.wantError == "" && err != nil, test.wantError != "" && (err == nil || !strings.Contains(err.Error(), test.wantError)):

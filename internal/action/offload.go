@@ -119,6 +119,11 @@ func Offload(ctx context.Context, c client.WithWatch, o OffloadOptions, p Progre
 		return fmt.Errorf("namespace %q is still being unoffloaded; wait with `liqoctl unoffload namespace %[1]s`, then try again", o.Namespace)
 	}
 	if before != nil && !equality.Semantic.DeepEqual(before.Spec.ClusterSelector, desired.Spec.ClusterSelector) {
+		// What the API server refuses must be known before the data of claims is deleted.
+		if _, err := applyOffloading(ctx, c, desired, client.DryRunAll); err != nil {
+			p.Stop()
+			return err
+		}
 		if err := narrow(ctx, c, withdrawal{before, o.Force}, &desired.Spec.ClusterSelector, p); err != nil {
 			p.Stop()
 			return err
@@ -212,7 +217,7 @@ func keepsNamespace(selector *corev1.NodeSelector, nodes []corev1.Node, clusterI
 }
 
 // applyOffloading applies the whole desired object, which also removes a selector that is no longer wanted.
-func applyOffloading(ctx context.Context, c client.Client, desired *offloadingv1alpha1.NamespaceOffloading) (*offloadingv1alpha1.NamespaceOffloading, error) {
+func applyOffloading(ctx context.Context, c client.Client, desired *offloadingv1alpha1.NamespaceOffloading, how ...client.ApplyOption) (*offloadingv1alpha1.NamespaceOffloading, error) {
 	fields, err := runtime.DefaultUnstructuredConverter.ToUnstructured(desired)
 	if err != nil {
 		return nil, fmt.Errorf("encode the NamespaceOffloading: %w", err)
@@ -222,7 +227,7 @@ func applyOffloading(ctx context.Context, c client.Client, desired *offloadingv1
 	sent := &unstructured.Unstructured{}
 	err = retry(ctx, func(ctx context.Context) error {
 		sent.Object = runtime.DeepCopyJSON(fields)
-		return c.Apply(ctx, client.ApplyConfigurationFromUnstructured(sent), client.FieldOwner(labels.OwnerCLI), client.ForceOwnership)
+		return c.Apply(ctx, client.ApplyConfigurationFromUnstructured(sent), append(how, client.FieldOwner(labels.OwnerCLI), client.ForceOwnership)...)
 	})
 	switch {
 	case apierrors.IsNotFound(err):

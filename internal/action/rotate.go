@@ -95,6 +95,10 @@ func RotateIdentity(ctx context.Context, c client.WithWatch, namespace string, o
 	}
 	p.Start("Replacing the keys of this cluster")
 	fingerprint, err := replaceKeys(ctx, c, namespace, o)
+	if errors.Is(err, errReplaced) { // by a command that may have ended before it announced the keys to all providers
+		_, announced := announceKey(ctx, c, fingerprint)
+		return errors.Join(err, announced)
+	}
 	if err != nil {
 		return err
 	}
@@ -132,7 +136,11 @@ func RotateIdentity(ctx context.Context, c client.WithWatch, namespace string, o
 	return err
 }
 
-// replaceKeys replaces the contents of both Secrets, that with the keys for providers first. One that an interrupted rotation replaced is left as it is.
+// errReplaced means that the keys were replaced so recently that they must stay.
+var errReplaced = errors.New("providers that do not know the present keys are asked again to learn them")
+
+// replaceKeys replaces the contents of both Secrets, that with the keys for providers first. One that an interrupted rotation replaced is left as it is. It
+// returns the fingerprint of the present key with errReplaced.
 func replaceKeys(ctx context.Context, c client.Client, namespace string, o RotateIdentityOptions) (fingerprint string, _ error) {
 	var roots, cluster corev1.Secret
 	for name, into := range map[string]*corev1.Secret{key.Secret: &roots, clusterkey.Secret: &cluster} {
@@ -150,8 +158,8 @@ func replaceKeys(ctx context.Context, c client.Client, namespace string, o Rotat
 	}
 	now := o.Now()
 	if next := rotatedAt(&cluster).Add(rotationInterval); now.Before(next) && !o.Force {
-		return "", fmt.Errorf("the keys of this cluster were replaced %s ago, and peers that have not renewed since know only those before; "+
-			"try again after %s, or use --force: peers that do not know the present keys then have to peer again", now.Sub(rotatedAt(&cluster)).Round(time.Second), next.Local().Format(time.TimeOnly))
+		return keys.Fingerprint(), fmt.Errorf("the keys of this cluster were replaced %s ago, and peers that have not renewed since know only those before; "+
+			"try again after %s, or use --force: peers that do not know the present keys then have to peer again; %w", now.Sub(rotatedAt(&cluster)).Round(time.Second), next.Local().Format(time.TimeOnly), errReplaced)
 	}
 	if interrupted := rotatedAt(&roots).After(rotatedAt(&cluster)); !interrupted {
 		next := key.Generate()
@@ -188,11 +196,14 @@ func storeKeys(ctx context.Context, c client.Client, secret *corev1.Secret, data
 // announceKey has the identity of this cluster renewed in all clusters that it uses. It returns their names by cluster ID.
 func announceKey(ctx context.Context, c client.Client, fingerprint string) (map[string]string, error) {
 	var all discoveryv1alpha1.ForeignClusterList
-	if err := c.List(ctx, &all); err != nil {
+	if err := retry(ctx, func(ctx context.Context) error { return c.List(ctx, &all) }); err != nil {
 		return nil, fmt.Errorf("list foreign clusters: %w", err)
 	}
 	var identities corev1.SecretList
-	if err := c.List(ctx, &identities, client.MatchingLabels{labels.LocalIdentity: "true"}); err != nil {
+	err := retry(ctx, func(ctx context.Context) error {
+		return c.List(ctx, &identities, client.MatchingLabels{labels.LocalIdentity: "true"})
+	})
+	if err != nil {
 		return nil, fmt.Errorf("list the identities of this cluster: %w", err)
 	}
 	providers := map[string]string{}
@@ -208,7 +219,10 @@ func announceKey(ctx context.Context, c client.Client, fingerprint string) (map[
 			fc.Annotations = map[string]string{}
 		}
 		fc.Annotations[labels.OwnKey] = fingerprint
-		if err := c.Patch(ctx, fc, client.MergeFrom(before), client.FieldOwner(labels.OwnerCLI)); client.IgnoreNotFound(err) != nil {
+		err := retry(ctx, func(ctx context.Context) error {
+			return c.Patch(ctx, fc.DeepCopy(), client.MergeFrom(before), client.FieldOwner(labels.OwnerCLI))
+		})
+		if client.IgnoreNotFound(err) != nil {
 			return nil, fmt.Errorf("annotate ForeignCluster %s with the new key: %w", fc.Name, err)
 		}
 		providers[fc.Spec.ClusterIdentity.ClusterID] = fc.Name

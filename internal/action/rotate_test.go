@@ -4,6 +4,7 @@ package action
 
 import (
 	"context"
+	"errors"
 	"strings"
 	"testing"
 	"time"
@@ -113,6 +114,22 @@ func testRotateIdentity(t *testing.T, config *rest.Config) {
 	}
 	if after, keys := read(); string(after.Current) != string(third.Current) || !keys.Previous.Equal(next.Current) {
 		t.Error("the interrupted rotation is not completed")
+	}
+	// A command that ended before it announced the key: the next one does, and replaces nothing.
+	var prompt discoveryv1alpha1.ForeignCluster
+	if err := c.Get(ctx, client.ObjectKey{Name: "prompt"}, &prompt); err != nil {
+		t.Fatal(err)
+	}
+	fingerprint := prompt.Annotations[labels.OwnKey]
+	delete(prompt.Annotations, labels.OwnKey)
+	if err := c.Update(ctx, &prompt); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := rotate(RotateIdentityOptions{}); !errors.Is(err, errReplaced) {
+		t.Errorf("a second rotation: %v", err)
+	}
+	if err := c.Get(ctx, client.ObjectKey{Name: "prompt"}, &prompt); err != nil || prompt.Annotations[labels.OwnKey] != fingerprint || fingerprint == "" {
+		t.Errorf("the provider is not asked again: %v, %v", prompt.Annotations, err)
 	}
 	if text := progress.text(); !strings.Contains(text, `"prompt" knows the new keys`) || strings.Contains(text, "do not know") {
 		t.Errorf("reported:\n%s", text)

@@ -79,6 +79,10 @@ func testVolumes(t *testing.T, config *rest.Config) {
 	if err := c.Delete(t.Context(), user, client.GracePeriodSeconds(0)); err != nil {
 		t.Fatal(err)
 	}
+	err = Offload(t.Context(), admin, OffloadOptions{
+		Namespace: "shop", PodOffloadingStrategy: "LocalAndRemote", NamespaceMappingStrategy: "EnforceSameName", Selectors: []string{"tier=none"}, Timeout: 15 * time.Second, Force: true,
+	}, &recorder{})
+	refused("a selector that gives the cluster up, with a change that is not possible", "cannot be changed", err)
 
 	fc := known("pisa-1", "pisa-1-id", discoveryv1alpha1.OutOfBand, labels.DiscoveryManual)
 	fc.Spec.OutgoingPeeringEnabled = discoveryv1alpha1.PeeringYes

@@ -89,6 +89,9 @@ func newPeerInBand(f *Factory, common *action.PeerOptions) *cobra.Command {
 			}
 			return action.AcceptInvitation(cmd.Context(), c, o, text, f.printer)
 		}
+		if cmd.Flags().Changed("cluster-id") || cmd.Flags().Changed("auth-token") {
+			return fmt.Errorf("--cluster-id and --auth-token go with an invitation, and there is none: add --invitation, or set %s, which sudo drops", invitationVariable)
+		}
 		o := action.InBandOptions{Bidirectional: bidirectional, Timeout: common.Timeout}
 		if len(args) > 0 {
 			o.Name = args[0]

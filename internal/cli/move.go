@@ -55,17 +55,17 @@ func newMoveVolume(f *Factory) *cobra.Command {
 			if o.TargetNode == "" {
 				o.TargetNode = node
 			}
+			var err error
+			if o.Resources, err = moverResources(sizes); err != nil {
+				return err
+			}
 			switch {
 			case o.TargetNode == "" && !cancel:
 				return errors.New("--target-node must name the node to move the data to")
 			case node != "" && node != o.TargetNode:
 				return fmt.Errorf("--node %s and --target-node %s differ; give one of them", node, o.TargetNode)
-			case cancel && (o.TargetNode != "" || o.Online || o.KeepSource || o.DryRun):
+			case cancel && (o.TargetNode != "" || o.Online || o.KeepSource || o.DryRun || o.Resources.Requests != nil || o.Resources.Limits != nil):
 				return errors.New("--cancel takes the name of the claim and no other flag of a move")
-			}
-			var err error
-			if o.Resources, err = moverResources(sizes); err != nil {
-				return err
 			}
 			c, err := f.client()
 			if err != nil {

@@ -24,6 +24,7 @@ func TestMoveRefuses(t *testing.T) {
 		"move volume data --node a --target-node b":                                              "differ",
 		"move volume data --cancel --online":                                                     "no other flag",
 		"move volume data --cancel --target-node a":                                              "no other flag",
+		"move volume data --cancel --containers-cpu-limits 1":                                    "no other flag",
 		"move volume data --node a --containers-cpu-requests much":                               `--containers-cpu-requests "much" is no quantity`,
 		"move volume data --node a --containers-ram-limits -1Gi":                                 "is no quantity",
 		"move volume data --node a --containers-ram-requests 2Gi --containers-ram-limits 1Gi":    "exceed the limits",

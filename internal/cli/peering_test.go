@@ -174,6 +174,7 @@ func TestPeeringCommandsRefuse(t *testing.T) {
 		"no flags":              {"peer oob milan", `"auth-url", "cluster-id"`},
 		"in-band":               {"peer in-band --remote-context x --bidirectional", "(remote) kubeconfig"},
 		"half an invitation":    {"peer in-band milan --invitation x", "as it was printed"},
+		"no invitation":         {"peer in-band milan --cluster-id y --auth-token z --remote-context w", "add --invitation"},
 		"an invitation to both": {"peer in-band milan --invitation x --cluster-id y --auth-token z --remote-context w", "as it was printed"},
 		"a bad invitation":      {"peer in-band milan --invitation x --cluster-id y --auth-token z", "not an invitation"},
 		"invite, unreachable":   {"--server https://127.0.0.1:1 generate peer-command --in-band", "127.0.0.1:1"},
