@@ -96,7 +96,7 @@ func Uninstall(ctx context.Context, cluster Cluster, o UninstallOptions, progres
 	}
 	if o.Purge {
 		progress.Start("Removing resource definitions and namespaces")
-		removed, err := purge.Purge(ctx, c, o.Namespace, progress)
+		removed, err := purge.Purge(ctx, c, o.Namespace, last != nil, progress)
 		if err != nil {
 			return err
 		}
@@ -125,6 +125,9 @@ func remove(ctx context.Context, c client.WithWatch, helm *action.Configuration,
 	run.DisableHooks = !peered
 	if _, err := run.Run(Release); err != nil && !errors.Is(err, driver.ErrReleaseNotFound) {
 		text := observe(context.WithoutCancel(ctx), c, o.Namespace).hints(o.Namespace)
+		if ctx.Err() != nil && peered {
+			text += "\nthe authentication service may be stopped by now: run `liqoctl uninstall` again, or `liqoctl install` to keep Liqo"
+		}
 		return fmt.Errorf("uninstall: %w; see the log of the job that ends peerings: kubectl logs -n %s job/liqo-cleanup%s", err, o.Namespace, text)
 	}
 	err = liqoaction.Follow(ctx, c, &corev1.PodList{}, func(pods []corev1.Pod) (bool, error) { return len(pods) == 0, nil },

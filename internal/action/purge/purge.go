@@ -11,6 +11,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -19,9 +20,11 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
+	flowcontrolv1 "k8s.io/api/flowcontrol/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
+	storagev1 "k8s.io/api/storage/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -53,9 +56,9 @@ const interval = 50 * time.Millisecond
 var protected = []string{"default", "kube-system", "kube-public", "kube-node-lease"}
 
 // Purge removes all leftovers of Liqo, waits until they are gone, and returns their number. The order matters: first the state
-// on the nodes, while agents still run; then webhooks, because no process answers them any more; then custom resources, while
-// their definitions exist; then the definitions and namespaces.
-func Purge(ctx context.Context, c client.Client, namespace string, progress action.Progress) (int, error) {
+// on the nodes, while agents still run; then webhooks and the aggregated API, because no process answers them any more; then custom resources, while
+// their definitions exist; then the definitions and namespaces. installed means that Liqo was installed in the namespace until now.
+func Purge(ctx context.Context, c client.Client, namespace string, installed bool, progress action.Progress) (int, error) {
 	all, err := clusterWide(ctx, c)
 	if err != nil {
 		return 0, err
@@ -81,7 +84,7 @@ func Purge(ctx context.Context, c client.Client, namespace string, progress acti
 	if err := releasePods(ctx, c); err != nil {
 		return 0, err
 	}
-	namespaces, err := ourNamespaces(ctx, c, namespace, progress)
+	namespaces, err := ourNamespaces(ctx, c, namespace, installed, progress)
 	if err != nil {
 		return 0, err
 	}
@@ -193,8 +196,9 @@ func ourDefinitions(ctx context.Context, c client.Reader) ([]apiextensionsv1.Cus
 	}), nil
 }
 
-// ourNamespaces are those of peers and volumes, and the one of Liqo unless it holds objects of others.
-func ourNamespaces(ctx context.Context, c client.Reader, namespace string, progress action.Progress) (ours []client.Object, err error) {
+// ourNamespaces are those of peers and volumes, and the one of Liqo unless it holds objects of others. A name alone, which may be misspelt, makes no
+// namespace ours.
+func ourNamespaces(ctx context.Context, c client.Reader, namespace string, installed bool, progress action.Progress) (ours []client.Object, err error) {
 	var all corev1.NamespaceList
 	if err := c.List(ctx, &all); err != nil {
 		return nil, fmt.Errorf("list namespaces: %w", err)
@@ -222,15 +226,22 @@ func ourNamespaces(ctx context.Context, c client.Reader, namespace string, progr
 				return nil, err
 			}
 		case one.Name == namespace:
-			others, err := unmanaged(ctx, c, namespace)
+			objects, err := inside(ctx, c, namespace, nil)
+			if err != nil {
+				return nil, err
+			}
+			labelled := one.Labels[labels.AppPartOf] == labels.PartOf
+			if !labelled && !installed && len(objects) == 0 {
+				progress.Warn(fmt.Sprintf("Namespace %s stays: nothing in it shows that Liqo was installed there", one.Name))
+				continue
+			}
+			others, err := unmanaged(ctx, c, namespace, labelled)
 			if err != nil {
 				return nil, err
 			}
 			if len(others) > 0 {
 				progress.Warn(fmt.Sprintf("Namespace %s stays: it holds objects that are not Liqo's: %s", one.Name, strings.Join(others, ", ")))
-				if ours, err = inside(ctx, c, namespace, ours); err != nil {
-					return nil, err
-				}
+				ours = append(ours, objects...)
 				continue
 			}
 			ours = append(ours, one)
@@ -307,21 +318,31 @@ func inside(ctx context.Context, c client.Reader, namespace string, ours []clien
 	return ours, nil
 }
 
-// unmanaged lists the workloads and volumes in a namespace that are not ours.
-func unmanaged(ctx context.Context, c client.Reader, namespace string) (found []string, err error) {
+// unmanaged lists the objects in a namespace that are not ours: only workloads and volumes if the label of the namespace marks it as ours, since what else
+// is in it was put there for Liqo. Objects that Kubernetes and Helm create in each namespace do not count.
+func unmanaged(ctx context.Context, c client.Reader, namespace string, labelled bool) (found []string, err error) {
 	notOurs, err := kubelabels.Parse(labels.AppPartOf + "!=" + labels.PartOf)
 	if err != nil {
 		return nil, err
 	}
-	for kind, list := range map[string]client.ObjectList{
+	kinds := map[string]client.ObjectList{
 		"Deployment": &appsv1.DeploymentList{}, "StatefulSet": &appsv1.StatefulSetList{}, "DaemonSet": &appsv1.DaemonSetList{},
 		"Pod": &corev1.PodList{}, "PersistentVolumeClaim": &corev1.PersistentVolumeClaimList{},
-	} {
+	}
+	if !labelled {
+		maps.Copy(kinds, map[string]client.ObjectList{
+			"CronJob": &batchv1.CronJobList{}, "Job": &batchv1.JobList{}, "Service": &corev1.ServiceList{}, "Ingress": &networkingv1.IngressList{},
+			"Secret": &corev1.SecretList{}, "ConfigMap": &corev1.ConfigMapList{}, "ServiceAccount": &corev1.ServiceAccountList{}, "Role": &rbacv1.RoleList{},
+		})
+	}
+	for kind, list := range kinds {
 		if err := c.List(ctx, list, client.InNamespace(namespace), client.MatchingLabelsSelector{Selector: notOurs}); err != nil {
 			return nil, fmt.Errorf("list objects in namespace %s: %w", namespace, err)
 		}
 		_ = meta.EachListItem(list, func(object runtime.Object) error {
-			found = append(found, kind+" "+object.(client.Object).GetName())
+			if one := object.(client.Object); !ofEachNamespace(one) {
+				found = append(found, kind+" "+one.GetName())
+			}
 			return nil
 		})
 	}
@@ -329,21 +350,47 @@ func unmanaged(ctx context.Context, c client.Reader, namespace string) (found []
 	return found, nil
 }
 
-// clusterWide lists our objects outside our namespaces, except for resource definitions; webhooks come first.
+// ofEachNamespace reports whether Kubernetes or Helm created an object: the account default with its token, the authorities, the record of our release.
+func ofEachNamespace(object client.Object) bool {
+	switch one := object.(type) {
+	case *corev1.ServiceAccount:
+		return one.Name == "default"
+	case *corev1.ConfigMap:
+		return one.Name == "kube-root-ca.crt" || one.Name == "openshift-service-ca.crt" || helmRecord(one)
+	case *corev1.Secret:
+		return one.Type == corev1.SecretTypeServiceAccountToken && one.Annotations[corev1.ServiceAccountNameKey] == "default" || helmRecord(one)
+	}
+	return false
+}
+
+// helmRecord reports whether an object records a release of Liqo.
+func helmRecord(object client.Object) bool {
+	return object.GetLabels()["owner"] == "helm" && object.GetLabels()["name"] == "liqo"
+}
+
+// clusterWide lists our objects outside our namespaces, except for resource definitions; webhooks come first, and the aggregated API, without which
+// Kubernetes ends no deletion of a namespace.
 func clusterWide(ctx context.Context, c client.Reader) (all []client.Object, err error) {
 	ours := client.MatchingLabels{labels.AppPartOf: labels.PartOf}
+	services := &unstructured.UnstructuredList{}
+	services.SetGroupVersionKind(schema.GroupVersionKind{Group: "apiregistration.k8s.io", Version: "v1", Kind: "APIServiceList"})
 	for _, one := range []struct {
 		list   client.ObjectList
 		choice []client.ListOption
 	}{
 		{&admissionv1.MutatingWebhookConfigurationList{}, []client.ListOption{ours}},
 		{&admissionv1.ValidatingWebhookConfigurationList{}, []client.ListOption{ours}},
+		{services, []client.ListOption{ours}},
 		{&admissionv1.ValidatingAdmissionPolicyBindingList{}, []client.ListOption{ours}},
 		{&admissionv1.ValidatingAdmissionPolicyList{}, []client.ListOption{ours}},
 		{&corev1.NodeList{}, []client.ListOption{client.MatchingLabels{labels.Type: labels.TypeVirtualNode}}},
 		{&rbacv1.ClusterRoleBindingList{}, []client.ListOption{ours}},
 		{&rbacv1.ClusterRoleList{}, []client.ListOption{ours}},
 		{&rbacv1.RoleBindingList{}, []client.ListOption{ours, client.InNamespace(corev1.NamespaceNodeLease)}},
+		{&rbacv1.RoleBindingList{}, []client.ListOption{ours, client.InNamespace(metav1.NamespaceSystem)}},
+		{&storagev1.StorageClassList{}, []client.ListOption{ours}},
+		{&flowcontrolv1.FlowSchemaList{}, []client.ListOption{ours}},
+		{&flowcontrolv1.PriorityLevelConfigurationList{}, []client.ListOption{ours}},
 	} {
 		if err := c.List(ctx, one.list, one.choice...); err != nil {
 			if Absent(err) {

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
+	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
@@ -99,7 +100,7 @@ func TestNothingStaysHeld(t *testing.T) {
 		&vkv1alpha1.NamespaceMap{ObjectMeta: metav1.ObjectMeta{Namespace: "liqo-tenant-milan", Name: "milan", Finalizers: []string{labels.FinalizerNamespaceMap}}},
 	}
 	c := fake.NewClientBuilder().WithScheme(scheme).WithObjects(append(objects, pod)...).Build()
-	if _, err := Purge(t.Context(), c, "liqo", silent{}); err != nil {
+	if _, err := Purge(t.Context(), c, "liqo", true, silent{}); err != nil {
 		t.Fatal(err)
 	}
 	for _, object := range objects {
@@ -146,7 +147,7 @@ func purgeInOrder(t *testing.T, ready int32, most time.Duration) {
 			return c.Delete(ctx, object)
 		},
 	}).Build()
-	if _, err := Purge(t.Context(), c, "liqo", silent{}); err != nil {
+	if _, err := Purge(t.Context(), c, "liqo", true, silent{}); err != nil {
 		t.Fatal(err)
 	}
 	if took := time.Since(start); took > most {
@@ -171,5 +172,65 @@ func purgeInOrder(t *testing.T, ready int32, most time.Duration) {
 		if err := c.Get(t.Context(), client.ObjectKeyFromObject(object), object); (err == nil) != stays || err != nil && !apierrors.IsNotFound(err) {
 			t.Errorf("%T %s: %v, stays: %t", object, object.GetName(), err, stays)
 		}
+	}
+}
+
+// TestNamespaceOfOthersStays: a namespace is deleted only if it is known to be Liqo's, and one without its label only if nothing of others is in it.
+func TestNamespaceOfOthersStays(t *testing.T) {
+	ours := map[string]string{labels.AppPartOf: labels.PartOf}
+	in := func(name string, has map[string]string) metav1.ObjectMeta {
+		return metav1.ObjectMeta{Namespace: "infra", Name: name, Labels: has}
+	}
+	ofKubernetes := []client.Object{
+		&corev1.ServiceAccount{ObjectMeta: in("default", nil)}, &corev1.ConfigMap{ObjectMeta: in("kube-root-ca.crt", nil)},
+		&corev1.Secret{ObjectMeta: in("sh.helm.release.v1.liqo.v1", map[string]string{"owner": "helm", "name": "liqo"})},
+	}
+	key := &corev1.Secret{ObjectMeta: in("liqo-peering-key", ours)}
+	for _, test := range []struct {
+		name      string
+		labels    map[string]string
+		installed bool
+		objects   []client.Object
+		stays     bool
+	}{
+		{"misspelt, without anything", nil, false, nil, true},
+		{"misspelt, with a Secret", nil, false, []client.Object{&corev1.Secret{ObjectMeta: in("theirs", nil)}}, true},
+		{"created by liqoctl", ours, false, nil, false},
+		{"created by liqoctl, with credentials of a registry", ours, true, []client.Object{&corev1.Secret{ObjectMeta: in("registry", nil)}}, false},
+		{"created by liqoctl, with a workload", ours, true, []client.Object{&appsv1.StatefulSet{ObjectMeta: in("theirs", nil)}}, true},
+		{"created for Helm", nil, true, nil, false},
+		{"created for Helm, whose record is lost", nil, false, []client.Object{key}, false},
+		{"shared, with a CronJob", nil, true, []client.Object{key, &batchv1.CronJob{ObjectMeta: in("theirs", nil)}}, true},
+		{"shared, with a Secret", nil, false, []client.Object{key, &corev1.Secret{ObjectMeta: in("theirs", nil)}}, true},
+		{"shared, with the record of another release", nil, true, []client.Object{&corev1.Secret{ObjectMeta: in("theirs", map[string]string{"owner": "helm", "name": "shop"})}}, true},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			scheme := runtime.NewScheme()
+			for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, apiextensionsv1.AddToScheme} {
+				if err := add(scheme); err != nil {
+					t.Fatal(err)
+				}
+			}
+			namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "infra", Labels: test.labels}}
+			builder := fake.NewClientBuilder().WithScheme(scheme).WithObjects(namespace)
+			for _, object := range append(ofKubernetes, test.objects...) {
+				builder.WithObjects(object.DeepCopyObject().(client.Object))
+			}
+			c := builder.Build()
+			if _, err := Purge(t.Context(), c, "infra", test.installed, silent{}); err != nil {
+				t.Fatal(err)
+			}
+			if err := c.Get(t.Context(), client.ObjectKeyFromObject(namespace), namespace); (err == nil) != test.stays {
+				t.Errorf("%v, stays: %t", err, test.stays)
+			}
+			for _, object := range test.objects {
+				if object.GetLabels()[labels.AppPartOf] == labels.PartOf || !test.stays {
+					continue
+				}
+				if err := c.Get(t.Context(), client.ObjectKeyFromObject(object), object); err != nil {
+					t.Errorf("%s: %v", object.GetName(), err)
+				}
+			}
+		})
 	}
 }

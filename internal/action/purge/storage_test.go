@@ -46,7 +46,7 @@ func TestDataStays(t *testing.T) {
 		t.Errorf("the empty namespace: %v", err)
 	}
 	// A purge does the same, and removes what our processes had there.
-	ours, err := ourNamespaces(t.Context(), c, "liqo", progress)
+	ours, err := ourNamespaces(t.Context(), c, "liqo", true, progress)
 	if err != nil || len(ours) != 1 || ours[0].GetName() != rights.Name {
 		t.Errorf("%v, %v", ours, err)
 	}
