@@ -74,6 +74,10 @@ const (
 	OriginID = "liqo.io/originID"
 	// Replicated is "true" on a copy.
 	Replicated = "liqo.io/replicated"
+
+	// InstallRun is on the Helm record of an installation or upgrade: which run of liqoctl made it. InstallTimeout is how long that run may take.
+	InstallRun     = "liqo.io/install-run"
+	InstallTimeout = "liqo.io/install-timeout"
 )
 
 // Labels of peers and of their objects.

@@ -14,6 +14,7 @@ import (
 	"bytes"
 	"cmp"
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -105,6 +106,7 @@ type Prepared struct {
 	chart   *chart.Chart
 	helm    *action.Configuration
 	last    *release.Release // the installed release, or nil
+	run     string           // distinguishes the Helm records of this run from those of others
 
 	// Values of the chart.
 	Values map[string]any
@@ -120,7 +122,7 @@ type Prepared struct {
 func Prepare(ctx context.Context, cluster Cluster, o Options) (*Prepared, error) {
 	ctx, cancel := context.WithTimeout(ctx, o.Timeout)
 	defer cancel()
-	p := &Prepared{options: o}
+	p := &Prepared{options: o, run: rand.Text()}
 	var err error
 	if p.chart, err = loadChart(o.ChartPath); err != nil {
 		return nil, err
@@ -209,7 +211,7 @@ func (p *Prepared) Apply(ctx context.Context, progress liqoaction.Progress) (Out
 	if err := p.unlock(); err != nil {
 		return out, err
 	}
-	rendered, err := p.run(ctx, action.DryRunServer)
+	rendered, err := p.helmRun(ctx, action.DryRunServer)
 	if err != nil {
 		return out, fmt.Errorf("nothing was changed: %w", plain(err))
 	}
@@ -257,7 +259,7 @@ func (p *Prepared) runHelm(ctx context.Context, rendered *release.Release, uncha
 	}
 	progress.Start("Installing Liqo " + p.chart.Metadata.AppVersion)
 	// The waiter observes the end of the context. Helm itself would return and continue in the background.
-	if _, err := p.run(context.WithoutCancel(ctx), action.DryRunNone); err != nil {
+	if _, err := p.helmRun(context.WithoutCancel(ctx), action.DryRunNone); err != nil {
 		progress.Start("Undoing the failed installation")
 		return p.rollBack(ctx, waiting, plain(err), created, progress)
 	}
@@ -276,12 +278,15 @@ func (p *Prepared) rollBack(ctx context.Context, waiting *waitingClient, failed 
 	defer cancel()
 	text := observe(ctx, p.client, p.options.Namespace).hints(p.options.Namespace)
 	waiting.wait.ctx, waiting.wait.skip = ctx, true
-	working, err := p.lastWorking(ctx)
+	working, other, err := p.revisions(ctx)
 	if err != nil {
 		return fmt.Errorf("%s%s\nit was not undone, because a version that worked before must not be removed: %w; run the command again when the API server answers",
 			p.reason(failed, p.last != nil), text, err)
 	}
 	what := p.reason(failed, working != nil) + text
+	if other != nil {
+		return fmt.Errorf("%s\nanother installation of Liqo began meanwhile (revision %d, %s), so nothing was undone: wait until it ends, then run the command again", what, other.Version, other.Info.Status)
+	}
 	if working != nil {
 		if err := p.undoUpgrade(working); err != nil {
 			return fmt.Errorf("%s\nrestoring the previous version also failed: %w; run the command again", what, err)

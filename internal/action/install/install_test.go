@@ -203,6 +203,10 @@ func (e *env) versions() map[string]string {
 		{Group: "admissionregistration.k8s.io", Version: "v1", Kind: "MutatingWebhookConfigurationList"},
 		{Group: "admissionregistration.k8s.io", Version: "v1", Kind: "ValidatingAdmissionPolicyList"},
 		{Group: "admissionregistration.k8s.io", Version: "v1", Kind: "ValidatingAdmissionPolicyBindingList"},
+		{Group: "apiregistration.k8s.io", Version: "v1", Kind: "APIServiceList"},
+		{Group: "flowcontrol.apiserver.k8s.io", Version: "v1", Kind: "FlowSchemaList"},
+		{Group: "flowcontrol.apiserver.k8s.io", Version: "v1", Kind: "PriorityLevelConfigurationList"},
+		{Group: "storage.k8s.io", Version: "v1", Kind: "StorageClassList"},
 	} {
 		var all metav1.PartialObjectMetadataList
 		all.SetGroupVersionKind(kind)
@@ -212,7 +216,9 @@ func (e *env) versions() map[string]string {
 		for i := range all.Items {
 			one := &all.Items[i]
 			// The API server itself updates these objects.
-			if one.Labels["owner"] == "helm" || strings.HasPrefix(one.Namespace, "kube-") || one.Labels["kubernetes.io/bootstrapping"] != "" {
+			ours := one.Labels[labels.AppPartOf] == labels.PartOf
+			if one.Labels["owner"] == "helm" || !ours && strings.HasPrefix(one.Namespace, "kube-") || one.Labels["kubernetes.io/bootstrapping"] != "" ||
+				one.Labels["kube-aggregator.kubernetes.io/automanaged"] != "" || !ours && strings.HasPrefix(kind.Group, "flowcontrol.") {
 				continue
 			}
 			found[kind.Kind+" "+one.Namespace+"/"+one.Name] = one.ResourceVersion
@@ -606,6 +612,21 @@ func interrupted(t *testing.T, e *env, _ map[string]string) {
 		t.Errorf("while another one runs: %v", err)
 	}
 	setPending(2 * waitLimit)
+	last, err := lastRelease(helm)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if last.Labels[labels.InstallTimeout] != waitLimit.String() || last.Labels[labels.InstallRun] == "" {
+		t.Errorf("labels of the record: %v", last.Labels)
+	}
+	last.Labels[labels.InstallTimeout] = (3 * waitLimit).String()
+	if err := helm.Releases.Update(last); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := e.install(options()); err == nil || !strings.Contains(err.Error(), "another installation of Liqo has been running") {
+		t.Errorf("while another one runs, with a longer timeout: %v", err)
+	}
+	setPending(4 * waitLimit)
 	if out, err := e.install(options()); err != nil || out.Unchanged {
 		t.Errorf("after the other one died: %v %v", out, err)
 	}

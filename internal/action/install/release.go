@@ -145,9 +145,13 @@ func (p *Prepared) unlock() error {
 		return nil
 	}
 	since := p.last.Info.LastDeployed
-	if age := time.Since(since); age < p.options.Timeout || p.options.DryRun {
-		return fmt.Errorf("another installation of Liqo has been running since %s, or was killed; wait for it, or run `liqoctl uninstall`; after --timeout, %s, this command takes it over",
-			since.UTC().Format(time.RFC3339), p.options.Timeout)
+	limit := p.options.Timeout
+	if theirs, err := time.ParseDuration(p.last.Labels[labels.InstallTimeout]); err == nil {
+		limit = max(limit, theirs)
+	}
+	if age := time.Since(since); age < limit || p.options.DryRun {
+		return fmt.Errorf("another installation of Liqo has been running since %s, or was killed; wait for it, or run `liqoctl uninstall`; %s after its start, the time that it or this command has, this command takes it over",
+			since.UTC().Format(time.RFC3339), limit)
 	}
 	p.last.SetStatus(common.StatusFailed, "interrupted")
 	if err := p.helm.Releases.Update(p.last); err != nil {
@@ -156,21 +160,22 @@ func (p *Prepared) unlock() error {
 	return nil
 }
 
-// run installs or upgrades the release with Helm.
-func (p *Prepared) run(ctx context.Context, how action.DryRunStrategy) (*release.Release, error) {
+// helmRun installs or upgrades the release with Helm.
+func (p *Prepared) helmRun(ctx context.Context, how action.DryRunStrategy) (*release.Release, error) {
 	values, err := p.recorded()
 	if err != nil {
 		return nil, err
 	}
+	ours := map[string]string{labels.InstallRun: p.run, labels.InstallTimeout: p.options.Timeout.String()}
 	var done helmrelease.Releaser
 	if p.last == nil {
 		helm := action.NewInstall(p.helm)
-		helm.ReleaseName, helm.Namespace, helm.DryRunStrategy = Release, p.options.Namespace, how
+		helm.ReleaseName, helm.Namespace, helm.DryRunStrategy, helm.Labels = Release, p.options.Namespace, how, ours
 		helm.SkipCRDs, helm.Timeout, helm.WaitStrategy = true, p.options.Timeout, kube.StatusWatcherStrategy
 		done, err = helm.RunWithContext(ctx, p.chart, values)
 	} else {
 		helm := action.NewUpgrade(p.helm)
-		helm.Namespace, helm.DryRunStrategy = p.options.Namespace, how
+		helm.Namespace, helm.DryRunStrategy, helm.Labels = p.options.Namespace, how, ours
 		helm.SkipCRDs, helm.Timeout, helm.WaitStrategy = true, p.options.Timeout, kube.StatusWatcherStrategy
 		helm.ResetValues, helm.MaxHistory, helm.ForceConflicts = true, 5, true
 		done, err = helm.RunWithContext(ctx, Release, p.chart, values)
@@ -267,9 +272,9 @@ func (p *Prepared) ensureNamespace(ctx context.Context) (created *corev1.Namespa
 // historyTime bounds how long the history of the release is read again: an upgrade may have failed because the API server restarts.
 const historyTime = 30 * time.Second
 
-// lastWorking returns the newest revision that worked, nil if none ever did. Only an answer of the API server proves that there is none: after any other
-// error, the caller must not uninstall, because Liqo may be in use.
-func (p *Prepared) lastWorking(ctx context.Context) (*release.Release, error) {
+// revisions returns the newest revision that worked, nil if none ever did; and the newest that another run has made since this one began, nil if none
+// has. Only an answer of the API server proves that there is none: after any other error, the caller must not uninstall, because Liqo may be in use.
+func (p *Prepared) revisions(ctx context.Context) (working, other *release.Release, _ error) {
 	ctx, cancel := context.WithTimeout(ctx, historyTime)
 	defer cancel()
 	var history []helmrelease.Releaser
@@ -278,25 +283,33 @@ func (p *Prepared) lastWorking(ctx context.Context) (*release.Release, error) {
 		history, last = p.helm.Releases.History(Release)
 		return last == nil || errors.Is(last, driver.ErrReleaseNotFound), nil
 	}); err != nil {
-		return nil, fmt.Errorf("read the history of release %s: %w", Release, cmp.Or(last, err))
+		return nil, nil, fmt.Errorf("read the history of release %s: %w", Release, cmp.Or(last, err))
 	}
+	all := make([]*release.Release, len(history))
+	for i, one := range history {
+		var err error
+		if all[i], err = known(one); err != nil {
+			return nil, nil, err
+		}
+	}
+	newest := func(suits func(*release.Release) bool) (found *release.Release) {
+		for _, one := range all {
+			if suits(one) && (found == nil || one.Version > found.Version) {
+				found = one
+			}
+		}
+		return found
+	}
+	other = newest(func(one *release.Release) bool {
+		return (p.last == nil || one.Version > p.last.Version) && one.Labels[labels.InstallRun] != p.run
+	})
 	// Helm records the old revision as superseded before the new one as deployed. If it fails in between, no revision is deployed.
 	for _, status := range []common.Status{common.StatusDeployed, common.StatusSuperseded} {
-		var newest *release.Release
-		for _, one := range history {
-			found, err := known(one)
-			if err != nil {
-				return nil, err
-			}
-			if found.Info.Status == status && (newest == nil || found.Version > newest.Version) {
-				newest = found
-			}
-		}
-		if newest != nil {
-			return newest, nil
+		if working = newest(func(one *release.Release) bool { return one.Info.Status == status }); working != nil {
+			break
 		}
 	}
-	return nil, nil
+	return working, other, nil
 }
 
 // undoUpgrade restores a revision that worked. It skips hooks: they end peerings.

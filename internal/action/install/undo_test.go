@@ -23,6 +23,8 @@ import (
 	"helm.sh/helm/v4/pkg/storage/driver"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+
+	"liqo.io/liqo/apis/labels"
 )
 
 // failingHistory is Helm's storage behind an API server that restarts: lists fail until a time.
@@ -71,6 +73,7 @@ func TestUndo(t *testing.T) {
 	)
 	for name, row := range map[string]struct {
 		before   []common.Status // of the revisions from 1 on, before the undo
+		others   []common.Status // of those that another run makes after this one began
 		unread   time.Duration   // how long the API server answers no list
 		failure  error
 		want     []string // history after it
@@ -98,6 +101,14 @@ func TestUndo(t *testing.T) {
 			before: []common.Status{replaced, common.StatusPendingUpgrade}, failure: errors.New("no"),
 			want: []string{"1 superseded", "2 pending-upgrade", "3 deployed of 1"}, messages: []string{restored},
 		},
+		"an upgrade beside that of another administrator": {
+			before: []common.Status{deployed}, others: []common.Status{common.StatusPendingUpgrade}, failure: errors.New("no"),
+			want: []string{"1 deployed", "2 pending-upgrade"}, messages: []string{"the upgrade failed: no\n", "another installation of Liqo began meanwhile (revision 2, pending-upgrade)", "nothing was undone"},
+		},
+		"a first installation beside that of another administrator": {
+			others: []common.Status{common.StatusPendingInstall}, failure: errors.New("no"),
+			want: []string{"1 pending-install"}, messages: []string{"the installation failed: no\n", "another installation of Liqo began meanwhile (revision 1, pending-install)"},
+		},
 		"a first installation that was killed and repeated": {
 			before: []common.Status{failed, failed}, failure: errors.New("no"), messages: []string{"the installation failed: no\n", removed},
 		},
@@ -113,17 +124,24 @@ func TestUndo(t *testing.T) {
 				helm.Releases = storage.Init(records)
 				helm.KubeClient = &kubefake.PrintingKubeClient{Out: io.Discard, LogOutput: io.Discard}
 				var last *release.Release
-				for i, status := range row.before {
-					last = &release.Release{
-						Name: Release, Namespace: "liqo", Version: i + 1, Info: &release.Info{Status: status},
+				record := func(number int, status common.Status, run string) *release.Release {
+					one := &release.Release{
+						Name: Release, Namespace: "liqo", Version: number, Info: &release.Info{Status: status}, Labels: map[string]string{labels.InstallRun: run},
 						Chart: &chart.Chart{Metadata: &chart.Metadata{Name: "liqo", Version: "1.0.0", AppVersion: "v1", APIVersion: "v2"}},
 					}
-					if err := helm.Releases.Create(last); err != nil {
+					if err := helm.Releases.Create(one); err != nil {
 						t.Fatal(err)
 					}
+					return one
+				}
+				for i, status := range row.before {
+					last = record(i+1, status, "ours")
+				}
+				for i, status := range row.others {
+					record(len(row.before)+i+1, status, "theirs")
 				}
 				records.until = time.Now().Add(row.unread)
-				p := &Prepared{helm: helm, client: fake.NewClientBuilder().WithScheme(clientgoscheme.Scheme).Build(), options: Options{Namespace: "liqo", Timeout: time.Minute}, last: last}
+				p := &Prepared{helm: helm, client: fake.NewClientBuilder().WithScheme(clientgoscheme.Scheme).Build(), options: Options{Namespace: "liqo", Timeout: time.Minute}, last: last, run: "ours"}
 				err := p.rollBack(t.Context(), &waitingClient{}, row.failure, nil, &recorder{})
 				for _, message := range row.messages {
 					if err == nil || !strings.Contains(err.Error(), message) {
