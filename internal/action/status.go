@@ -154,6 +154,8 @@ func newLocalStatus(o *localObjects) LocalStatus {
 		switch what := fmt.Sprintf("%s %s/%s", component.Kind, o.namespace, component.Name); {
 		case !component.Found:
 			s.Problems = append(s.Problems, what+" is missing; `liqoctl upgrade` restores it")
+		case component.Kind == "Deployment" && component.Desired == 0: // the chart allows it for none, and an interrupted uninstallation leaves it
+			s.Problems = append(s.Problems, what+" is scaled to 0; `liqoctl upgrade` restores it, and `liqoctl uninstall` goes on with an uninstallation that was interrupted")
 		case component.Ready < component.Desired || component.Available < component.Desired:
 			s.Problems = append(s.Problems, strings.TrimSuffix(
 				fmt.Sprintf("%s has %d of %d pods ready: %s", what, component.Ready, component.Desired, component.Message), ": "))

@@ -51,6 +51,12 @@ func TestLocalStatus(t *testing.T) {
 	if s := newLocalStatus(&measured); len(s.Components) != 3 || len(s.Problems) != 1 || !strings.Contains(s.Problems[0], "liqo-metric-agent has 0 of 1") {
 		t.Errorf("without the metric agent: %+v", s)
 	}
+	stopped := *well
+	stopped.deployments = []appsv1.Deployment{deployment("liqo-auth", 0), well.deployments[1]}
+	stopped.deployments[0].Spec.Replicas = new(int32(0))
+	if s := newLocalStatus(&stopped); len(s.Problems) != 1 || !strings.Contains(s.Problems[0], "Deployment liqo/liqo-auth is scaled to 0") {
+		t.Errorf("an interrupted uninstallation: %+v", s)
+	}
 	if s := newLocalStatus(&localObjects{namespace: "liqo"}); len(s.Problems) != 1 || s.Cluster != nil {
 		t.Errorf("no namespace: %+v", s)
 	}

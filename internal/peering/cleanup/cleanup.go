@@ -336,7 +336,7 @@ func (r *run) standing(ctx context.Context) error {
 	return fmt.Errorf("%w after %s:\n  %s\nif a peer is gone for good: liqoctl unpeer NAME --force", ErrStanding, r.Timeout, strings.Join(now.waiting, "\n  "))
 }
 
-// scaleAuth scales the authentication service and returns its replicas before.
+// scaleAuth scales the authentication service and returns the replicas to restore; 0 if there is no such service.
 func (r *run) scaleAuth(ctx context.Context, replicas int32) (before int32, err error) {
 	var live appsv1.Deployment
 	err = r.client.Get(ctx, client.ObjectKey{Namespace: r.Namespace, Name: auth}, &live)
@@ -346,8 +346,9 @@ func (r *run) scaleAuth(ctx context.Context, replicas int32) (before int32, err 
 	if err != nil {
 		return 0, err
 	}
+	before = 1 // also if it is 0: a run that was interrupted left that
 	if live.Spec.Replicas != nil {
-		before = *live.Spec.Replicas
+		before = max(before, *live.Spec.Replicas)
 	}
 	intent := appsv1config.Deployment(auth, r.Namespace).WithUID(live.UID).WithSpec(appsv1config.DeploymentSpec().WithReplicas(replicas))
 	if err := r.client.Apply(ctx, intent, client.FieldOwner(owner), client.ForceOwnership); err != nil {

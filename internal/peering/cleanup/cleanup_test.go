@@ -218,9 +218,14 @@ func TestRun(t *testing.T) {
 		t.Errorf("after a failure %s has %d replicas, want 2 as before", auth, now)
 	}
 
-	// A run ends at its deadline, however far it has come.
+	// A run ends at its deadline, however far it has come. The service runs again even if a run that was killed had stopped it.
+	stopped := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: auth}}
+	must(t, w.Patch(ctx, stopped, client.RawPatch(types.MergePatchType, []byte(`{"spec":{"replicas":0}}`))))
 	if err := Run(ctx, w.job, o); err == nil {
 		t.Error("a run ends without an error while both peers are left")
+	}
+	if now := w.replicas(ctx, t); now != 1 {
+		t.Errorf("after a run that was killed, and one that failed, %s has %d replicas, want 1", auth, now)
 	}
 	must(t, w.Patch(ctx, offloading, client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`))))
 
