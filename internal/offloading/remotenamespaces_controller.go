@@ -181,21 +181,21 @@ func (r *remoteNamespaceReconciler) Reconcile(ctx context.Context, request recon
 			return reconcile.Result{}, err
 		}
 	}
-	if len(all) == 0 {
-		return reconcile.Result{}, r.forget(ctx, p)
-	}
-	p.mapName = all[0].Name
 	fc, err := foreignClusterOf(ctx, r.client, consumer)
 	if err != nil {
 		return reconcile.Result{}, err
 	}
+	p.ended = fc == nil || !fc.Keeps()
+	if len(all) == 0 {
+		return reconcile.Result{}, r.forget(ctx, p)
+	}
+	p.mapName = all[0].Name
 	if fc == nil || !fc.Accepts() {
 		p.most = 0 // nothing new
 	}
 	if fc != nil {
 		p.fingerprint = fc.Spec.ClusterKey
 	}
-	p.ended = fc == nil || !fc.Keeps()
 	if p.closed, err = r.options.Policies.Missing(ctx); err != nil {
 		return reconcile.Result{}, err
 	}

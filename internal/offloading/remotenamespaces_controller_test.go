@@ -88,12 +88,29 @@ func TestAttackH1(t *testing.T) {
 	if namespace := space("shop-paris-000001"); !b.exists(namespace) || namespace.DeletionTimestamp != nil {
 		t.Fatal("the namespace is deleted although nothing is decided")
 	}
+	endless := endlessPod("shop-paris-000001")
+	b.Make(endless)
 	for _, state := range []discoveryv1alpha1.IncomingState{discoveryv1alpha1.IncomingRefused, discoveryv1alpha1.IncomingWaiting} {
 		b.decide(paris, state)
 		b.Until("the namespace is deleted: "+string(state), func() bool {
 			namespace := space("shop-paris-000001")
 			return !b.exists(namespace) || namespace.DeletionTimestamp != nil
 		})
+	}
+	b.Until("its pod, whose grace period is 31 years, has two minutes", func() bool {
+		b.Read(endless)
+		return endless.DeletionTimestamp != nil && *endless.DeletionGracePeriodSeconds == lastSeconds
+	})
+}
+
+// endlessPod is a pod of a peer with an extreme grace period, which has a node.
+func endlessPod(namespace string) *corev1.Pod {
+	return &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "endless", Labels: map[string]string{labels.ManagedBy: labels.ManagedByShadowPod}},
+		Spec: corev1.PodSpec{
+			NodeName: "n", TerminationGracePeriodSeconds: new(int64(1_000_000_000)), AutomountServiceAccountToken: new(false),
+			Containers: []corev1.Container{{Name: "c", Image: "i"}},
+		},
 	}
 }
 
@@ -311,13 +328,7 @@ func TestRemoteNamespaces(t *testing.T) {
 	b.answers(namespaceMap, map[string]string{"shop": accepted})
 	stop()
 	// One of its pods has an extreme grace period.
-	endless := &corev1.Pod{
-		ObjectMeta: metav1.ObjectMeta{Namespace: "shop-paris", Name: "endless", Labels: map[string]string{labels.ManagedBy: labels.ManagedByShadowPod}},
-		Spec: corev1.PodSpec{
-			NodeName: "n", TerminationGracePeriodSeconds: new(int64(1_000_000_000)), AutomountServiceAccountToken: new(false),
-			Containers: []corev1.Container{{Name: "c", Image: "i"}},
-		},
-	}
+	endless := endlessPod("shop-paris")
 	b.Make(endless)
 	b.Edit(namespaceMap, func() { namespaceMap.Finalizers = nil })
 	b.Must(b.Delete(t.Context(), namespaceMap))

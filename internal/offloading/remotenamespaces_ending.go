@@ -25,7 +25,7 @@ func (r *remoteNamespaceReconciler) finish(ctx context.Context, p mapOwner, name
 		return err
 	}
 	for i := range all {
-		if err := r.delete(ctx, p, &all[i]); err != nil {
+		if err := r.end(ctx, p, &all[i]); err != nil {
 			return err
 		}
 	}
@@ -45,11 +45,22 @@ func (r *remoteNamespaceReconciler) forget(ctx context.Context, p mapOwner) erro
 		return err
 	}
 	for i := range all {
-		if err := r.delete(ctx, p, &all[i]); err != nil {
+		if err := r.end(ctx, p, &all[i]); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// end deletes a remote namespace, and limits what its pods may still do if the consumer may not use this cluster. That comes first, as the rights of this
+// controller in the namespace end with it.
+func (r *remoteNamespaceReconciler) end(ctx context.Context, p mapOwner, one *corev1.Namespace) error {
+	if p.ended {
+		if err := r.hurry(ctx, one); err != nil {
+			return err
+		}
+	}
+	return r.delete(ctx, p, one)
 }
 
 // orphans deletes the remote namespaces of a tenant that is gone with its map.
@@ -71,10 +82,7 @@ func (r *remoteNamespaceReconciler) orphans(ctx context.Context, tenant string) 
 			}
 			asked = true
 		}
-		if err := r.delete(ctx, p, one); err != nil {
-			return err
-		}
-		if err := r.hurry(ctx, one); err != nil {
+		if err := r.end(ctx, p, one); err != nil {
 			return err
 		}
 	}
@@ -84,7 +92,7 @@ func (r *remoteNamespaceReconciler) orphans(ctx context.Context, tenant string) 
 // lastSeconds is the longest grace period of pods whose cluster is no longer a peer.
 const lastSeconds = 120
 
-// hurry limits the grace period of the pods of a namespace in deletion to lastSeconds: the former peer chose it, and may have chosen years.
+// hurry limits the grace period of the pods of a namespace that ends to lastSeconds: the former peer chose it, and may have chosen years.
 func (r *remoteNamespaceReconciler) hurry(ctx context.Context, namespace *corev1.Namespace) error {
 	var all corev1.PodList
 	// The cache does not keep grace periods.

@@ -10,8 +10,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
-
-	"liqo.io/liqo/internal/offloading/shadow"
 )
 
 // defaultRefusalRetry is when to repeat a write that a rule of this cluster has refused: no event leads here when its administrator changes the rule. The virtual
@@ -23,17 +21,13 @@ type refused struct{ error }
 
 func (r refused) Unwrap() error { return r.error }
 
-// whenInvalid decides when a write of an object for a peer is repeated that has failed with err. An object that is invalid stays so. What an admission policy
-// refuses also has the reason Invalid, unless the policy names another one.
+// whenInvalid decides when a write of an object for a peer is repeated that has failed with err. What is invalid may not stay so: an admission policy refuses with
+// that reason, and limit ranges and webhooks change an object before its fields are judged.
 func whenInvalid(err error) error {
-	switch {
-	case !apierrors.IsInvalid(err):
-		return err
-	case shadow.Final(err):
-		return reconcile.TerminalError(err)
-	default:
+	if apierrors.IsInvalid(err) {
 		return refused{err}
 	}
+	return err
 }
 
 // retryRefused replaces the backoff after an error that whenInvalid has marked by a longer wait.

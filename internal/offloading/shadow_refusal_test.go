@@ -8,6 +8,7 @@ import (
 
 	admissionv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -44,6 +45,22 @@ func TestPolicyIsChanged(t *testing.T) {
 			Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "c", Image: "image"}}},
 		}, client.DryRunAll) != nil
 	})
+	// The default of a limit range makes a pod invalid whose own fields are valid.
+	limits := &corev1.LimitRange{ObjectMeta: metav1.ObjectMeta{Namespace: remoteNamespace, Name: "administrator"}, Spec: corev1.LimitRangeSpec{Limits: []corev1.LimitRangeItem{{
+		Type: corev1.LimitTypeContainer, Default: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("200m")},
+	}}}}
+	b.Make(limits)
+	b.Until("the limit range is in force", func() bool {
+		probe := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: remoteNamespace, Name: "probe"}, Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "c", Image: "image"}}}}
+		return b.Create(t.Context(), probe, client.DryRunAll) == nil && !probe.Spec.Containers[0].Resources.Limits.Cpu().IsZero()
+	})
+	limited := b.createShadowPod("limited", corev1.RestartPolicyAlways, func(s *vkv1alpha1.ShadowPod) {
+		s.Spec.Pod.Containers[0].Resources.Requests = corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("500m")}
+	})
+	b.event(limited, "FailedCreate", "must be less than or equal to cpu limit")
+	b.Must(b.Delete(t.Context(), limits))
+	b.pod(limited, nil)
+
 	created := b.createShadowPod("refused", corev1.RestartPolicyAlways, nil)
 	b.event(created, "FailedCreate", "a policy or a webhook of this cluster refuses the pod")
 	b.Edit(changed, func() { changed.Labels["app"] = "refused" })

@@ -42,7 +42,7 @@ func (r *shadowPods) amend(ctx context.Context, key types.NamespacedName) error 
 	if err := r.patch(ctx, facts.Pod, rest); err != nil {
 		return r.unamended(facts.Shadow, err)
 	}
-	if ephemeral == nil || resized != nil && errors.Is(ephemeral, reconcile.TerminalError(nil)) {
+	if ephemeral == nil || resized != nil && errors.As(ephemeral, &refused{}) {
 		return resized
 	}
 	return ephemeral // retried, which also retries the resize

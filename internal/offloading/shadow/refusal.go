@@ -6,11 +6,9 @@ import (
 	"errors"
 	"fmt"
 	"regexp"
-	"slices"
 	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"liqo.io/liqo/internal/kube/printable"
 )
@@ -63,17 +61,6 @@ func Refusal(err error) string {
 		answer = strings.ToValidUTF8(answer[:maxRefusal], "")
 	}
 	return answer
-}
-
-// Final reports whether the API server refuses an object as invalid because of its fields alone, so that it will refuse the object again. A policy refuses with
-// the same reason by default, but with no field, and its administrator may change or remove it. A webhook may name fields.
-func Final(err error) bool {
-	var status apierrors.APIStatus
-	if !apierrors.IsInvalid(err) || !errors.As(err, &status) || status.Status().Details == nil || ofPolicy(status.Status().Message) {
-		return false
-	}
-	causes := status.Status().Details.Causes
-	return len(causes) > 0 && !slices.ContainsFunc(causes, func(cause metav1.StatusCause) bool { return cause.Field == "" })
 }
 
 // ofPolicy reports whether a message is that of a policy or a webhook.

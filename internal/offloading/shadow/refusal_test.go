@@ -10,7 +10,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
@@ -43,42 +42,6 @@ func TestAttackL5Refusals(t *testing.T) {
 	} {
 		if got := Refusal(test.err); !strings.Contains(got, test.want) || test.hide != "" && strings.Contains(got, test.hide) {
 			t.Errorf("%s: %q, want %q without %q", test.name, got, test.want, test.hide)
-		}
-	}
-}
-
-// TestFinal: only an object that is invalid whatever the rules of the provider is given up.
-func TestFinal(t *testing.T) {
-	invalid := func(change func(*metav1.Status)) error {
-		err := apierrors.NewInvalid(schema.GroupKind{Kind: "Pod"}, "web", field.ErrorList{
-			field.Required(field.NewPath("spec", "containers"), ""), field.Invalid(field.NewPath("metadata", "name"), "_", "bad"),
-		})
-		if change != nil {
-			change(&err.ErrStatus)
-		}
-		return fmt.Errorf("create pod: %w", err)
-	}
-	for _, test := range []struct {
-		name string
-		err  error
-		want bool
-	}{
-		{"fields", invalid(nil), true},
-		{"a policy", invalid(func(s *metav1.Status) { // as the API server builds it
-			s.Message = `pods "web" is forbidden: ValidatingAdmissionPolicy 'images' with binding 'images' denied request: trusted images only`
-			s.Details.Causes = []metav1.StatusCause{{Message: s.Message}}
-		}), false},
-		{"a webhook that names fields", invalid(func(s *metav1.Status) {
-			s.Message = `admission webhook "images.example.com" denied the request: see spec`
-		}), false},
-		{"one cause without a field", invalid(func(s *metav1.Status) { s.Details.Causes[1].Field = "" }), false},
-		{"no causes", invalid(func(s *metav1.Status) { s.Details.Causes = nil }), false},
-		{"no details", invalid(func(s *metav1.Status) { s.Details = nil }), false},
-		{"another reason", apierrors.NewForbidden(corev1.Resource("pods"), "web", errors.New("exceeded quota")), false},
-		{"no answer", errors.New("connection refused"), false},
-	} {
-		if got := Final(test.err); got != test.want {
-			t.Errorf("%s: final %t", test.name, got)
 		}
 	}
 }
