@@ -92,6 +92,7 @@ spec:
   serviceAccountName: default
   os: null
   automountServiceAccountToken: false
+  readinessGates: null
   hostNetwork: null
   hostPID: null
   hostIPC: null
@@ -104,7 +105,6 @@ spec:
   subdomain: sub
   setHostnameAsFQDN: false
   imagePullSecrets: [{name: pull}]
-  readinessGates: [{conditionType: example.org/gate}]
   restartPolicy: OnFailure
   securityContext: {fsGroup: 17, runAsUser: 0}
   shareProcessNamespace: true

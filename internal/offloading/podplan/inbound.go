@@ -81,7 +81,8 @@ func planInbound(f *Facts) Inbound {
 		return planNotOffloaded(f)
 	case f.Local.DeletionTimestamp == nil && f.Unreachable:
 		// Of a node that reports that it is not Ready, as ours does, Kubernetes does not do this itself.
-		if Ready(&f.Local.Status) {
+		// A pod that was reported as running behind a network that is down may not run any more.
+		if Ready(&f.Local.Status) || readyReason(&f.Local.Status) == project.NetworkUnreachable {
 			return Inbound{Report: ReportUnreachable}
 		}
 		return Inbound{}
@@ -207,12 +208,17 @@ func (f *Facts) lag() time.Duration {
 	return max(f.Memory.Written.Add(SettleTimeout).Sub(f.Now), 0)
 }
 
+// Urgent reports whether a status shows the end of a pod, or another readiness. Others may wait.
+func Urgent(local *corev1.Pod, status *corev1.PodStatus) bool {
+	return project.Finished(status.Phase) || Ready(status) != Ready(&local.Status)
+}
+
 // Debounce returns how long a status that differs from that of the local pod may still wait, and since when it waits. A change of readiness and the end of a
 // pod are urgent, unless the pod has become Ready too often.
 func Debounce(local *corev1.Pod, status *corev1.PodStatus, m Memory, now time.Time) (wait time.Duration, since time.Time) {
 	since = m.PendingSince
 	switch {
-	case project.Finished(status.Phase) || status.Reason == project.OffloadingBackOff || local.DeletionTimestamp != nil:
+	case project.Finished(status.Phase) || status.Reason == project.OffloadingBackOff: // a reason of ours, which no peer can report
 		return 0, since
 	case Ready(status) && !Ready(&local.Status):
 		if m.Returns < freeReturns || now.Sub(m.ReadyAt) > forgetReturns {

@@ -88,6 +88,16 @@ func (f *Facts) runsRemotely() bool {
 	return remote != nil && f.Remotes.Current && !project.Finished(remote.Status.Phase) && remote.DeletionTimestamp == nil
 }
 
+// readyReason is why a pod with this status is Ready or not.
+func readyReason(status *corev1.PodStatus) string {
+	for i := range status.Conditions {
+		if status.Conditions[i].Type == corev1.PodReady {
+			return status.Conditions[i].Reason
+		}
+	}
+	return ""
+}
+
 // Ready reports whether a pod with this status is Ready.
 func Ready(status *corev1.PodStatus) bool {
 	for i := range status.Conditions {

@@ -171,6 +171,10 @@ func TestPlan(t *testing.T) {
 			f.Local.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}
 		}}, amend, Inbound{Report: ReportUnreachable}},
 		{"the peer has not answered for long, and the pod is not Ready", steps{func(f *Facts) { f.Reachable, f.Unreachable = false, true }}, amend, Inbound{}},
+		{"the peer has not answered for long, and the network was down before", steps{func(f *Facts) {
+			f.Reachable, f.Unreachable = false, true
+			f.Local.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionFalse, Reason: project.NetworkUnreachable}}
+		}}, amend, Inbound{Report: ReportUnreachable}},
 		{"the network between the clusters is down", steps{down}, amend, Inbound{Report: ReportRemote, NetworkDown: true}},
 		{"the network is down, and the pod has ended", steps{once, succeeded, down}, amend, Inbound{Report: ReportRemote, NetworkDown: true}},
 		{"the network is down, and the pod is being deleted", steps{deleting, down}, Outbound{Delete: true}, Inbound{Report: ReportRemote, NetworkDown: true}},
@@ -311,11 +315,16 @@ func TestDebounce(t *testing.T) {
 		{"it becomes not Ready", isRunning, isReady, Memory{Returns: 1000, ReadyAt: start, Written: start}, 0},
 		{"it ends", corev1.PodStatus{Phase: corev1.PodFailed}, isRunning, Memory{Written: start}, 0},
 		{"first change", isRunning, corev1.PodStatus{}, Memory{}, statusDebounce},
+		{"is deleted, and changes", isRunning, isRunning, Memory{Written: start}, notReadyDebounce},
 		{"waits already", isReady, isReady, Memory{PendingSince: start.Add(-400 * time.Millisecond), Written: start.Add(-time.Hour)}, 600 * time.Millisecond},
 		{"waits for long", isReady, isReady, Memory{PendingSince: start.Add(-time.Hour)}, 0},
 		{"not Ready, written a moment ago", isRunning, isRunning, Memory{Written: start.Add(-time.Second)}, notReadyDebounce - time.Second},
 	} {
-		wait, since := Debounce(&corev1.Pod{Status: c.was}, &c.is, c.memory, start)
+		local := &corev1.Pod{Status: c.was}
+		if strings.HasPrefix(c.name, "is deleted") {
+			local.DeletionTimestamp = &metav1.Time{Time: start}
+		}
+		wait, since := Debounce(local, &c.is, c.memory, start)
 		if wait != c.want || wait > 0 && since.IsZero() && c.memory.Returns == 0 {
 			t.Errorf("%s: %v since %v, want %v", c.name, wait, since, c.want)
 		}

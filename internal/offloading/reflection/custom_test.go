@@ -4,8 +4,10 @@ package reflection
 
 import (
 	"context"
+	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	authorizationv1 "k8s.io/api/authorization/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -315,6 +317,21 @@ func TestCustomResourcesAreGuarded(t *testing.T) {
 	<-scaled
 	if writes := e.toProvider.writesTo("widgets/scaled"); len(writes) > 8 {
 		t.Errorf("%d corrections until it was reported", len(writes))
+	}
+
+	// A status that changes without end costs few writes, and the last state arrives.
+	e.create("busy", nil)
+	e.untilCopy("copy", "busy", nil)
+	e.waitIdle()
+	e.toConsumer.reset()
+	began, changes := time.Now(), 0
+	for ; changes < 200 || time.Since(began) < 2*time.Second; changes++ {
+		e.setStatus("busy", map[string]any{"text": fmt.Sprint(changes)})
+	}
+	last := map[string]any{"text": fmt.Sprint(changes - 1)}
+	e.untilStatus("the last one", "busy", last)
+	if writes, most := len(e.toConsumer.writesTo("widgets/busy")), 12+int(time.Since(began)/time.Second); writes > most {
+		t.Errorf("%d writes for %d changes, want at most %d", writes, changes, most)
 	}
 
 	e.create("flood", nil)

@@ -19,6 +19,7 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
+	"golang.org/x/time/rate"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
@@ -56,7 +57,8 @@ type Engine struct {
 	Recorder   *events.Recorder
 	Log        logr.Logger
 
-	options Options
+	options  Options
+	statuses *rate.Limiter // see SpendStatus
 	// mu is held while loops are added, paused and resumed.
 	mu sync.Mutex
 	// loops is replaced, and never changed.
@@ -96,7 +98,7 @@ type Loop struct {
 
 // New returns an engine without loops.
 func New(local client.WithWatch, access *remote.Access, o Options) *Engine {
-	e := &Engine{Local: local, Remote: access, Recorder: events.NewRecorder(local, o.Mapping.NodeName), Log: log.Log.WithName("reflection"), options: o}
+	e := &Engine{Local: local, Remote: access, Recorder: events.NewRecorder(local, o.Mapping.NodeName), Log: log.Log.WithName("reflection"), options: o, statuses: newStatusBudget()}
 	e.Namespaces = newNamespaces(e)
 	return e
 }

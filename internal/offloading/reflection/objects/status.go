@@ -18,6 +18,7 @@ import (
 	"liqo.io/liqo/apis/labels"
 	"liqo.io/liqo/internal/kube/fairqueue"
 	"liqo.io/liqo/internal/kube/fanin"
+	"liqo.io/liqo/internal/kube/ratelimit"
 	"liqo.io/liqo/internal/offloading/reflection/engine"
 	"liqo.io/liqo/internal/offloading/reflection/events"
 	"liqo.io/liqo/internal/offloading/reflection/project"
@@ -33,12 +34,20 @@ type statuses struct {
 	copies *Reflector
 	queue  *fairqueue.Queue
 	remote *fanin.Source // the copies with their status
+	pace   *ratelimit.Limiter[types.NamespacedName]
 }
+
+// The status of an object is written back at once statusBurst times, then once a second.
+const (
+	statusPerSecond = 1
+	statusBurst     = 10
+	pacedObjects    = 10_000
+)
 
 // newStatuses adds the loop that brings back the status of copies.
 func (c *customKinds) newStatuses(copies *Reflector) *statuses {
 	e := c.objects.engine
-	s := &statuses{kinds: c, copies: copies, queue: fairqueue.NewQueue(customWorkers)}
+	s := &statuses{kinds: c, copies: copies, queue: fairqueue.NewQueue(customWorkers), pace: ratelimit.New[types.NamespacedName](statusPerSecond, statusBurst, pacedObjects)}
 	s.remote = fanin.New(fanin.Options{
 		Object: copies.kind.object, List: copies.kind.list, Trim: trimToStatus,
 		Select: []client.ListOption{client.MatchingLabels{labels.Origin: e.Identities().LocalID, labels.Destination: e.Identities().RemoteID}},
@@ -111,11 +120,19 @@ func (s *statuses) reconcile(ctx context.Context, key types.NamespacedName) (tim
 	if is, _ := local.Object["status"].(map[string]any); len(is) == 0 && len(status) == 0 || equality.Semantic.DeepEqual(is, status) {
 		return 0, nil
 	}
-	if text, err := json.Marshal(status); err != nil || len(text) > maxStatus {
+	text, err := json.Marshal(status)
+	if err != nil || len(text) > maxStatus {
 		e.Recorder.Failed(local, s.copies.kind.name, events.ReasonFailed, fmt.Errorf("the status of the copy in cluster %q is longer than %d bytes, and does not come back", e.RemoteName(), maxStatus))
 		return 0, nil
 	}
-	err := s.write(ctx, local, status)
+	now := time.Now()
+	if !s.pace.Allow(key, now) {
+		return time.Second, nil
+	}
+	if wait := e.SpendStatus(len(text), now); wait > 0 {
+		return wait, nil
+	}
+	err = s.write(ctx, local, status)
 	switch {
 	case apierrors.IsNotFound(err):
 		return 0, nil // the event of its deletion follows

@@ -174,6 +174,15 @@ func (p *Pods) write(ctx context.Context, local *corev1.Pod, status *corev1.PodS
 	if wait := p.debounce(local, status); wait > 0 {
 		return wait, nil
 	}
+	if !podplan.Urgent(local, status) {
+		stored, err := json.Marshal(status)
+		if err != nil {
+			return 0, fmt.Errorf("measure the status of pod %s/%s: %w", local.Namespace, local.Name, err)
+		}
+		if wait := p.engine.SpendStatus(len(stored), time.Now()); wait > 0 {
+			return wait, nil
+		}
+	}
 	answer := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: local.Namespace, Name: local.Name}}
 	if err := p.engine.Local.Status().Patch(ctx, answer, client.RawPatch(types.StrategicMergePatchType, patch)); err != nil {
 		if apierrors.IsNotFound(err) || apierrors.IsConflict(err) {

@@ -69,13 +69,13 @@ var fates = map[string]map[string]fate{
 		"volumes": copiedBut("*.projected.sources.*.serviceAccountToken", "*.projected.sources.*.podCertificate"), "containers": copiedBut("*.resources.claims"),
 		"initContainers": copiedBut("*.resources.claims"), "ephemeralContainers": copiedBut("*.resources.claims"), "tolerations": copied,
 		"activeDeadlineSeconds": copied, "dnsConfig": copied, "dnsPolicy": copied, "enableServiceLinks": copied, "hostAliases": copied,
-		"hostname": copied, "imagePullSecrets": copied, "readinessGates": copied, "restartPolicy": copied, "securityContext": copied,
+		"hostname": copied, "imagePullSecrets": copied, "restartPolicy": copied, "securityContext": copied,
 		"setHostnameAsFQDN": copied, "shareProcessNamespace": copied, "subdomain": copied, "terminationGracePeriodSeconds": copied,
 		"topologySpreadConstraints": copied, "hostUsers": copied, "hostnameOverride": copied, "resources": copiedBut("claims"),
 
 		"affinity": dropped, "nodeSelector": dropped, "nodeName": dropped, "schedulerName": dropped, "priority": dropped,
 		"priorityClassName": dropped, "preemptionPolicy": dropped, "serviceAccountName": dropped, "serviceAccount": dropped,
-		"runtimeClassName": dropped, "overhead": dropped, "os": dropped, "resourceClaims": dropped,
+		"readinessGates": dropped, "runtimeClassName": dropped, "overhead": dropped, "os": dropped, "resourceClaims": dropped,
 		"schedulingGates": dropped, "schedulingGroup": dropped, "evictionResponders": dropped,
 
 		"automountServiceAccountToken": forced(false),

@@ -46,14 +46,14 @@ func podAnnotations(m NamespaceMapping, local *corev1.Pod) map[string]string {
 	return kept
 }
 
-// podSpec copies the fields that are reflected. The others are not: the peer decides where a pod runs, and with which priority. It reuses parts of local.
+// podSpec copies the fields that are reflected. The others are not: the peer decides where a pod runs, and with which priority; the controllers behind readiness
+// gates are in this cluster (see PodStatus). It reuses parts of local.
 func podSpec(local *corev1.PodSpec) corev1.PodSpec {
 	no := false
 	remote := corev1.PodSpec{
 		Volumes: local.Volumes, Containers: local.Containers, InitContainers: local.InitContainers, EphemeralContainers: local.EphemeralContainers,
 		RestartPolicy: local.RestartPolicy, ActiveDeadlineSeconds: local.ActiveDeadlineSeconds,
-		TerminationGracePeriodSeconds: local.TerminationGracePeriodSeconds, ReadinessGates: local.ReadinessGates,
-		DNSPolicy: local.DNSPolicy, DNSConfig: local.DNSConfig, EnableServiceLinks: local.EnableServiceLinks, HostAliases: local.HostAliases,
+		TerminationGracePeriodSeconds: local.TerminationGracePeriodSeconds, DNSPolicy: local.DNSPolicy, DNSConfig: local.DNSConfig, EnableServiceLinks: local.EnableServiceLinks, HostAliases: local.HostAliases,
 		Hostname: local.Hostname, Subdomain: local.Subdomain, SetHostnameAsFQDN: local.SetHostnameAsFQDN, HostnameOverride: local.HostnameOverride,
 		ImagePullSecrets: local.ImagePullSecrets, Resources: withoutClaims(local.Resources),
 		SecurityContext: local.SecurityContext, ShareProcessNamespace: local.ShareProcessNamespace, HostUsers: local.HostUsers,

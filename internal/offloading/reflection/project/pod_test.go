@@ -5,6 +5,7 @@ package project_test
 import (
 	"encoding/json"
 	"errors"
+	"fmt"
 	"reflect"
 	"strings"
 	"testing"
@@ -276,6 +277,58 @@ func TestRestarts(t *testing.T) {
 	}
 	if !restarts.Observe(local, nil).Equal(restarts) {
 		t.Error("a missing remote pod counts as a new one")
+	}
+}
+
+// TestReadinessGates: the gates of a pod are those of controllers here, and the peer cannot open them. It cannot report what only this cluster reports, either.
+func TestReadinessGates(t *testing.T) {
+	early, late := metav1.Date(2025, 5, 1, 12, 0, 0, 0, time.UTC), metav1.Date(2025, 5, 1, 12, 1, 0, 0, time.UTC)
+	const gate = "example.org/gate"
+	is := func(kind corev1.PodConditionType, status corev1.ConditionStatus, since metav1.Time) corev1.PodCondition {
+		return corev1.PodCondition{Type: kind, Status: status, LastTransitionTime: since}
+	}
+	for name, test := range map[string]struct {
+		mine, theirs []corev1.PodCondition
+		want         string
+	}{
+		"open":                           {[]corev1.PodCondition{is(gate, "True", late)}, []corev1.PodCondition{is("Ready", "True", early)}, "True 12:01:00 "},
+		"open before it was Ready":       {[]corev1.PodCondition{is(gate, "True", early)}, []corev1.PodCondition{is("Ready", "True", late)}, "True 12:01:00 "},
+		"closed":                         {[]corev1.PodCondition{is(gate, "False", late)}, []corev1.PodCondition{is("Ready", "True", early)}, "False 12:01:00 ReadinessGatesNotReady"},
+		"missing":                        {nil, []corev1.PodCondition{is("Ready", "True", early)}, "False 12:00:00 ReadinessGatesNotReady"},
+		"open, and the pod is not Ready": {[]corev1.PodCondition{is(gate, "True", late)}, []corev1.PodCondition{is("Ready", "False", early)}, "False 12:00:00 "},
+		"only the peer opens it":         {nil, []corev1.PodCondition{is("Ready", "True", early), is(gate, "True", early)}, "False 12:00:00 ReadinessGatesNotReady"},
+	} {
+		local := corev1.Pod{Spec: corev1.PodSpec{ReadinessGates: []corev1.PodReadinessGate{{ConditionType: gate}}}, Status: corev1.PodStatus{Conditions: test.mine}}
+		remote := corev1.Pod{Status: corev1.PodStatus{Phase: corev1.PodRunning, Reason: project.OffloadingBackOff, Conditions: test.theirs}}
+		status, err := project.PodStatus(project.NamespaceMapping{}, &local, &remote, project.Restarts{}, nil, "")
+		if err != nil || status.Reason != "" {
+			t.Errorf("%s: reason %q, %v", name, status.Reason, err)
+		}
+		for _, one := range status.Conditions {
+			if got := fmt.Sprintf("%s %s %s", one.Status, one.LastTransitionTime.Format(time.TimeOnly), one.Reason); one.Type == corev1.PodReady && got != test.want {
+				t.Errorf("%s: %s, want %s", name, got, test.want)
+			}
+		}
+	}
+}
+
+// TestUnreachable: the reason changes also for a pod that the network took the readiness from before, and the time since when does not.
+func TestUnreachable(t *testing.T) {
+	early, now := metav1.Date(2025, 5, 1, 12, 0, 0, 0, time.UTC), metav1.Date(2025, 5, 1, 12, 1, 0, 0, time.UTC)
+	for _, test := range []struct {
+		status corev1.ConditionStatus
+		reason string
+		want   string
+	}{
+		{"True", "", "False ClusterUnreachable 12:01:00"},
+		{"False", project.NetworkUnreachable, "False ClusterUnreachable 12:00:00"},
+		{"False", "ContainersNotReady", "False ContainersNotReady 12:00:00"},
+	} {
+		local := corev1.Pod{Status: corev1.PodStatus{Conditions: []corev1.PodCondition{{Type: corev1.PodReady, Status: test.status, Reason: test.reason, LastTransitionTime: early}}}}
+		one := project.Unreachable(&local, now).Conditions[0]
+		if got := fmt.Sprintf("%s %s %s", one.Status, one.Reason, one.LastTransitionTime.Format(time.TimeOnly)); got != test.want {
+			t.Errorf("%s %s becomes %s, want %s", test.status, test.reason, got, test.want)
+		}
 	}
 }
 

@@ -81,7 +81,13 @@ func Vanished(local *corev1.Pod, now metav1.Time) corev1.PodStatus {
 // Unreachable returns the status of a pod whose peer does not answer. It may run there, and nothing here should send it requests.
 func Unreachable(local *corev1.Pod, now metav1.Time) corev1.PodStatus {
 	status := *local.Status.DeepCopy()
-	notReady(&status, ClusterUnreachable, "the cluster of virtual node "+local.Spec.NodeName+" does not answer; the pod may run there", now)
+	message := "the cluster of virtual node " + local.Spec.NodeName + " does not answer; the pod may run there"
+	notReady(&status, ClusterUnreachable, message, now)
+	for i := range status.Conditions {
+		if one := &status.Conditions[i]; one.Type == corev1.PodReady && one.Reason == NetworkUnreachable {
+			one.Reason, one.Message = ClusterUnreachable, message // it has been not Ready since then
+		}
+	}
 	return status
 }
 

@@ -48,8 +48,8 @@ func PodStatus(m NamespaceMapping, local, remote *corev1.Pod, restarts Restarts,
 		return corev1.PodStatus{}, fmt.Errorf("translate the address of pod %s in %s: %w", remote.Name, m.Remote, err)
 	}
 	status := corev1.PodStatus{
-		Phase: phase(theirs.Phase), Reason: text(theirs.Reason, maxReason), Message: text(theirs.Message, maxMessage),
-		Conditions: conditions(mine.Conditions, theirs),
+		Phase: phase(theirs.Phase), Reason: reason(theirs.Reason), Message: text(theirs.Message, maxMessage),
+		Conditions: conditions(local, theirs),
 		StartTime:  mine.StartTime, PodIPs: addresses, HostIP: hostIP,
 		// These belong to the local pod: its class follows from its own requests, and controllers of this cluster reserve the rest.
 		QOSClass: mine.QOSClass, NominatedNodeName: mine.NominatedNodeName, ResourceClaimStatuses: mine.ResourceClaimStatuses,
@@ -82,6 +82,16 @@ func PodStatus(m NamespaceMapping, local, remote *corev1.Pod, restarts Restarts,
 // Finished reports whether a phase is terminal: Succeeded or Failed.
 func Finished(phase corev1.PodPhase) bool {
 	return phase == corev1.PodSucceeded || phase == corev1.PodFailed
+}
+
+// reason leaves out the reasons with which this cluster reports that a pod does not run in the peer: decisions follow from them.
+func reason(remote string) string {
+	switch found := text(remote, maxReason); found {
+	case OffloadingBackOff, OffloadingAborted:
+		return ""
+	default:
+		return found
+	}
 }
 
 func phase(remote corev1.PodPhase) corev1.PodPhase {
@@ -128,17 +138,21 @@ func localAddresses(remote *corev1.PodStatus, translator Translator) ([]corev1.P
 	return addresses, nil
 }
 
-// conditions returns the remote conditions, and those local ones that no kubelet sets. It drops the observed generations, which are those of the remote pod.
+// conditions returns the remote conditions, and those local ones that no kubelet sets. The controllers behind readiness gates write into the local pod, so the pod
+// is Ready if the remote pod is, which has no gates, and all gates are open. It drops the observed generations, which are those of the remote pod.
 // DisruptionTarget is a remote condition only once the pod has ended, when Jobs read it: the disruption controller of this cluster resets that of a pod that is not
 // being deleted, and each write of ours would make it do so again.
-func conditions(mine []corev1.PodCondition, remote *corev1.PodStatus) []corev1.PodCondition {
+func conditions(local *corev1.Pod, remote *corev1.PodStatus) []corev1.PodCondition {
+	isGate := func(kind corev1.PodConditionType) bool {
+		return slices.Contains(local.Spec.ReadinessGates, corev1.PodReadinessGate{ConditionType: kind})
+	}
 	var all []corev1.PodCondition
 	has := func(kind corev1.PodConditionType) bool {
 		return slices.ContainsFunc(all, func(other corev1.PodCondition) bool { return other.Type == kind })
 	}
 	theirs := remote.Conditions
 	for _, condition := range theirs[:min(len(theirs), maxConditions)] {
-		if len(validation.IsQualifiedName(string(condition.Type))) > 0 || has(condition.Type) || condition.Type == corev1.DisruptionTarget && !Finished(remote.Phase) {
+		if len(validation.IsQualifiedName(string(condition.Type))) > 0 || has(condition.Type) || isGate(condition.Type) || condition.Type == corev1.DisruptionTarget && !Finished(remote.Phase) {
 			continue
 		}
 		if condition.Status != corev1.ConditionTrue && condition.Status != corev1.ConditionFalse {
@@ -149,12 +163,39 @@ func conditions(mine []corev1.PodCondition, remote *corev1.PodStatus) []corev1.P
 		condition.LastProbeTime, condition.LastTransitionTime = moment(condition.LastProbeTime), moment(condition.LastTransitionTime)
 		all = append(all, condition)
 	}
-	for _, condition := range mine {
+	for _, condition := range local.Status.Conditions {
 		if !slices.Contains(kubeletConditions, condition.Type) && !has(condition.Type) {
 			all = append(all, condition)
 		}
 	}
+	if i := slices.IndexFunc(all, func(one corev1.PodCondition) bool { return one.Type == corev1.PodReady }); i >= 0 {
+		closeGates(&all[i], local.Spec.ReadinessGates, all)
+	}
 	return all
+}
+
+// closeGates makes a condition Ready false if a readiness gate is not open, with the words of a kubelet.
+func closeGates(ready *corev1.PodCondition, gates []corev1.PodReadinessGate, all []corev1.PodCondition) {
+	if ready.Status != corev1.ConditionTrue {
+		return
+	}
+	var closed []string
+	for _, gate := range gates {
+		i := slices.IndexFunc(all, func(one corev1.PodCondition) bool { return one.Type == gate.ConditionType })
+		switch {
+		case i < 0:
+			closed = append(closed, fmt.Sprintf("corresponding condition of pod readiness gate %q does not exist.", gate.ConditionType))
+			continue
+		case all[i].Status != corev1.ConditionTrue:
+			closed = append(closed, fmt.Sprintf("the status of pod readiness gate %q is not \"True\", but %v", gate.ConditionType, all[i].Status))
+		}
+		if all[i].LastTransitionTime.After(ready.LastTransitionTime.Time) {
+			ready.LastTransitionTime = all[i].LastTransitionTime
+		}
+	}
+	if len(closed) > 0 {
+		ready.Status, ready.Reason, ready.Message = corev1.ConditionFalse, "ReadinessGatesNotReady", strings.Join(closed, ", ")
+	}
 }
 
 // text bounds a string that the peer wrote, and removes what moves the cursor of a terminal, is not visible, or changes the direction of writing.
