@@ -196,13 +196,13 @@ func refusedUse(text string, uses []ipam.Use) string {
 	return ""
 }
 
-// peerAddresses returns the addresses that peers use, by cluster ID.
+// peerAddresses returns the addresses that peers use, by cluster ID. Guests of invitations use only mappings that name them.
 func peerAddresses(mapping *netv1alpha1.IPMapping, address netip.Addr, tunnels []netv1alpha1.TunnelEndpoint) map[string]string {
 	all := map[string]string{}
 	for i := range tunnels {
 		spec := &tunnels[i].Spec
 		id := spec.ClusterIdentity.ClusterID
-		if len(mapping.Spec.ClusterIDs) > 0 && !slices.Contains(mapping.Spec.ClusterIDs, id) {
+		if forAll := len(mapping.Spec.ClusterIDs) == 0 && tunnels[i].Labels[labels.Invitation] == ""; !forAll && !slices.Contains(mapping.Spec.ClusterIDs, id) {
 			continue
 		}
 		from, err := netip.ParsePrefix(string(spec.LocalExternalCIDR))

@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -352,4 +353,45 @@ func TestDecisionEvent(t *testing.T) {
 			})
 		})
 	}
+}
+
+// TestAttackRequestName: a request of the peer that has the name of ours is not taken over: it would be ours and his at once, and no one would remove its finalizer.
+func TestAttackRequestName(t *testing.T) {
+	t.Parallel()
+	b := newFCEnv(t)
+	milan := &discoveryv1alpha1.ForeignCluster{ObjectMeta: metav1.ObjectMeta{Name: "milan"}, Spec: discoveryv1alpha1.ForeignClusterSpec{
+		ClusterIdentity:        &discoveryv1alpha1.ClusterIdentity{ClusterID: "milan-id", ClusterName: "milan"},
+		OutgoingPeeringEnabled: discoveryv1alpha1.PeeringNo, IncomingPeeringEnabled: discoveryv1alpha1.PeeringYes, ForeignAuthURL: "https://192.0.2.1",
+	}}
+	b.Make(milan)
+	b.Until("the peer has a tenant namespace", func() bool { b.Read(milan); return milan.Status.TenantNamespace.Local != "" })
+	theirs := &sharingv1alpha1.ResourceSlice{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: milan.Status.TenantNamespace.Local, Name: "rome", Finalizers: []string{labels.FinalizerGrant},
+			Labels: map[string]string{labels.Replicated: "true", labels.Replication: "false"},
+		},
+		Spec: sharingv1alpha1.ResourceSliceSpec{ConsumerClusterID: "milan-id", ProviderClusterID: "rome-id", NodeName: "liqo-rome"},
+	}
+	b.Make(theirs)
+	before := theirs.DeepCopy()
+	outgoing := func() string {
+		b.Read(milan)
+		for _, one := range milan.Status.PeeringConditions {
+			if one.Type == discoveryv1alpha1.OutgoingPeering {
+				return one.Message
+			}
+		}
+		return ""
+	}
+	b.Edit(milan, func() { milan.Spec.OutgoingPeeringEnabled = discoveryv1alpha1.PeeringYes })
+	b.Until("the ForeignCluster reports it", func() bool { return strings.Contains(outgoing(), "need different names") })
+	if b.Read(theirs); !reflect.DeepEqual(theirs.Labels, before.Labels) || !reflect.DeepEqual(theirs.Spec, before.Spec) {
+		t.Errorf("the peer's request was changed: %v, %+v", theirs.Labels, theirs.Spec)
+	}
+	b.Must(b.Delete(t.Context(), theirs))
+	b.Edit(theirs, func() { theirs.Finalizers = nil })
+	b.Until("our request is written", func() bool {
+		var ours sharingv1alpha1.ResourceSlice
+		return b.Get(t.Context(), client.ObjectKeyFromObject(theirs), &ours) == nil && ours.Labels[labels.Replication] == "true" && ours.Spec.ProviderClusterID == "milan-id"
+	})
 }

@@ -255,6 +255,14 @@ func (r *fcReconciler) ensureSlice(ctx context.Context, s *scope) error {
 	if slice != nil {
 		name, live = slice.Spec.NodeName, slice
 	} else {
+		// An apply would take over a request of the peer, which may have any name.
+		var there sharingv1alpha1.ResourceSliceList
+		if err := r.live.List(ctx, &there, client.InNamespace(s.namespace), client.MatchingFields{"metadata.name": r.options.Local.ClusterName}); err != nil {
+			return fmt.Errorf("look for resource slice %s/%s: %w", s.namespace, r.options.Local.ClusterName, err)
+		}
+		if s.facts.nameTaken = len(there.Items) > 0 && isSliceCopy(&there.Items[0]); s.facts.nameTaken {
+			return nil // the event of its deletion triggers the next reconciliation
+		}
 		// Serialised, and with a live read: two peers with the same name must not get the same node.
 		r.nodeNaming.Lock()
 		defer r.nodeNaming.Unlock()

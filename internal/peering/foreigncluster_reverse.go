@@ -113,6 +113,17 @@ func wantsProxy(fc *discoveryv1alpha1.ForeignCluster) bool {
 	})
 }
 
+// decisionChanged selects the changes of a status that hold another decision about the peer.
+var decisionChanged = predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
+	state := func(object client.Object) discoveryv1alpha1.IncomingState {
+		if fc, is := object.(*discoveryv1alpha1.ForeignCluster); is && fc.Status.Incoming != nil {
+			return fc.Status.Incoming.State
+		}
+		return ""
+	}
+	return state(e.ObjectOld) != state(e.ObjectNew)
+}}
+
 // proxyWantedChanged selects the changes of a status that the answers to a consumer depend on.
 var proxyWantedChanged = predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
 	before, ok := e.ObjectOld.(*discoveryv1alpha1.ForeignCluster)

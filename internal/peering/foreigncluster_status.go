@@ -65,6 +65,8 @@ type fcFacts struct {
 	connectionMessage        string
 	// slice is our request in this cluster, nil if there is none.
 	slice *sharingv1alpha1.ResourceSlice
+	// nameTaken: a request of the peer has the name that ours would have.
+	nameTaken bool
 	// copies are the peer's requests.
 	copies []sharingv1alpha1.ResourceSlice
 	// internalNetwork: the network fabric joins the clusters.
@@ -111,6 +113,10 @@ func (f *fcFacts) outgoingPeering() discoveryv1alpha1.PeeringCondition {
 	if f.slice == nil {
 		if !f.outgoing {
 			return is(discoveryv1alpha1.StatusNone, discoveryv1alpha1.ReasonNoResourceRequest, "no resources of the remote cluster are wanted")
+		}
+		if f.nameTaken {
+			return is(discoveryv1alpha1.StatusPending, discoveryv1alpha1.ReasonResourceRequestPending,
+				"a request of the remote cluster has the name of this cluster, which our request would have: two clusters that use each other need different names (Helm value discovery.config.clusterName)")
 		}
 		return is(discoveryv1alpha1.StatusPending, discoveryv1alpha1.ReasonResourceRequestPending, "the request for resources is not written yet")
 	}

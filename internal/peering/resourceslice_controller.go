@@ -144,7 +144,7 @@ func SetupResourceSlice(mgr manager.Manager, o SliceOptions) error {
 		WithOptions(controller.Options{MaxConcurrentReconciles: sliceWorkers}).
 		Watches(&sharingv1alpha1.ResourceSlice{}, handler.EnqueueRequestsFromMapFunc(tenantOfSlice)).
 		Watches(&corev1.Namespace{}, handler.EnqueueRequestsFromMapFunc(tenantOfNamespace), builder.WithPredicates(predicate.LabelChangedPredicate{})).
-		Watches(&discoveryv1alpha1.ForeignCluster{}, handler.EnqueueRequestsFromMapFunc(r.tenantsOfPeer), builder.WithPredicates(predicate.Or(specChanged, proxyWantedChanged))).
+		Watches(&discoveryv1alpha1.ForeignCluster{}, handler.EnqueueRequestsFromMapFunc(r.tenantsOfPeer), builder.WithPredicates(predicate.Or(specChanged, proxyWantedChanged, decisionChanged))).
 		Watches(&storagev1.StorageClass{}, allTenants).
 		Watches(&storagev1.CSIDriver{}, allTenants).
 		Watches(&networkingv1.IngressClass{}, allTenants).

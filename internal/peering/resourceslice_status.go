@@ -61,8 +61,7 @@ type pluginFacts struct {
 // isSliceCopy distinguishes a peer's request from our own request to the same peer, which is in the same namespace. Our
 // finalizer identifies a copy as well: a peer could remove the label and so leave the object behind for ever.
 func isSliceCopy(slice *sharingv1alpha1.ResourceSlice) bool {
-	return slice.Labels[labels.Replication] != annotationTrue &&
-		(slice.Labels[labels.Replicated] == annotationTrue || slices.Contains(slice.Finalizers, labels.FinalizerGrant))
+	return slice.Labels[labels.Replicated] == annotationTrue && slice.Labels[labels.Replication] != annotationTrue || slices.Contains(slice.Finalizers, labels.FinalizerGrant)
 }
 
 // sortSlices puts the oldest first.
@@ -120,6 +119,10 @@ func refusal(facts *sliceFacts) (reason, message string) {
 	}
 	switch decided := decide(peer.Spec.IncomingPeeringEnabled, facts.incoming); decided.state {
 	case discoveryv1alpha1.IncomingAccepted:
+		// All that the peer gets follows from the decision in the status, which may have to wait although the spec accepts.
+		if now := peer.Status.Incoming; now != nil && now.State == discoveryv1alpha1.IncomingWaiting {
+			return sharingv1alpha1.ReasonIncomingWaiting, now.Message
+		}
 		return "", ""
 	case discoveryv1alpha1.IncomingWaiting:
 		return sharingv1alpha1.ReasonIncomingWaiting, decided.message

@@ -21,6 +21,8 @@ func TestRefusal(t *testing.T) {
 	peer := func(enabled discoveryv1alpha1.PeeringEnabled) *discoveryv1alpha1.ForeignCluster {
 		return &discoveryv1alpha1.ForeignCluster{Spec: discoveryv1alpha1.ForeignClusterSpec{IncomingPeeringEnabled: enabled}}
 	}
+	waits := peer(discoveryv1alpha1.PeeringYes)
+	waits.Status.Incoming = &discoveryv1alpha1.IncomingStatus{State: discoveryv1alpha1.IncomingWaiting, Message: "policies are missing"}
 	deleted := peer(discoveryv1alpha1.PeeringYes)
 	deleted.DeletionTimestamp = new(metav1.Now())
 	for _, test := range []struct {
@@ -35,6 +37,7 @@ func TestRefusal(t *testing.T) {
 		{"not defaulted, off", peer(""), discoveryv1alpha1.PeeringNo, sharingv1alpha1.ReasonIncomingDisabled},
 		{"yes, off", peer(discoveryv1alpha1.PeeringYes), discoveryv1alpha1.PeeringNo, ""},
 		{"no, on", peer(discoveryv1alpha1.PeeringNo), discoveryv1alpha1.PeeringYes, sharingv1alpha1.ReasonIncomingDisabled},
+		{"yes, and the decision waits for policies", waits, discoveryv1alpha1.PeeringYes, sharingv1alpha1.ReasonIncomingWaiting},
 		{"being deleted", deleted, discoveryv1alpha1.PeeringYes, sharingv1alpha1.ReasonProviderWithdrawing},
 		{"no record", nil, discoveryv1alpha1.PeeringYes, sharingv1alpha1.ReasonProviderWithdrawing},
 	} {
@@ -91,6 +94,7 @@ func TestIsSliceCopy(t *testing.T) {
 		"a copy":                           {map[string]string{labels.Replicated: "true", labels.Replication: "false"}, nil, true},
 		"our own request":                  {map[string]string{labels.Replication: "true"}, []string{labels.FinalizerReplication}, false},
 		"ours, labelled by a hostile peer": {map[string]string{labels.Replication: "true", labels.Replicated: "true"}, nil, false},
+		"a copy that we wrote into":        {map[string]string{labels.Replication: "true", labels.Replicated: "true"}, []string{labels.FinalizerGrant}, true},
 		"a copy without its label":         {nil, []string{labels.FinalizerGrant}, true},
 		"unmanaged":                        {nil, nil, false},
 	} {

@@ -143,10 +143,10 @@ func (g validSnapshot) maps() bool {
 	return slices.ContainsFunc(g.Peers, func(peer Peer) bool { return len(g.mappings(peer)) > 0 })
 }
 
-// mappings returns those that a peer may use.
+// mappings returns those that a peer may use. The guest of an invitation is no peer yet: only those that name it are for it.
 func (g validSnapshot) mappings(peer Peer) (all []Mapping) {
 	for _, mapping := range g.Mappings {
-		if len(mapping.ClusterIDs) == 0 || slices.Contains(mapping.ClusterIDs, peer.ClusterID) {
+		if len(mapping.ClusterIDs) == 0 && !peer.MappingsOnly || slices.Contains(mapping.ClusterIDs, peer.ClusterID) {
 			all = append(all, mapping)
 		}
 	}

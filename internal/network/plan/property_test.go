@@ -353,7 +353,12 @@ func TestMappings(t *testing.T) {
 func TestInvitation(t *testing.T) {
 	snapshot := readSnapshot(t, parse(t, "testdata/mappings.txtar").Files[0].Data)
 	for i := range snapshot.Peers {
-		snapshot.Peers[i].MappingsOnly = snapshot.Peers[i].Name == "turin"
+		if snapshot.Peers[i].Name == "turin" {
+			snapshot.Peers[i].MappingsOnly = true
+			snapshot.Mappings = append(snapshot.Mappings, plan.Mapping{
+				External: netip.MustParseAddr("10.70.0.99"), Target: snapshot.Mappings[0].Target, Ports: snapshot.Mappings[0].Ports, ClusterIDs: []string{snapshot.Peers[i].ClusterID},
+			})
+		}
 	}
 	state, err := host(t, snapshot, "gateway", "0")
 	if err != nil {
@@ -362,7 +367,8 @@ func TestInvitation(t *testing.T) {
 	const turin = "10.31.0.7"
 	rome := &machine{state: state, uplink: snapshot.Gateways[0].Address}
 	for to, want := range map[string]string{
-		"10.72.0.17": sent,    // the mapping for all peers
+		"10.72.0.99": sent,    // the mapping for it
+		"10.72.0.17": dropped, // that for all peers
 		"10.72.0.18": dropped, // that for milan only
 		"10.72.0.1":  dropped, // only UDP, of probes
 		"10.72.0.0":  dropped,

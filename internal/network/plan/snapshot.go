@@ -73,7 +73,7 @@ type Peer struct {
 	Lanes []PeerLane `json:"lanes,omitempty"`
 	// Reachable are the addresses of our pods that belong to the peering, if traffic is restricted. Nodes ignore them.
 	Reachable []netip.Addr `json:"reachable,omitempty"`
-	// MappingsOnly: it reaches mappings, and nothing else of this cluster. Nodes ignore it: gateways drop the rest.
+	// MappingsOnly: it reaches mappings that name it, and nothing else of this cluster. Nodes ignore it: gateways drop the rest.
 	MappingsOnly bool `json:"mappingsOnly,omitempty"`
 	// Lane is the number of the lane that the node has chosen. Gateways ignore it.
 	Lane int `json:"lane,omitempty"`
@@ -102,7 +102,7 @@ type Swap struct {
 type Mapping struct {
 	External netip.Addr `json:"external"`
 	Target   netip.Addr `json:"target"`
-	// ClusterIDs are the peers that may use the mapping; empty: all.
+	// ClusterIDs are the peers that may use the mapping; empty: all but guests (MappingsOnly).
 	ClusterIDs []string `json:"clusterIDs,omitempty"`
 	// Ports that peers reach; empty: all, of all protocols.
 	Ports []MappingPort `json:"ports,omitempty"`

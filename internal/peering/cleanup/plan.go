@@ -67,8 +67,11 @@ func condition(peer discoveryv1alpha1.ForeignCluster, of discoveryv1alpha1.Peeri
 	return discoveryv1alpha1.PeeringCondition{Type: of, Status: discoveryv1alpha1.StatusNone}
 }
 
+// up reports whether a direction has not ended. A peer that is refused keeps its request, which goes with the ForeignCluster.
 func up(peer discoveryv1alpha1.ForeignCluster, of discoveryv1alpha1.PeeringConditionType) bool {
-	return condition(peer, of).Status != discoveryv1alpha1.StatusNone
+	is := condition(peer, of).Status
+	refused := of == discoveryv1alpha1.IncomingPeering && peer.Spec.IncomingPeeringEnabled == discoveryv1alpha1.PeeringNo && is == discoveryv1alpha1.StatusDenied
+	return is != discoveryv1alpha1.StatusNone && !refused
 }
 
 // describe explains a state with the conditions of the directions that have not ended.

@@ -3,6 +3,7 @@
 package replicate
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -333,6 +334,47 @@ func TestUnreadable(t *testing.T) {
 	kubetest.Eventually(b.t, "the state reports no error", func() error {
 		if state := b.r.State(b.provider); !state.Ready || state.Message != "" {
 			return fmt.Errorf("%+v", state)
+		}
+		return nil
+	})
+}
+
+// TestAttackManyIDs: clusters that register and leave again, each time under another ID, leave no worker behind.
+func TestAttackManyIDs(t *testing.T) {
+	b := newEnv(t)
+	b.start()
+	workers := func(has func(id string) bool) (all []string) {
+		b.r.mu.Lock()
+		defer b.r.mu.Unlock()
+		for id := range b.r.workers {
+			if has(id) {
+				all = append(all, id)
+			}
+		}
+		return all
+	}
+	for i := range 20 {
+		one := b.slice(fmt.Sprint("cluster-", i), func(slice *sharingv1alpha1.ResourceSlice) {
+			slice.Labels[labels.RemoteID], slice.Spec.ProviderClusterID = fmt.Sprint("gone-", b.name, "-", i), fmt.Sprint("gone-", i)
+		})
+		b.must(b.here.Delete(t.Context(), one))
+	}
+	// A peer that was connected leaves none either, and gets one again.
+	ours := func(id string) bool { return id == b.provider }
+	for range 2 {
+		b.connect(b.peer(""))
+		b.ready()
+		b.r.Disconnect(b.provider)
+		kubetest.Eventually(t, "its worker ends", func() error {
+			if len(workers(ours)) > 0 {
+				return errors.New("not yet")
+			}
+			return nil
+		})
+	}
+	kubetest.Eventually(t, "no worker of the others is left, whose objects were seen before", func() error {
+		if left := workers(func(id string) bool { return strings.HasPrefix(id, "gone-"+b.name) }); len(left) > 0 {
+			return fmt.Errorf("%v", left)
 		}
 		return nil
 	})

@@ -245,8 +245,22 @@ func (r *Replicator) Disconnect(clusterID string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if w, ok := r.workers[clusterID]; ok && w.disconnect() {
+		w.queue.Add(look)
 		r.changes.notify(clusterID)
 	}
+}
+
+// retire ends a worker that has nothing to do, and reports whether it has. The next object of its peer starts another one: clusters that come and go
+// leave nothing behind.
+func (r *Replicator) retire(w *worker) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if !w.idle() {
+		return false
+	}
+	delete(r.workers, w.id)
+	w.queue.ShutDown()
+	return true
 }
 
 // State returns the state of the connection to a peer; the zero value if there is none.

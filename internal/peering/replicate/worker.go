@@ -46,6 +46,8 @@ type worker struct {
 	mu   sync.Mutex
 	conn *connection
 
+	// waiting are the keys that come back without an event. Only the worker's goroutine uses it.
+	waiting map[key]struct{}
 	// deletions are the objects whose copies are being deleted. Only the worker's goroutine uses it.
 	deletions map[types.UID]*deletion
 	// limiters bound the status writes of each object.
@@ -56,7 +58,7 @@ type worker struct {
 
 func newWorker(r *Replicator, id string) *worker {
 	return &worker{
-		r: r, id: id, deletions: map[types.UID]*deletion{}, limiters: ratelimit.New[types.NamespacedName](writeRate, writeBurst, maxLimited),
+		r: r, id: id, waiting: map[key]struct{}{}, deletions: map[types.UID]*deletion{}, limiters: ratelimit.New[types.NamespacedName](writeRate, writeBurst, maxLimited),
 		fetchLimiter: rate.NewLimiter(writeRate, writeBurst),
 		log:          r.mgr.GetLogger().WithName("replicate").WithValues("peer", id),
 		queue: workqueue.NewTypedRateLimitingQueue(
@@ -98,9 +100,23 @@ func (w *worker) run() {
 		if ended {
 			return
 		}
-		w.work(k)
+		delete(w.waiting, k)
+		if k != look {
+			w.work(k)
+		}
 		w.queue.Done(k)
+		if w.r.retire(w) {
+			return
+		}
 	}
+}
+
+// look is a key of no object, with which a worker looks whether it is still needed.
+var look = key{kind: -1}
+
+// idle reports whether the worker has nothing to do, now or later, and no connection.
+func (w *worker) idle() bool {
+	return w.current() == nil && w.queue.Len() == 0 && len(w.waiting)+len(w.deletions) == 0
 }
 
 func (w *worker) work(k key) {
@@ -113,6 +129,7 @@ func (w *worker) work(k key) {
 	defer cancel()
 	requeueAfter, err := w.sync(ctx, k, c)
 	if requeueAfter > 0 {
+		w.waiting[k] = struct{}{}
 		w.queue.AddAfter(k, requeueAfter)
 	}
 	switch {
@@ -126,6 +143,7 @@ func (w *worker) work(k key) {
 			c.probeAfter(err)
 		}
 		w.log.Info("object not synchronised, trying again", "kind", w.r.kinds[k.kind].name, "object", k.name, "reason", err.Error())
+		w.waiting[k] = struct{}{}
 		w.queue.AddRateLimited(k)
 	}
 }
