@@ -202,7 +202,7 @@ func attackM7(t *testing.T) {
 	milan.Install(t, "--set", "apiServer.address="+h.server.URL)
 	t.Cleanup(func() {
 		notPeered(t)
-		milan.Install(t)
+		milan.Install(t, "--reset-values")
 		env.Healthy(t, milan)
 	})
 	env.Eventually(t, env.Hang, "the authentication service with the former address is gone", func() (string, bool) {
