@@ -270,7 +270,7 @@ var suites = []stage{
 		{args: []string{"go", "test", "-count=1", "-timeout", "90m", "./test/e2e", "-v", "-long"}},
 	}},
 	{name: "offload", about: "every field of every kind that is reflected, settings included", commands: []command{
-		{args: []string{"go", "test", "-count=1", "-timeout", "60m", "./test/offload", "-v", "-long"}},
+		{args: []string{"go", "test", "-count=1", "-timeout", "120m", "./test/offload", "-v", "-long"}},
 	}},
 	{name: "faults", about: "200 offloaded pods while processes, servers, nodes and links fail, for minutes", commands: []command{
 		{args: []string{"go", "test", "-count=1", "./test/bench/offload"}},

@@ -12,6 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
+	"liqo.io/liqo/apis/labels"
 	"liqo.io/liqo/internal/kube/fanin"
 	"liqo.io/liqo/internal/storage/data"
 )
@@ -50,6 +51,26 @@ func (k *Keeper) shared(volume *corev1.PersistentVolume) bool {
 		}
 	}
 	return false
+}
+
+// readRecorded reads the remote claim where the volume records it: the caches hold claims of offloaded namespaces only.
+func (k *Keeper) readRecorded(ctx context.Context, f Facts) (Facts, error) {
+	ctx, cancel := context.WithTimeout(ctx, recordedTimeout)
+	defer cancel()
+	c, err := k.options.Peer.Client(ctx)
+	if err != nil {
+		return f, err
+	}
+	var found corev1.PersistentVolumeClaimList
+	namespace, name := f.Volume.Annotations[labels.RemoteNamespace], data.RemoteClaim(f.Volume)
+	if err := c.List(ctx, &found, client.InNamespace(namespace), client.MatchingFields{"metadata.name": name}); err != nil {
+		return f, fmt.Errorf("look for claim %s/%s: %w", namespace, name, err)
+	}
+	f.Recorded, f.Remote = true, nil
+	if len(found.Items) > 0 {
+		f.Remote = &found.Items[0]
+	}
+	return f, nil
 }
 
 // deleteRemote deletes data. It reads all records of the data again: the administrator may have kept one, or given it to another claim, which our cache does not

@@ -32,6 +32,8 @@ const (
 	firstPause, mostPause = 50 * time.Millisecond, time.Minute
 	// refusedRetry is when to try again what the provider has refused: its quota or its policies may have changed.
 	refusedRetry = time.Minute
+	// recordedRetry is when to look again at a remote claim of which no event comes; recordedTimeout bounds the look.
+	recordedRetry, recordedTimeout = 5 * time.Second, 10 * time.Second
 )
 
 // Reasons of our events.
@@ -237,6 +239,13 @@ func (k *Keeper) next(ctx context.Context) bool {
 func (k *Keeper) sync(ctx context.Context, f Facts) (retry time.Duration, err error) {
 	step := Plan(f)
 	subject := k.subject(f)
+	if step.ReadRecorded {
+		if f, err = k.readRecorded(ctx, f); err != nil {
+			k.options.Peer.Report(subject, reasonData, fmt.Errorf("the data of the deleted claim %s is still at the provider: %w", subject.GetName(), err))
+			return refusedRetry, nil
+		}
+		step, retry = Plan(f), recordedRetry
+	}
 	switch {
 	case step.Warn != "":
 		k.options.Peer.Report(subject, reasonData, errors.New(step.Warn))
@@ -245,7 +254,7 @@ func (k *Keeper) sync(ctx context.Context, f Facts) (retry time.Duration, err er
 	}
 	switch {
 	case step.DeleteRemote != "":
-		return 0, k.deleteRemote(ctx, f, step.DeleteRemote)
+		return retry, k.deleteRemote(ctx, f, step.DeleteRemote)
 	case step.DeleteVolume:
 		log.FromContext(ctx).Info("data of a deleted claim is gone", "volume", f.Volume.Name)
 		err := k.options.Local.Delete(ctx, &corev1.PersistentVolume{ObjectMeta: f.Volume.ObjectMeta}, client.Preconditions{UID: &f.Volume.UID, ResourceVersion: &f.Volume.ResourceVersion})
@@ -272,7 +281,7 @@ func (k *Keeper) sync(ctx context.Context, f Facts) (retry time.Duration, err er
 		}
 		return 0, k.patch(ctx, f.Claim, map[string]any{"status": capacity}, true)
 	}
-	return 0, nil
+	return retry, nil
 }
 
 // subject is what warnings are about: the claim, even if it is gone.

@@ -30,12 +30,16 @@ type Facts struct {
 	Kept bool
 	// Shared: the volume is released, and another one keeps the same data.
 	Shared bool
+	// Recorded: the namespace is not offloaded any more, and Remote was read from the provider's API server, in the namespace that the volume records.
+	Recorded bool
 	// LocalKnown and RemoteKnown: the objects of this cluster, and of the provider, have all been observed and are current.
 	LocalKnown, RemoteKnown bool
 }
 
 // Step is what to do next. The zero value is nothing: some event follows.
 type Step struct {
+	// ReadRecorded: read the remote claim that the volume records, and call Plan again with it.
+	ReadRecorded bool
 	// Apply: the remote claim is to be as the claim asks.
 	Apply bool
 	// Rename is another name for the remote claim, to be written on our volume.
@@ -77,11 +81,13 @@ func released(f Facts) Step {
 		return Step{} // the administrator has just reserved it for a claim to come; it is Available in a moment
 	case f.Shared:
 		return Step{DeleteVolume: true} // of a move; the data stays
-	case f.Namespace == "":
+	case f.Namespace == "" && !f.Recorded && f.Volume.Annotations[labels.RemoteNamespace] != "":
+		return Step{ReadRecorded: true} // a namespace that is deleted may lose its remote namespace before its volumes are released
+	case f.Namespace == "" && !f.Recorded:
 		return Step{Warn: fmt.Sprintf("namespace %s is not offloaded to the provider, so the data of the deleted claim %s stays there; offload the namespace to delete it", owner.Namespace, owner.Name)}
-	case f.elsewhere() != "":
+	case !f.Recorded && f.elsewhere() != "":
 		return Step{Warn: fmt.Sprintf("the data of the deleted claim %s stays at the provider: %s", owner.Name, f.elsewhere())}
-	case !f.RemoteKnown || !f.LocalKnown || f.Claim != nil: // a volume is released after its claim is gone
+	case !f.Recorded && (!f.RemoteKnown || !f.LocalKnown) || f.Claim != nil: // a volume is released after its claim is gone
 		return Step{}
 	case f.Remote == nil || volumeOf(f.Remote) != data.Name(f.Volume):
 		return Step{DeleteVolume: true} // the data is gone; a claim of that name is another one

@@ -103,7 +103,18 @@ func TestPlan(t *testing.T) {
 		"deleted, and the provider is silent":       {func(f *Facts) { deleted(f); f.Remote, f.RemoteKnown = nil, false }, Step{}},
 		"released, but the claim exists":            {func(f *Facts) { f.Volume.Status.Phase = corev1.VolumeReleased }, Step{}},
 		"deleted, and claims here are not known":    {func(f *Facts) { deleted(f); f.LocalKnown = false }, Step{}},
-		"deleted, and not offloaded":                {func(f *Facts) { deleted(f); f.Namespace = "" }, Step{Warn: "stays there"}},
+		"deleted, and not offloaded":                {func(f *Facts) { deleted(f); f.Namespace, f.Volume.Annotations = "", nil }, Step{Warn: "stays there"}},
+		"deleted, and not offloaded any more":       {func(f *Facts) { deleted(f); f.Namespace, f.Remote, f.LocalKnown = "", nil, false }, Step{ReadRecorded: true}},
+		"deleted, not offloaded any more, and read": {func(f *Facts) { deleted(f); f.Namespace, f.Recorded, f.LocalKnown = "", true, false }, Step{DeleteRemote: "r1"}},
+		"deleted, not offloaded any more, and gone": {func(f *Facts) { deleted(f); f.Namespace, f.Recorded, f.Remote = "", true, nil }, Step{DeleteVolume: true}},
+		"deleted, not offloaded any more, and other data is there": {func(f *Facts) {
+			deleted(f)
+			f.Namespace, f.Recorded, f.Remote.Annotations = "", true, map[string]string{labels.VirtualVolume: "pvc-2"}
+		}, Step{DeleteVolume: true}},
+		"deleted, not offloaded any more, and the provider is at it": {func(f *Facts) {
+			deleted(f)
+			f.Namespace, f.Recorded, f.Remote.DeletionTimestamp = "", true, new(metav1.Now())
+		}, Step{}},
 		"deleted, and offloaded under another name": {func(f *Facts) { deleted(f); f.Namespace, f.Remote = "shop", nil }, Step{Warn: "stays at the provider: the data is in namespace shop-rome"}},
 		"deleted, and the provider is at it":        {func(f *Facts) { deleted(f); f.Remote.DeletionTimestamp = new(metav1.Now()) }, Step{}},
 		"deleted, and a successor has its name":     {func(f *Facts) { deleted(f); f.Remote.Annotations = map[string]string{labels.VirtualVolume: "pvc-2"} }, Step{DeleteVolume: true}},

@@ -35,9 +35,8 @@ func TestOtherRemoteNamespace(t *testing.T) {
 	}
 
 	b.offload("")
-	b.release(deleted, deletedVolume)
-	b.Until("the user learns that the data stays", func() bool { return b.peer.warned("offload the namespace to delete it") })
 	b.offload(other)
+	b.release(deleted, deletedVolume)
 	b.holds(used, "is in namespace "+remote)
 	b.Until("the user learns where the data of both claims is", func() bool {
 		return b.peer.warned("so that its name there is "+remote) && b.peer.warned("the data of the deleted claim deleted stays at the provider: the data is in namespace "+remote)
@@ -163,4 +162,18 @@ func TestRetainedNamesake(t *testing.T) {
 	if b.peer.warned("deleted first") {
 		t.Error("the user was warned of a deletion that does not follow")
 	}
+}
+
+// TestReleasedAfterTheEnd: a namespace is deleted, and its remote namespace is given up before its volumes are released. The data goes all the same.
+func TestReleasedAfterTheEnd(t *testing.T) {
+	b := newKeeperEnv(t)
+	claim, volume := b.claim("data")
+	there := b.there(claim)
+	b.bind(there, "disk-1")
+	b.recorded(volume)
+	b.offload("")
+	b.release(claim, volume)
+	gone(&b.milan, "the data of the deleted claim is gone", there)
+	b.milan.Edit(there, func() { there.Finalizers = nil })
+	gone(&b.Env, "its record is gone", volume)
 }
