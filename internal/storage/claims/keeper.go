@@ -89,7 +89,7 @@ func New(o Options) *Keeper {
 		Object: &corev1.PersistentVolume{}, List: func() client.ObjectList { return &corev1.PersistentVolumeList{} }, Client: here, Trim: trim,
 		Select:  []client.ListOption{client.MatchingLabels{labels.RemoteClusterID: o.ClusterID}},
 		Changed: func(before, after client.Object) { k.changed(either(before, after).GetName()) },
-		Synced:  func(string) { k.enqueueAll() },
+		Synced:  func(string) { k.enqueueAll() }, Resumed: func(string) { k.enqueueAll() },
 	})
 	k.local = fanin.New(fanin.Options{
 		Object: &corev1.PersistentVolumeClaim{}, List: lists, Client: here, Trim: trim,
@@ -200,7 +200,7 @@ func (k *Keeper) facts(volume *corev1.PersistentVolume) Facts {
 	if claim != nil && claim.UID == owner.UID {
 		facts.Claim = claim
 	}
-	facts.LocalKnown = current
+	facts.LocalKnown, facts.VolumesKnown = current, k.volumes.Current(fanin.Every)
 	facts.Shared = volume.Status.Phase == corev1.VolumeReleased && k.shared(volume)
 	facts.Namespace, _ = k.options.Peer.Remote(owner.Namespace)
 	if facts.Namespace == "" {

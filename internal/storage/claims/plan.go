@@ -32,6 +32,8 @@ type Facts struct {
 	Shared bool
 	// Recorded: the namespace is not offloaded any more, and Remote was read from the provider's API server, in the namespace that the volume records.
 	Recorded bool
+	// VolumesKnown: all volumes of this cluster have been observed and are current, so that no other record of the data is missing.
+	VolumesKnown bool
 	// LocalKnown and RemoteKnown: the objects of this cluster, and of the provider, have all been observed and are current.
 	LocalKnown, RemoteKnown bool
 }
@@ -81,6 +83,8 @@ func released(f Facts) Step {
 		return Step{} // the administrator has just reserved it for a claim to come; it is Available in a moment
 	case f.Shared:
 		return Step{DeleteVolume: true} // of a move; the data stays
+	case f.Namespace == "" && !f.VolumesKnown:
+		return Step{} // once they are, the volume is looked at again
 	case f.Namespace == "" && !f.Recorded && f.Volume.Annotations[labels.RemoteNamespace] != "":
 		return Step{ReadRecorded: true} // a namespace that is deleted may lose its remote namespace before its volumes are released
 	case f.Namespace == "" && !f.Recorded:

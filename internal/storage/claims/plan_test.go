@@ -42,7 +42,7 @@ func usual() Facts {
 			Spec:       corev1.PersistentVolumeClaimSpec{VolumeName: "disk-1", Resources: corev1.VolumeResourceRequirements{Requests: sized("1Gi")}},
 			Status:     corev1.PersistentVolumeClaimStatus{Phase: corev1.ClaimBound, Capacity: sized("1Gi")},
 		},
-		LocalKnown: true, RemoteKnown: true,
+		LocalKnown: true, RemoteKnown: true, VolumesKnown: true,
 	}
 }
 
@@ -98,15 +98,16 @@ func TestPlan(t *testing.T) {
 			deleted(f)
 			f.Volume.Spec.PersistentVolumeReclaimPolicy = corev1.PersistentVolumeReclaimRetain
 		}, Step{}},
-		"deleted, and reserved for a claim to come": {func(f *Facts) { deleted(f); f.Volume.Spec.ClaimRef.UID = "" }, Step{}},
-		"deleted, and gone":                         {func(f *Facts) { deleted(f); f.Remote = nil }, Step{DeleteVolume: true}},
-		"deleted, and the provider is silent":       {func(f *Facts) { deleted(f); f.Remote, f.RemoteKnown = nil, false }, Step{}},
-		"released, but the claim exists":            {func(f *Facts) { f.Volume.Status.Phase = corev1.VolumeReleased }, Step{}},
-		"deleted, and claims here are not known":    {func(f *Facts) { deleted(f); f.LocalKnown = false }, Step{}},
-		"deleted, and not offloaded":                {func(f *Facts) { deleted(f); f.Namespace, f.Volume.Annotations = "", nil }, Step{Warn: "stays there"}},
-		"deleted, and not offloaded any more":       {func(f *Facts) { deleted(f); f.Namespace, f.Remote, f.LocalKnown = "", nil, false }, Step{ReadRecorded: true}},
-		"deleted, not offloaded any more, and read": {func(f *Facts) { deleted(f); f.Namespace, f.Recorded, f.LocalKnown = "", true, false }, Step{DeleteRemote: "r1"}},
-		"deleted, not offloaded any more, and gone": {func(f *Facts) { deleted(f); f.Namespace, f.Recorded, f.Remote = "", true, nil }, Step{DeleteVolume: true}},
+		"deleted, and reserved for a claim to come":                          {func(f *Facts) { deleted(f); f.Volume.Spec.ClaimRef.UID = "" }, Step{}},
+		"deleted, and gone":                                                  {func(f *Facts) { deleted(f); f.Remote = nil }, Step{DeleteVolume: true}},
+		"deleted, and the provider is silent":                                {func(f *Facts) { deleted(f); f.Remote, f.RemoteKnown = nil, false }, Step{}},
+		"released, but the claim exists":                                     {func(f *Facts) { f.Volume.Status.Phase = corev1.VolumeReleased }, Step{}},
+		"deleted, and claims here are not known":                             {func(f *Facts) { deleted(f); f.LocalKnown = false }, Step{}},
+		"deleted, and not offloaded":                                         {func(f *Facts) { deleted(f); f.Namespace, f.Volume.Annotations = "", nil }, Step{Warn: "stays there"}},
+		"deleted, and not offloaded any more":                                {func(f *Facts) { deleted(f); f.Namespace, f.Remote, f.LocalKnown = "", nil, false }, Step{ReadRecorded: true}},
+		"deleted, not offloaded any more, and another record may be missing": {func(f *Facts) { deleted(f); f.Namespace, f.VolumesKnown = "", false }, Step{}},
+		"deleted, not offloaded any more, and read":                          {func(f *Facts) { deleted(f); f.Namespace, f.Recorded, f.LocalKnown = "", true, false }, Step{DeleteRemote: "r1"}},
+		"deleted, not offloaded any more, and gone":                          {func(f *Facts) { deleted(f); f.Namespace, f.Recorded, f.Remote = "", true, nil }, Step{DeleteVolume: true}},
 		"deleted, not offloaded any more, and other data is there": {func(f *Facts) {
 			deleted(f)
 			f.Namespace, f.Recorded, f.Remote.Annotations = "", true, map[string]string{labels.VirtualVolume: "pvc-2"}
