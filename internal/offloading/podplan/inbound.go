@@ -82,7 +82,7 @@ func planInbound(f *Facts) Inbound {
 	case f.Local.DeletionTimestamp == nil && f.Unreachable:
 		// Of a node that reports that it is not Ready, as ours does, Kubernetes does not do this itself.
 		// A pod that was reported as running behind a network that is down may not run any more.
-		if Ready(&f.Local.Status) || readyReason(&f.Local.Status) == project.NetworkUnreachable {
+		if Ready(&f.Local.Status) || readiness(&f.Local.Status).Reason == project.NetworkUnreachable {
 			return Inbound{Report: ReportUnreachable}
 		}
 		return Inbound{}

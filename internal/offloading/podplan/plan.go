@@ -88,22 +88,15 @@ func (f *Facts) runsRemotely() bool {
 	return remote != nil && f.Remotes.Current && !project.Finished(remote.Status.Phase) && remote.DeletionTimestamp == nil
 }
 
-// readyReason is why a pod with this status is Ready or not.
-func readyReason(status *corev1.PodStatus) string {
-	for i := range status.Conditions {
-		if status.Conditions[i].Type == corev1.PodReady {
-			return status.Conditions[i].Reason
-		}
-	}
-	return ""
-}
-
 // Ready reports whether a pod with this status is Ready.
-func Ready(status *corev1.PodStatus) bool {
+func Ready(status *corev1.PodStatus) bool { return readiness(status).Status == corev1.ConditionTrue }
+
+// readiness returns the condition Ready; the zero value if there is none.
+func readiness(status *corev1.PodStatus) corev1.PodCondition {
 	for i := range status.Conditions {
 		if status.Conditions[i].Type == corev1.PodReady {
-			return status.Conditions[i].Status == corev1.ConditionTrue
+			return status.Conditions[i]
 		}
 	}
-	return false
+	return corev1.PodCondition{}
 }

@@ -200,6 +200,16 @@ func (b *keeperEnv) bind(claim *corev1.PersistentVolumeClaim, volume string) {
 	b.milan.EditStatus(claim, func() { claim.Status.Phase, claim.Status.Capacity = corev1.ClaimBound, sized("2Gi") })
 }
 
+// stored makes a claim whose data is at the provider, in one of its volumes, and waits until ours records that.
+func (b *keeperEnv) stored(name, disk string) (*corev1.PersistentVolumeClaim, *corev1.PersistentVolume, *corev1.PersistentVolumeClaim) {
+	b.T.Helper()
+	claim, volume := b.claim(name)
+	there := b.there(claim)
+	b.bind(there, disk)
+	b.recorded(volume)
+	return claim, volume, there
+}
+
 func podOf(claim *corev1.PersistentVolumeClaim) *corev1.Pod {
 	return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: shop, Name: "db"}, Spec: corev1.PodSpec{Volumes: []corev1.Volume{{
 		Name: "data", VolumeSource: corev1.VolumeSource{PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: claim.Name}},
@@ -372,9 +382,7 @@ func TestCopy(t *testing.T) {
 // TestLateCache: the virtual kubelet observes the volumes of this cluster late. No pod starts on a volume that a move has taken away meanwhile.
 func TestLateCache(t *testing.T) {
 	b := newKeeperEnv(t)
-	claim, volume := b.claim("data")
-	b.bind(b.there(claim), "disk-1")
-	b.recorded(volume)
+	claim, volume, _ := b.stored("data", "disk-1")
 	b.holds(claim, "")
 	pod := podOf(claim)
 	late := &Keeper{options: b.keeper.options, volumes: b.keeper.volumes, local: b.keeper.local, remote: b.keeper.remote, queue: b.keeper.queue}

@@ -23,13 +23,8 @@ func TestOtherRemoteNamespace(t *testing.T) {
 	const other = "shop-again"
 	b := newKeeperEnv(t)
 	b.milan.Make(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: other}})
-	used, usedVolume := b.claim("used")
-	b.bind(b.there(used), "disk-1")
-	b.recorded(usedVolume)
-	deleted, deletedVolume := b.claim("deleted")
-	deletedThere := b.there(deleted)
-	b.bind(deletedThere, "disk-2")
-	b.recorded(deletedVolume)
+	used, _, _ := b.stored("used", "disk-1")
+	deleted, deletedVolume, deletedThere := b.stored("deleted", "disk-2")
 	if at := deletedVolume.Annotations; at[labels.RemoteNamespace] != remote || at[labels.RemoteClaim] != deleted.Name {
 		t.Errorf("recorded: %v", at)
 	}
@@ -58,10 +53,7 @@ func TestOtherRemoteNamespace(t *testing.T) {
 // TestGivenToAnotherClaim: the administrator gives a retained volume to a claim of another name, which gets the data.
 func TestGivenToAnotherClaim(t *testing.T) {
 	b := newKeeperEnv(t)
-	first, volume := b.claim("first")
-	there := b.there(first)
-	b.bind(there, "disk-1")
-	b.recorded(volume)
+	first, volume, there := b.stored("first", "disk-1")
 	b.Edit(volume, func() { volume.Spec.PersistentVolumeReclaimPolicy = corev1.PersistentVolumeReclaimRetain })
 	b.release(first, volume)
 	second := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: shop, Name: "second"}, Spec: *first.Spec.DeepCopy()}
@@ -80,10 +72,7 @@ func TestGivenToAnotherClaim(t *testing.T) {
 // released with the policy Delete. The data goes, and not just its records.
 func TestBothReleased(t *testing.T) {
 	b := newKeeperEnv(t)
-	claim, volume := b.claim("data")
-	there := b.there(claim)
-	b.bind(there, "disk-1")
-	b.recorded(volume)
+	claim, volume, there := b.stored("data", "disk-1")
 	b.keeper.volumes.Remove(fanin.Every) // the next keeper plays the one that was down
 	second := b.secondRecord(volume)
 	b.EditStatus(second, func() { second.Status.Phase = corev1.VolumeReleased })
@@ -100,10 +89,7 @@ func TestBothReleased(t *testing.T) {
 // TestOtherRecordKept: the facts are late, and do not show that another record of the data of a deleted claim is in use again. The data stays.
 func TestOtherRecordKept(t *testing.T) {
 	b := newKeeperEnv(t)
-	claim, volume := b.claim("data")
-	there := b.there(claim)
-	b.bind(there, "disk-1")
-	b.recorded(volume)
+	_, volume, there := b.stored("data", "disk-1")
 	b.Until("the volume has its size", func() bool { b.Read(volume); return volume.Spec.Capacity.Storage().String() == "2Gi" })
 	second := b.secondRecord(volume)
 	b.Until("the second record is observed", func() bool { return b.keeper.volume(second.Name) != nil })
@@ -167,10 +153,7 @@ func TestRetainedNamesake(t *testing.T) {
 // TestReleasedAfterTheEnd: a namespace is deleted, and its remote namespace is given up before its volumes are released. The data goes all the same.
 func TestReleasedAfterTheEnd(t *testing.T) {
 	b := newKeeperEnv(t)
-	claim, volume := b.claim("data")
-	there := b.there(claim)
-	b.bind(there, "disk-1")
-	b.recorded(volume)
+	claim, volume, there := b.stored("data", "disk-1")
 	b.offload("")
 	b.release(claim, volume)
 	gone(&b.milan, "the data of the deleted claim is gone", there)
