@@ -330,7 +330,12 @@ func followPod(rome, there *side, remoteNamespace, name, finalizer string) {
 	shadowPod := &vkv1alpha1.ShadowPod{ObjectMeta: metav1.ObjectMeta{Namespace: remoteNamespace, Name: name}}
 	there.Read(shadowPod)
 	if finalizer == labels.FinalizerPodGone {
-		there.Edit(shadowPod, func() { shadowPod.Finalizers = []string{finalizer} })
+		// The virtual kubelet puts back the label once it has seen the change, and so the finalizer, on which the way of the deletion depends.
+		there.Edit(shadowPod, func() { shadowPod.Finalizers, shadowPod.Labels["app"] = []string{finalizer}, "changed" })
+		there.Until("the label of the ShadowPod is put back", func() bool {
+			there.Read(shadowPod)
+			return shadowPod.Labels["app"] == "web"
+		})
 	}
 	rome.Must(rome.Delete(t.Context(), local))
 	there.Until("the ShadowPod is being deleted", func() bool { return !there.exists(shadowPod) || shadowPod.DeletionTimestamp != nil })
