@@ -15,6 +15,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	liqo "liqo.io/liqo/deployments/liqo"
+	"liqo.io/liqo/deployments/liqo/charttest"
 )
 
 // noEffect is an entry of files/values-without-effect.yaml.
@@ -64,9 +65,9 @@ func documentedValues(t *testing.T) (tree, paths map[string]any) {
 // withNotes renders the chart, and returns its objects and the notes about values without effect that Helm prints after the installation.
 func withNotes(t *testing.T, values map[string]any) (objects []*unstructured.Unstructured, notes []string) {
 	t.Helper()
-	files, err := renderFiles(t, nil, values)
+	files, err := charttest.RenderFiles(t, nil, values)
 	if err == nil {
-		objects, err = parse(files)
+		objects, err = charttest.Parse(files)
 	}
 	if err != nil {
 		t.Fatal(err)
@@ -79,7 +80,7 @@ func withNotes(t *testing.T, values map[string]any) (objects []*unstructured.Uns
 func TestDocumentedValues(t *testing.T) {
 	_, documented := documentedValues(t)
 	table, known := withoutEffect(t), leaves(t)
-	bare := text(t, render(t))
+	bare := charttest.Render(t)
 	for path, standard := range documented {
 		if _, here := known["proxy.imageName"]; !here && strings.HasPrefix(path, "proxy.") {
 			continue // the process comes with in-band peering
@@ -96,12 +97,12 @@ func TestDocumentedValues(t *testing.T) {
 			contents = []any{standard, "registry.example.com/" + standard.(string)}
 		}
 		for _, content := range contents {
-			values := required()
-			set(values, "discovery.config.clusterName", "rome")
-			set(values, "discovery.config.clusterIDOverride", "5b2f0c0e-7f1d-4a38-9c1a-0b6f6a1d2e3c")
-			set(values, path, content)
+			values := charttest.Required()
+			charttest.Set(values, "discovery.config.clusterName", "rome")
+			charttest.Set(values, "discovery.config.clusterIDOverride", "5b2f0c0e-7f1d-4a38-9c1a-0b6f6a1d2e3c")
+			charttest.Set(values, path, content)
 			objects, have := withNotes(t, values)
-			if text(t, objects) != bare {
+			if !same(t, objects, bare) {
 				t.Errorf("%s=%v changes an object", path, content)
 			}
 			if want := []string{"NOTE: " + path + " has no effect: " + entry.Because}; !slices.Equal(have, want) {
@@ -119,8 +120,8 @@ func TestDocumentedValues(t *testing.T) {
 // TestDocumentedFile: the chart installs with the documented defaults of all values at once, with a note for each reason only.
 func TestDocumentedFile(t *testing.T) {
 	values, _ := documentedValues(t)
-	for path, content := range flat(required()) {
-		set(values, path, content)
+	for path, content := range flat(charttest.Required()) {
+		charttest.Set(values, path, content)
 	}
 	if _, here := leaves(t)["proxy.imageName"]; !here {
 		delete(values, "proxy")

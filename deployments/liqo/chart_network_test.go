@@ -15,14 +15,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 
 	"liqo.io/liqo/apis/labels"
+	"liqo.io/liqo/deployments/liqo/charttest"
 )
-
-// lavish enables all options of the network.
-const lavish = internal + ",gateway.replicas=2,gateway.config.addressOverride=gateway.example.org,gateway.config.portOverride=30871,networkConfig.mtu=1340," +
-	"gateway.metrics.enabled=true,gateway.metrics.serviceMonitor.enabled=true,networking.reflectIPs=false," +
-	"gateway.config.streamPort=443,gateway.config.webSocketURL=https://gateway.example.org:8443/liqo/,gateway.config.proxySecret=proxy,gateway.service.streamType=ClusterIP,gateway.ingress.enable=true,gateway.ingress.class=nginx," +
-	"networkManager.config.reservedSubnets={10.1.0.0/16,10.2.0.0/16},networkManager.config.additionalPools={100.64.0.0/10}," +
-	"common.nodeSelector.zone=a,common.tolerations[0].key=infra,common.tolerations[0].operator=Exists"
 
 // ofTheNetwork returns the objects that exist only with the network, and the controller manager, whose arguments depend on it.
 // chart_rights_test.go checks the rights.
@@ -49,7 +43,7 @@ func convert[T any](t *testing.T, object *unstructured.Unstructured) (out T) {
 // TestProxyHasNoRights: the process that peers reach first has no token, and no role is bound to its account.
 func TestProxyHasNoRights(t *testing.T) {
 	seen := 0
-	for _, object := range render(t, internal) {
+	for _, object := range charttest.Render(t, charttest.Internal) {
 		switch {
 		case strings.HasSuffix(object.GetKind(), "Binding"):
 			if strings.Contains(text(t, []*unstructured.Unstructured{object}), "liqo-proxy") {
@@ -74,7 +68,7 @@ func TestProxyHasNoRights(t *testing.T) {
 
 // TestExternalNetwork: without the internal network, none of its objects exists.
 func TestExternalNetwork(t *testing.T) {
-	for _, object := range render(t, "networking.internal=false,gateway.metrics.enabled=true,gateway.metrics.serviceMonitor.enabled=true") {
+	for _, object := range charttest.Render(t, "networking.internal=false,gateway.metrics.enabled=true,gateway.metrics.serviceMonitor.enabled=true") {
 		if component := object.GetLabels()[labels.AppComponent]; component == "gateway" || component == "route" || component == "proxy" {
 			t.Errorf("%s %s", object.GetKind(), object.GetName())
 		}
@@ -91,7 +85,7 @@ func TestExternalNetwork(t *testing.T) {
 // TestLanes: each lane has a Deployment with one pod, and a Service that selects only this pod.
 func TestLanes(t *testing.T) {
 	for replicas := 1; replicas <= 8; replicas += 7 {
-		objects := render(t, internal, fmt.Sprintf("gateway.replicas=%d", replicas))
+		objects := charttest.Render(t, charttest.Internal, fmt.Sprintf("gateway.replicas=%d", replicas))
 		var services []corev1.Service
 		var deployments []appsv1.Deployment
 		for _, object := range objects {
@@ -132,8 +126,8 @@ func TestLanes(t *testing.T) {
 		}
 	}
 	// The address that the user gives is that of the first one.
-	objects := render(t, lavish)
-	first, second := find(t, objects, "Service", "liqo-gateway"), find(t, objects, "Service", "liqo-gateway-1")
+	objects := charttest.Render(t, charttest.Lavish)
+	first, second := charttest.Find(t, objects, "Service", "liqo-gateway"), charttest.Find(t, objects, "Service", "liqo-gateway-1")
 	want := map[string]string{labels.OverrideAddress: "gateway.example.org", labels.OverridePort: "30871"}
 	if diff := cmp.Diff(want, first.GetAnnotations()); diff != "" || len(second.GetAnnotations()) > 0 {
 		t.Error(diff, second.GetAnnotations())
@@ -151,9 +145,9 @@ func TestLanesOverNodes(t *testing.T) {
 		"gateway.replicas=2,gateway.service.type=ClusterIP":                {"", ""},
 		"gateway.replicas=2,gateway.config.addressOverride=192.0.2.1":      {"", ""},
 	} {
-		objects := render(t, internal, set)
+		objects := charttest.Render(t, charttest.Internal, set)
 		for lane, name := range []string{"liqo-gateway", "liqo-gateway-1"}[:len(want)] {
-			service := convert[corev1.Service](t, find(t, objects, "Service", name))
+			service := convert[corev1.Service](t, charttest.Find(t, objects, "Service", name))
 			if got := service.Spec.ExternalTrafficPolicy; got != want[lane] {
 				t.Errorf("with %q, Service %s has policy %q, want %q", set, name, got, want[lane])
 			}
@@ -173,7 +167,7 @@ func leads(selector, marks map[string]string) bool {
 // TestOneNode: gateways prefer different nodes, but may share a single one. Only the exclusion of virtual nodes is a hard rule.
 func TestOneNode(t *testing.T) {
 	for _, name := range []string{"liqo-gateway", "liqo-gateway-1"} {
-		pod := convert[appsv1.Deployment](t, find(t, render(t, internal, "gateway.replicas=2"), "Deployment", name)).Spec.Template.Spec
+		pod := convert[appsv1.Deployment](t, charttest.Find(t, charttest.Render(t, charttest.Internal, "gateway.replicas=2"), "Deployment", name)).Spec.Template.Spec
 		apart := pod.Affinity.PodAntiAffinity
 		if len(apart.RequiredDuringSchedulingIgnoredDuringExecution) > 0 || len(apart.PreferredDuringSchedulingIgnoredDuringExecution) != 1 || len(pod.TopologySpreadConstraints) > 0 {
 			t.Errorf("%s: %+v", name, apart)
@@ -194,7 +188,7 @@ func TestNoVirtualNodes(t *testing.T) {
 	const theirs = terms + "[0].matchExpressions[0].key=a," + terms + "[0].matchExpressions[0].operator=Exists," +
 		terms + "[1].matchExpressions[0].key=b," + terms + "[1].matchExpressions[0].operator=Exists"
 	for _, set := range []string{"common.nodeSelector.x=y", theirs} {
-		for _, object := range render(t, internal, set) {
+		for _, object := range charttest.Render(t, charttest.Internal, set) {
 			if kind := object.GetKind(); kind != "Deployment" && kind != "DaemonSet" && kind != "Job" {
 				continue
 			}
@@ -216,9 +210,9 @@ func TestNoVirtualNodes(t *testing.T) {
 
 // TestNetworkPods: the pods of the network have exactly these privileges.
 func TestNetworkPods(t *testing.T) {
-	objects := render(t, lavish)
-	node := convert[appsv1.DaemonSet](t, find(t, objects, "DaemonSet", "liqo-route")).Spec.Template.Spec
-	gateway := convert[appsv1.Deployment](t, find(t, objects, "Deployment", "liqo-gateway")).Spec.Template.Spec
+	objects := charttest.Render(t, charttest.Lavish)
+	node := convert[appsv1.DaemonSet](t, charttest.Find(t, objects, "DaemonSet", "liqo-route")).Spec.Template.Spec
+	gateway := convert[appsv1.Deployment](t, charttest.Find(t, objects, "Deployment", "liqo-gateway")).Spec.Template.Spec
 	for name, test := range map[string]struct {
 		pod  corev1.PodSpec
 		caps []corev1.Capability

@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 
 	"liqo.io/liqo/apis/labels"
+	"liqo.io/liqo/deployments/liqo/charttest"
 )
 
 // TestNetworkPolicies: a policy closes each of our pods, except for the ports that it serves; only the ports that nodes and other clusters call are
@@ -27,8 +28,8 @@ func TestNetworkPolicies(t *testing.T) {
 		"gateway stream":             "other clusters",
 		"metric-agent https":         "the API server calls it from any address, with a client certificate",
 	}
-	for _, set := range []string{"", lavish, "auth.tls=false,webhook.port=10000,gateway.metrics.enabled=true,gateway.metrics.port=5880,gateway.config.listeningPort=5999"} {
-		objects := render(t, set)
+	for _, set := range []string{"", charttest.Lavish, "auth.tls=false,webhook.port=10000,gateway.metrics.enabled=true,gateway.metrics.port=5880,gateway.config.listeningPort=5999"} {
+		objects := charttest.Render(t, set)
 		closed := 0
 		for _, object := range objects {
 			if object.GetKind() != "Deployment" {
@@ -36,7 +37,7 @@ func TestNetworkPolicies(t *testing.T) {
 			}
 			deployment := convert[appsv1.Deployment](t, object)
 			component := deployment.Labels[labels.AppComponent]
-			policy := convert[networkingv1.NetworkPolicy](t, find(t, objects, "NetworkPolicy", "liqo-"+component))
+			policy := convert[networkingv1.NetworkPolicy](t, charttest.Find(t, objects, "NetworkPolicy", "liqo-"+component))
 			selector, err := metav1.LabelSelectorAsSelector(&policy.Spec.PodSelector)
 			if err != nil || !selector.Matches(klabels.Set(deployment.Spec.Template.Labels)) || !slices.Equal(policy.Spec.PolicyTypes, []networkingv1.PolicyType{"Ingress"}) {
 				t.Errorf("%s: the policy %+v does not select its pods (%v)", component, policy.Spec, err)
@@ -54,21 +55,21 @@ func TestNetworkPolicies(t *testing.T) {
 			t.Errorf("%s: %d policies", set, closed)
 		}
 	}
-	gateway := convert[networkingv1.NetworkPolicy](t, find(t, render(t, internal), "NetworkPolicy", "liqo-gateway"))
+	gateway := convert[networkingv1.NetworkPolicy](t, charttest.Find(t, charttest.Render(t, charttest.Internal), "NetworkPolicy", "liqo-gateway"))
 	if all, _ := reach(gateway.Spec.Ingress, 4879); !all {
 		t.Error("the overlay cannot reach the gateways")
 	}
-	moved := convert[networkingv1.NetworkPolicy](t, find(t, render(t, internal, "gateway.pod.extraArgs={--route.vxlan-vtep-port=4999}"), "NetworkPolicy", "liqo-gateway"))
+	moved := convert[networkingv1.NetworkPolicy](t, charttest.Find(t, charttest.Render(t, charttest.Internal, "gateway.pod.extraArgs={--route.vxlan-vtep-port=4999}"), "NetworkPolicy", "liqo-gateway"))
 	if all, _ := reach(moved.Spec.Ingress, 4999); !all {
 		t.Error("the overlay cannot reach the gateways at another port")
 	}
-	for _, object := range render(t, internal, "networkPolicies.enabled=false") {
+	for _, object := range charttest.Render(t, charttest.Internal, "networkPolicies.enabled=false") {
 		if object.GetKind() == "NetworkPolicy" {
 			t.Errorf("%s exists although policies are off", object.GetName())
 		}
 	}
 	// The metrics are closed to pods of peers.
-	metrics := fmt.Sprint(convert[networkingv1.NetworkPolicy](t, find(t, render(t), "NetworkPolicy", "liqo-controller-manager")).Spec.Ingress)
+	metrics := fmt.Sprint(convert[networkingv1.NetworkPolicy](t, charttest.Find(t, charttest.Render(t), "NetworkPolicy", "liqo-controller-manager")).Spec.Ingress)
 	if !strings.Contains(metrics, labels.RemoteClusterID) {
 		t.Error(metrics)
 	}
@@ -88,9 +89,9 @@ func reach(rules []networkingv1.NetworkPolicyIngressRule, port int32) (all, some
 
 // TestAttackL4: a pod of a peer that looks like a virtual kubelet does not write our metrics.
 func TestAttackL4(t *testing.T) {
-	monitor := find(t, render(t, "virtualKubelet.metrics.enabled=true,virtualKubelet.metrics.podMonitor.enabled=true"), "PodMonitor", "liqo-virtual-kubelet")
+	monitor := charttest.Find(t, charttest.Render(t, "virtualKubelet.metrics.enabled=true,virtualKubelet.metrics.podMonitor.enabled=true"), "PodMonitor", "liqo-virtual-kubelet")
 	var selects metav1.LabelSelector
-	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(field(t, monitor, "spec", "selector").(map[string]any), &selects); err != nil {
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(charttest.Field(t, monitor, "spec", "selector").(map[string]any), &selects); err != nil {
 		t.Fatal(err)
 	}
 	selector, err := metav1.LabelSelectorAsSelector(&selects)

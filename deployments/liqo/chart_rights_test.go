@@ -9,6 +9,8 @@ import (
 
 	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+
+	"liqo.io/liqo/deployments/liqo/charttest"
 )
 
 // boundLater are the roles that the chart does not bind, and the namespaces in which controllers bind them.
@@ -109,7 +111,7 @@ func rolesOf(t *testing.T) (rules map[string][]rbacv1.PolicyRule, where map[stri
 	for name, place := range boundLater {
 		where[name] = place
 	}
-	for _, object := range render(t, internal) {
+	for _, object := range charttest.Render(t, charttest.Internal) {
 		switch kind := object.GetKind(); kind {
 		case "ClusterRole", "Role":
 			var role rbacv1.ClusterRole

@@ -6,10 +6,7 @@ import (
 	"bytes"
 	"flag"
 	"fmt"
-	"io/fs"
-	"maps"
 	"os"
-	"path"
 	"regexp"
 	"slices"
 	"strings"
@@ -18,124 +15,15 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/spf13/pflag"
 	"helm.sh/helm/v4/pkg/action"
-	"helm.sh/helm/v4/pkg/chart/common"
-	"helm.sh/helm/v4/pkg/chart/common/util"
-	"helm.sh/helm/v4/pkg/chart/loader/archive"
-	helmchart "helm.sh/helm/v4/pkg/chart/v2"
-	"helm.sh/helm/v4/pkg/chart/v2/loader"
-	"helm.sh/helm/v4/pkg/engine"
 	"helm.sh/helm/v4/pkg/strvals"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/yaml"
 
 	"liqo.io/liqo/apis/labels"
-	liqo "liqo.io/liqo/deployments/liqo"
+	"liqo.io/liqo/deployments/liqo/charttest"
 )
 
 var update = flag.Bool("update", false, "write the golden files anew")
-
-// certain replaces the random parts of a first installation.
-const certain = "discovery.config.clusterName=rome,discovery.config.clusterIDOverride=5b2f0c0e-7f1d-4a38-9c1a-0b6f6a1d2e3c"
-
-// networks are the values that liqoctl always sets: the internal network, which is the default, needs them.
-const networks = "networkManager.config.podCIDR=10.200.0.0/16,networkManager.config.serviceCIDR=10.80.0.0/12"
-
-// internal enables the network between clusters.
-const internal = "networking.internal=true," + networks
-
-func loadChart(t *testing.T) *helmchart.Chart {
-	t.Helper()
-	var files []*archive.BufferedFile
-	err := fs.WalkDir(liqo.FS, ".", func(path string, entry fs.DirEntry, err error) error {
-		if err != nil || entry.IsDir() {
-			return err
-		}
-		text, err := fs.ReadFile(liqo.FS, path)
-		files = append(files, &archive.BufferedFile{Name: path, Data: text})
-		return err
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	chart, err := loader.LoadFiles(files)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return chart
-}
-
-// tryRender renders the embedded chart as liqoctl does, with values as --set takes them. The provider answers lookups; nil is a
-// cluster where nothing is installed yet.
-func tryRender(t *testing.T, provider engine.ClientProvider, set ...string) ([]*unstructured.Unstructured, error) {
-	t.Helper()
-	values := map[string]any{}
-	for _, one := range append([]string{certain, networks}, set...) {
-		if err := strvals.ParseInto(one, values); err != nil {
-			t.Fatalf("--set %s: %v", one, err)
-		}
-	}
-	return renderValues(t, provider, values)
-}
-
-func renderValues(t *testing.T, provider engine.ClientProvider, values map[string]any) ([]*unstructured.Unstructured, error) {
-	t.Helper()
-	files, err := renderFiles(t, provider, values)
-	if err != nil {
-		return nil, err
-	}
-	return parse(files)
-}
-
-// renderFiles returns the rendered templates by their paths.
-func renderFiles(t *testing.T, provider engine.ClientProvider, values map[string]any) (map[string]string, error) {
-	t.Helper()
-	chart := loadChart(t)
-	capabilities := common.DefaultCapabilities.Copy()
-	version, err := common.ParseKubeVersion("v1.34.0") // Helm's default in tests is old
-	if err != nil {
-		return nil, err
-	}
-	capabilities.KubeVersion = *version
-	capabilities.APIVersions = append(slices.Clone(capabilities.APIVersions),
-		"admissionregistration.k8s.io/v1/ValidatingAdmissionPolicy", "flowcontrol.apiserver.k8s.io/v1/FlowSchema", "monitoring.coreos.com/v1/PodMonitor", "monitoring.coreos.com/v1/ServiceMonitor")
-	all, err := util.ToRenderValues(chart, values, common.ReleaseOptions{Name: "liqo", Namespace: "liqo", IsInstall: true, Revision: 1}, capabilities)
-	if err != nil {
-		return nil, err
-	}
-	if provider == nil {
-		return engine.Render(chart, all)
-	}
-	return engine.RenderWithClientProvider(chart, all, provider)
-}
-
-// parse returns the objects of rendered templates.
-func parse(rendered map[string]string) ([]*unstructured.Unstructured, error) {
-	var objects []*unstructured.Unstructured
-	for _, file := range slices.Sorted(maps.Keys(rendered)) {
-		if path.Ext(file) != ".yaml" {
-			continue
-		}
-		for _, document := range regexp.MustCompile(`(?m)^---$`).Split(rendered[file], -1) {
-			object := &unstructured.Unstructured{}
-			if err := yaml.UnmarshalStrict([]byte(document), &object.Object); err != nil {
-				return nil, fmt.Errorf("%s: %w\n%s", file, err, document)
-			}
-			if len(object.Object) > 0 {
-				objects = append(objects, object)
-			}
-		}
-	}
-	return objects, nil
-}
-
-func render(t *testing.T, set ...string) []*unstructured.Unstructured {
-	t.Helper()
-	objects, err := tryRender(t, nil, set...)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return objects
-}
 
 var (
 	chance  = regexp.MustCompile(`(?m)^( +(?:- )?(?:token|ca|cert|key|caBundle)): [A-Za-z0-9+/=]{64,}$`)
@@ -157,28 +45,6 @@ func text(t *testing.T, objects []*unstructured.Unstructured) string {
 	}
 	certain := segment.ReplaceAllString(chance.ReplaceAllString(out.String(), "$1: CHANCE"), "$1${2}CHANCE$3")
 	return release.ReplaceAllString(certain, "${1}VERSION")
-}
-
-// find returns the object, or fails.
-func find(t *testing.T, objects []*unstructured.Unstructured, kind, name string) *unstructured.Unstructured {
-	t.Helper()
-	for _, object := range objects {
-		if object.GetKind() == kind && object.GetName() == name {
-			return object
-		}
-	}
-	t.Fatalf("no %s is called %s", kind, name)
-	return nil
-}
-
-// field returns the value at the path, or nil.
-func field(t *testing.T, object *unstructured.Unstructured, path ...string) any {
-	t.Helper()
-	value, _, err := unstructured.NestedFieldNoCopy(object.Object, path...)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return value
 }
 
 func TestLint(t *testing.T) {
@@ -204,12 +70,12 @@ func TestGolden(t *testing.T) {
 	if err := yaml.UnmarshalStrict(raw, &full); err != nil {
 		t.Fatal(err)
 	}
-	with, err := renderValues(t, nil, full)
+	with, err := charttest.RenderValues(t, nil, full)
 	if err != nil {
 		t.Fatal(err)
 	}
 	all := map[string][]*unstructured.Unstructured{
-		"testdata/default.yaml": render(t), "testdata/full.yaml": with, "testdata/network.yaml": ofTheNetwork(render(t, lavish)),
+		"testdata/default.yaml": charttest.Render(t), "testdata/full.yaml": with, "testdata/network.yaml": ofTheNetwork(charttest.Render(t, charttest.Lavish)),
 	}
 	for golden, objects := range all {
 		got := text(t, slices.DeleteFunc(objects, func(object *unstructured.Unstructured) bool {
@@ -232,7 +98,7 @@ func TestGolden(t *testing.T) {
 
 // TestLabels: every object has the labels by which it is found and recognised as Liqo's.
 func TestLabels(t *testing.T) {
-	for _, object := range render(t, "controllerManager.replicas=2", "auth.ingress.enable=true", "auth.ingress.host=liqo.example.org", lavish) {
+	for _, object := range charttest.Render(t, "controllerManager.replicas=2", "auth.ingress.enable=true", "auth.ingress.host=liqo.example.org", charttest.Lavish) {
 		labels := object.GetLabels()
 		for _, key := range []string{"name", "instance", "component", "managed-by", "version"} {
 			if labels["app.kubernetes.io/"+key] == "" {
@@ -248,17 +114,17 @@ func TestLabels(t *testing.T) {
 // TestPods: every pod complies with the strictest level of the Pod Security Standards, except those of the network: see TestNetworkPods.
 func TestPods(t *testing.T) {
 	seen := 0
-	for _, object := range render(t) {
+	for _, object := range charttest.Render(t) {
 		if object.GetKind() != "Deployment" && object.GetKind() != "Job" || object.GetLabels()[labels.AppComponent] == "gateway" {
 			continue
 		}
 		seen++
 		pod := []string{"spec", "template", "spec"}
-		if field(t, object, append(pod, "securityContext", "runAsNonRoot")...) != true ||
-			field(t, object, append(pod, "securityContext", "seccompProfile", "type")...) != "RuntimeDefault" {
+		if charttest.Field(t, object, append(pod, "securityContext", "runAsNonRoot")...) != true ||
+			charttest.Field(t, object, append(pod, "securityContext", "seccompProfile", "type")...) != "RuntimeDefault" {
 			t.Errorf("%s: security of the pod", object.GetName())
 		}
-		for _, container := range field(t, object, append(pod, "containers")...).([]any) {
+		for _, container := range charttest.Field(t, object, append(pod, "containers")...).([]any) {
 			security, _ := container.(map[string]any)["securityContext"].(map[string]any)
 			if security["allowPrivilegeEscalation"] != false || security["readOnlyRootFilesystem"] != true || security["capabilities"] == nil {
 				t.Errorf("%s: security of the container: %v", object.GetName(), security)
@@ -281,7 +147,7 @@ func TestAttackM13(t *testing.T) {
 		{nil, "localhost/liqo:VERSION"},
 		{[]string{"imageName=registry.example.com/liqo", "digest=" + digest}, "registry.example.com/liqo:VERSION@" + digest},
 	} {
-		found := images.FindAllStringSubmatch(text(t, render(t, test.values...)), -1)
+		found := images.FindAllStringSubmatch(text(t, charttest.Render(t, test.values...)), -1)
 		if len(found) < 8 {
 			t.Errorf("%v: %d images", test.values, len(found))
 		}
@@ -292,7 +158,7 @@ func TestAttackM13(t *testing.T) {
 		}
 	}
 	// A role with an image of its own has another digest.
-	own := text(t, render(t, "digest="+digest, "auth.imageName=registry.example.com/own/liqo"))
+	own := text(t, charttest.Render(t, "digest="+digest, "auth.imageName=registry.example.com/own/liqo"))
 	if !strings.Contains(own, "registry.example.com/own/liqo:VERSION\n") {
 		t.Error("the image of the authentication service is not the one of its value")
 	}
@@ -314,7 +180,7 @@ func TestPrivateRegistry(t *testing.T) {
 		"as documented": {[]string{"imageName=registry.example.com/liqo", mover}, 2},
 		"each role":     {roles, 9},
 	} {
-		all := text(t, render(t, test.set...))
+		all := text(t, charttest.Render(t, test.set...))
 		if found := elsewhere.FindAllString(all, -1); len(found) > 0 {
 			t.Errorf("%s: images of another place: %q", name, found)
 		}
@@ -345,15 +211,15 @@ func TestAuth(t *testing.T) {
 		{set: "auth.ingress.enable=true,auth.ingress.host=in.example.org,auth.config.addressOverride=out.example.org", address: "out.example.org", target: 8443, ingress: true},
 	} {
 		t.Run(test.set, func(t *testing.T) {
-			objects := render(t, test.set)
-			service := find(t, objects, "Service", "liqo-auth")
-			if typ, has := strings.CutPrefix(strings.Split(test.set, ",")[0], "auth.service.type="); has && field(t, service, "spec", "type") != typ {
-				t.Errorf("type %v", field(t, service, "spec", "type"))
+			objects := charttest.Render(t, test.set)
+			service := charttest.Find(t, objects, "Service", "liqo-auth")
+			if typ, has := strings.CutPrefix(strings.Split(test.set, ",")[0], "auth.service.type="); has && charttest.Field(t, service, "spec", "type") != typ {
+				t.Errorf("type %v", charttest.Field(t, service, "spec", "type"))
 			}
-			if got := field(t, service, "metadata", "annotations", "liqo.io/override-address"); got != test.address {
+			if got := charttest.Field(t, service, "metadata", "annotations", "liqo.io/override-address"); got != test.address {
 				t.Errorf("address %v, want %v", got, test.address)
 			}
-			if got := field(t, service, "metadata", "annotations", "liqo.io/override-port"); got != test.port {
+			if got := charttest.Field(t, service, "metadata", "annotations", "liqo.io/override-port"); got != test.port {
 				t.Errorf("port %v, want %v", got, test.port)
 			}
 			all := text(t, objects)
@@ -371,20 +237,20 @@ func TestAuth(t *testing.T) {
 func TestMapArguments(t *testing.T) {
 	given := map[string]string{"a": "1", "b": `{"x": 1, "y": "2"}`, "c": "one,two", "d": ""}
 	values := map[string]any{"virtualKubelet": map[string]any{"extra": map[string]any{"annotations": map[string]any{}}}}
-	if err := strvals.ParseInto(networks, values); err != nil {
+	if err := strvals.ParseInto(charttest.Networks, values); err != nil {
 		t.Fatal(err)
 	}
 	for key, value := range given {
-		set(values, "virtualKubelet.extra.annotations."+key, value)
+		charttest.Set(values, "virtualKubelet.extra.annotations."+key, value)
 	}
-	objects, err := renderValues(t, nil, values)
+	objects, err := charttest.RenderValues(t, nil, values)
 	if err != nil {
 		t.Fatal(err)
 	}
 	flags := pflag.NewFlagSet("", pflag.ContinueOnError)
 	flags.ParseErrorsAllowlist.UnknownFlags = true
 	got := flags.StringToString("kubelet-extra-annotations", nil, "")
-	containers := field(t, find(t, objects, "Deployment", "liqo-controller-manager"), "spec", "template", "spec", "containers").([]any)
+	containers := charttest.Field(t, charttest.Find(t, objects, "Deployment", "liqo-controller-manager"), "spec", "template", "spec", "containers").([]any)
 	var args []string
 	for _, arg := range containers[0].(map[string]any)["args"].([]any) {
 		args = append(args, arg.(string))
@@ -425,7 +291,7 @@ func TestRefused(t *testing.T) {
 		"digest=latest":                                          "/digest",
 		"imageName=":                                             "/imageName",
 	} {
-		if _, err := tryRender(t, nil, set); err == nil || !strings.Contains(err.Error(), want) {
+		if _, err := charttest.TryRender(t, nil, set); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("--set %s: %v, want an error with %q", set, err, want)
 		}
 	}
@@ -447,7 +313,7 @@ func TestReadmeCommand(t *testing.T) {
 	if err := strvals.ParseInto(strings.TrimSpace(set), values); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := renderValues(t, nil, values); err != nil {
+	if _, err := charttest.RenderValues(t, nil, values); err != nil {
 		t.Error(err)
 	}
 }

@@ -20,6 +20,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	liqo "liqo.io/liqo/deployments/liqo"
+	"liqo.io/liqo/deployments/liqo/charttest"
 )
 
 // other holds values that differ from the default, where a value derived from the type would be refused.
@@ -95,14 +96,14 @@ var with = map[string]string{
 	"auth.ingress.":                      "auth.ingress.enable=true,auth.ingress.host=liqo.example.org",
 	"virtualKubelet.metrics.":            "virtualKubelet.metrics.enabled=true",
 	"virtualKubelet.metrics.podMonitor.": "virtualKubelet.metrics.enabled=true,virtualKubelet.metrics.podMonitor.enabled=true",
-	"gateway.":                           internal,
-	"gateway.config.webSocketURL":        internal + ",gateway.config.streamPort=443",
-	"gateway.service.streamType":         internal + ",gateway.config.streamPort=443",
-	"gateway.ingress.":                   internal + ",gateway.config.streamPort=443,gateway.config.webSocketURL=https://liqo.example.org,gateway.ingress.enable=true",
-	"gateway.metrics.":                   internal + ",gateway.metrics.enabled=true",
-	"gateway.metrics.serviceMonitor.":    internal + ",gateway.metrics.enabled=true,gateway.metrics.serviceMonitor.enabled=true",
-	"route.":                             internal,
-	"networkConfig.":                     internal,
+	"gateway.":                           charttest.Internal,
+	"gateway.config.webSocketURL":        charttest.Internal + ",gateway.config.streamPort=443",
+	"gateway.service.streamType":         charttest.Internal + ",gateway.config.streamPort=443",
+	"gateway.ingress.":                   charttest.Internal + ",gateway.config.streamPort=443,gateway.config.webSocketURL=https://liqo.example.org,gateway.ingress.enable=true",
+	"gateway.metrics.":                   charttest.Internal + ",gateway.metrics.enabled=true",
+	"gateway.metrics.serviceMonitor.":    charttest.Internal + ",gateway.metrics.enabled=true,gateway.metrics.serviceMonitor.enabled=true",
+	"route.":                             charttest.Internal,
+	"networkConfig.":                     charttest.Internal,
 	"peers.metadata.customResources.":    "peers.customResources={widgets.example.com}",
 }
 
@@ -124,25 +125,25 @@ func TestEveryValueMatters(t *testing.T) {
 		case "auth.ingress.enable":
 			conditions = "auth.ingress.host=liqo.example.org"
 		case "gateway.ingress.enable":
-			conditions = internal + ",gateway.config.streamPort=443,gateway.config.webSocketURL=https://liqo.example.org"
+			conditions = charttest.Internal + ",gateway.config.streamPort=443,gateway.config.webSocketURL=https://liqo.example.org"
 		case "gateway.metrics.enabled":
-			conditions = internal
+			conditions = charttest.Internal
 		case "gateway.metrics.serviceMonitor.enabled":
 			conditions = with["gateway.metrics."]
 		}
 		if bare[conditions] == nil {
-			bare[conditions] = render(t, conditions)
+			bare[conditions] = charttest.Render(t, conditions)
 		}
-		values := required()
-		set(values, "discovery.config.clusterName", "rome")
-		set(values, "discovery.config.clusterIDOverride", "5b2f0c0e-7f1d-4a38-9c1a-0b6f6a1d2e3c")
+		values := charttest.Required()
+		charttest.Set(values, "discovery.config.clusterName", "rome")
+		charttest.Set(values, "discovery.config.clusterIDOverride", "5b2f0c0e-7f1d-4a38-9c1a-0b6f6a1d2e3c")
 		for _, condition := range strings.Split(conditions, ",") {
 			if key, value, has := strings.Cut(condition, "="); has {
-				set(values, key, typed(value))
+				charttest.Set(values, key, typed(value))
 			}
 		}
-		set(values, path, another(t, path, value))
-		objects, err := renderValues(t, nil, values)
+		charttest.Set(values, path, another(t, path, value))
+		objects, err := charttest.RenderValues(t, nil, values)
 		if err != nil {
 			t.Errorf("%s: %v", path, err)
 			continue
@@ -179,16 +180,6 @@ func typed(text string) any {
 	return map[bool]any{true: true, false: text}[text == "true"]
 }
 
-// required returns the values that liqoctl always sets.
-func required() map[string]any {
-	values := map[string]any{}
-	for _, one := range strings.Split(networks, ",") {
-		key, value, _ := strings.Cut(one, "=")
-		set(values, key, value)
-	}
-	return values
-}
-
 // TestUnknownValues: an unknown value is refused by name, on every level.
 func TestUnknownValues(t *testing.T) {
 	levels := map[string]bool{"": true}
@@ -205,8 +196,8 @@ func TestUnknownValues(t *testing.T) {
 	}
 	for level := range levels {
 		values := map[string]any{}
-		set(values, level+"surprise", true)
-		if _, err := renderValues(t, nil, values); err == nil || !strings.Contains(err.Error(), "'surprise' not allowed") {
+		charttest.Set(values, level+"surprise", true)
+		if _, err := charttest.RenderValues(t, nil, values); err == nil || !strings.Contains(err.Error(), "'surprise' not allowed") {
 			t.Errorf("%ssurprise: %v", level, err)
 		}
 	}
@@ -304,11 +295,6 @@ func another(t *testing.T, path string, value any) any {
 	return nil
 }
 
-// set sets a value at a dotted path.
-func set(values map[string]any, path string, value any) {
-	_ = unstructured.SetNestedField(values, runtime.DeepCopyJSONValue(value), strings.Split(path, ".")...)
-}
-
 // cluster answers the lookups of templates.
 type cluster struct{ *fake.FakeDynamicClient }
 
@@ -319,7 +305,7 @@ func (c cluster) GetClientFor(apiVersion, kind string) (dynamic.NamespaceableRes
 
 // TestKept: an upgrade changes neither the identity nor a secret, whether the values are set again or not.
 func TestKept(t *testing.T) {
-	first, err := renderValues(t, nil, required())
+	first, err := charttest.RenderValues(t, nil, charttest.Required())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -330,7 +316,7 @@ func TestKept(t *testing.T) {
 		}
 	}
 	there := cluster{fake.NewSimpleDynamicClient(runtime.NewScheme(), installed...)}
-	second, err := renderValues(t, there, required())
+	second, err := charttest.RenderValues(t, there, charttest.Required())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -339,13 +325,13 @@ func TestKept(t *testing.T) {
 		if strings.HasSuffix(name, "configmap") {
 			kind = "ConfigMap"
 		}
-		before, after := find(t, first, kind, name), find(t, second, kind, name)
-		if data := field(t, before, "data"); len(data.(map[string]any)) == 0 || !maps.Equal(data.(map[string]any), field(t, after, "data").(map[string]any)) {
-			t.Errorf("%s is not the same after an upgrade: %v, %v", name, slices.Sorted(maps.Keys(data.(map[string]any))), field(t, after, "metadata"))
+		before, after := charttest.Find(t, first, kind, name), charttest.Find(t, second, kind, name)
+		if data := charttest.Field(t, before, "data"); len(data.(map[string]any)) == 0 || !maps.Equal(data.(map[string]any), charttest.Field(t, after, "data").(map[string]any)) {
+			t.Errorf("%s is not the same after an upgrade: %v, %v", name, slices.Sorted(maps.Keys(data.(map[string]any))), charttest.Field(t, after, "metadata"))
 		}
 	}
 	for _, set := range []string{"discovery.config.clusterName=another", "discovery.config.clusterIDOverride=00000000-0000-4000-8000-000000000000"} {
-		if _, err := tryRender(t, there, set); err == nil || !strings.Contains(err.Error(), "which its peers use") {
+		if _, err := charttest.TryRender(t, there, set); err == nil || !strings.Contains(err.Error(), "which its peers use") {
 			t.Errorf("--set %s on an installed cluster: %v", set, err)
 		}
 	}
@@ -354,7 +340,7 @@ func TestKept(t *testing.T) {
 // TestKeptPercentage: an upgrade with Helm keeps a percentage that was changed in the cluster, which Helm refuses to overwrite, unless the value has
 // changed as well. liqoctl decides itself.
 func TestKeptPercentage(t *testing.T) {
-	sharing := find(t, render(t), "ConfigMap", "liqo-resource-sharing")
+	sharing := charttest.Find(t, charttest.Render(t), "ConfigMap", "liqo-resource-sharing")
 	if err := unstructured.SetNestedField(sharing.Object, "70", "data", "percentage"); err != nil {
 		t.Fatal(err)
 	}
@@ -362,11 +348,11 @@ func TestKeptPercentage(t *testing.T) {
 	for set, want := range map[string]string{
 		"": "70", "controllerManager.config.resourceSharingPercentage=50": "50", "crds.upgrade=false": "30",
 	} {
-		objects, err := tryRender(t, there, set)
+		objects, err := charttest.TryRender(t, there, set)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if have := field(t, find(t, objects, "ConfigMap", "liqo-resource-sharing"), "data", "percentage"); have != want {
+		if have := charttest.Field(t, charttest.Find(t, objects, "ConfigMap", "liqo-resource-sharing"), "data", "percentage"); have != want {
 			t.Errorf("upgraded with %q: %v percent, want %s", set, have, want)
 		}
 	}
@@ -375,12 +361,12 @@ func TestKeptPercentage(t *testing.T) {
 // TestRandom: two installations differ in identity and certificate.
 func TestRandom(t *testing.T) {
 	make := func() map[string]any {
-		objects, err := renderValues(t, nil, required())
+		objects, err := charttest.RenderValues(t, nil, charttest.Required())
 		if err != nil {
 			t.Fatal(err)
 		}
-		data := maps.Clone(field(t, find(t, objects, "ConfigMap", "liqo-clusterid-configmap"), "data").(map[string]any))
-		maps.Copy(data, field(t, find(t, objects, "Secret", "liqo-webhook-certs"), "data").(map[string]any))
+		data := maps.Clone(charttest.Field(t, charttest.Find(t, objects, "ConfigMap", "liqo-clusterid-configmap"), "data").(map[string]any))
+		maps.Copy(data, charttest.Field(t, charttest.Find(t, objects, "Secret", "liqo-webhook-certs"), "data").(map[string]any))
 		return data
 	}
 	one, two := make(), make()

@@ -4,7 +4,8 @@
 // repository, and the server program applies the resource definitions in it before an upgrade.
 //
 // It must not know Helm, or anything else that would make the server program larger. Rendering is tested
-// here, with Helm's own engine, in chart_test.go and its neighbours.
+// here, with Helm's own engine, in chart_test.go and its neighbours; what the objects
+// do in an API server, in the folder integration.
 package liqo
 
 import "embed"

@@ -3,7 +3,7 @@
 // Package policies checks that the ValidatingAdmissionPolicies of the chart are in force. RBAC cannot express what they limit, so without them a peer
 // has more rights than documented.
 //
-// It must not know what the policies limit, nor what follows from a missing one. The proof is TestMissing, and TestAttackM8 in deployments/liqo.
+// It must not know what the policies limit, nor what follows from a missing one. The proof is TestMissing, and TestAttackM8 in deployments/liqo/integration.
 package policies
 
 import (

@@ -8,5 +8,5 @@
 //
 // The package must not know which clusters exist, nor how objects reach them. The rules for ShadowPods are in package shadow, which the
 // controllers use as well. It is proved by the tables of strategy_test.go, namespaceoffloading_test.go and shadowpod_test.go (what hostile peers
-// try, and many concurrent requests), and by TestOffloadingRace in deployments/liqo, against a real API server with the configuration of the chart.
+// try, and many concurrent requests), and by TestOffloadingRace in deployments/liqo/integration, against a real API server with the configuration of the chart.
 package webhook

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package liqo_test
+package integration
 
 import (
 	"context"
@@ -15,12 +15,14 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"liqo.io/liqo/deployments/liqo/charttest"
 )
 
 // role returns the rules of a cluster role of the chart.
 func role(t *testing.T, name string, set ...string) (rules []any) {
 	t.Helper()
-	rules, _, err := unstructured.NestedSlice(find(t, render(t, set...), "ClusterRole", name).Object, "rules")
+	rules, _, err := unstructured.NestedSlice(charttest.Find(t, charttest.Render(t, set...), "ClusterRole", name).Object, "rules")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -29,7 +31,7 @@ func role(t *testing.T, name string, set ...string) (rules []any) {
 
 // TestPeersNetwork: a peer has rights on NetworkConfigs only if the internal network is enabled.
 func TestPeersNetwork(t *testing.T) {
-	on, off := role(t, "liqo-remote-peering-incoming", internal), role(t, "liqo-remote-peering-incoming", "networking.internal=false")
+	on, off := role(t, "liqo-remote-peering-incoming", charttest.Internal), role(t, "liqo-remote-peering-incoming", "networking.internal=false")
 	if len(on) != 5 || len(off) != 3 {
 		t.Errorf("%d rules with the network, %d without", len(on), len(off))
 	}

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package liqo_test
+package integration
 
 import (
 	"context"
@@ -30,6 +30,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	offloadingv1alpha1 "liqo.io/liqo/apis/offloading/v1alpha1"
+	"liqo.io/liqo/deployments/liqo/charttest"
 	"liqo.io/liqo/internal/kube/kubetest"
 	kubemanager "liqo.io/liqo/internal/kube/manager"
 	offloadingwebhook "liqo.io/liqo/internal/offloading/webhook"
@@ -87,8 +88,8 @@ func newWebhookEnv(t *testing.T) *webhookEnv {
 	dir := t.TempDir()
 	h.must(os.WriteFile(filepath.Join(dir, "tls.crt"), public, 0o600))
 	h.must(os.WriteFile(filepath.Join(dir, "tls.key"), private, 0o600))
-	objects := render(t)
-	segment, err := base64.StdEncoding.DecodeString(fmt.Sprint(field(t, find(t, objects, "Secret", "liqo-webhook-certs"), "data", "path")))
+	objects := charttest.Render(t)
+	segment, err := base64.StdEncoding.DecodeString(fmt.Sprint(charttest.Field(t, charttest.Find(t, objects, "Secret", "liqo-webhook-certs"), "data", "path")))
 	h.must(err)
 	h.must(os.WriteFile(filepath.Join(dir, "path"), segment, 0o600))
 	cfg := rest.CopyConfig(admin)
@@ -110,7 +111,7 @@ func newWebhookEnv(t *testing.T) *webhookEnv {
 
 	// The configuration of the chart with the address of this server, without the webhooks that it does not serve.
 	for _, kind := range []string{"MutatingWebhookConfiguration", "ValidatingWebhookConfiguration"} {
-		hooks := find(t, objects, kind, "liqo").DeepCopy()
+		hooks := charttest.Find(t, objects, kind, "liqo").DeepCopy()
 		all, _, err := unstructured.NestedSlice(hooks.Object, "webhooks")
 		h.must(err)
 		var kept []any
@@ -298,7 +299,7 @@ func TestAttackH4(t *testing.T) {
 	}
 	// Every webhook has the secret segment, and none has a side effect.
 	for _, kind := range []string{"MutatingWebhookConfiguration", "ValidatingWebhookConfiguration"} {
-		for _, one := range field(t, find(t, render(t), kind, "liqo"), "webhooks").([]any) {
+		for _, one := range charttest.Field(t, charttest.Find(t, charttest.Render(t), kind, "liqo"), "webhooks").([]any) {
 			one := one.(map[string]any)
 			path, _, err := unstructured.NestedString(one, "clientConfig", "service", "path")
 			h.must(err)

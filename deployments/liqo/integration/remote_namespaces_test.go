@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package liqo_test
+package integration
 
 import (
 	"context"
@@ -22,6 +22,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"liqo.io/liqo/apis/labels"
+	"liqo.io/liqo/deployments/liqo/charttest"
 	"liqo.io/liqo/internal/kube/kubetest"
 )
 
@@ -129,7 +130,7 @@ func TestRemoteNamespaces(t *testing.T) {
 // TestAttackH3: a peer that has taken the name of a component's namespace gets nothing of the component, and cannot take well-known names at all.
 func TestAttackH3(t *testing.T) {
 	var deny []string
-	for _, argument := range field(t, find(t, render(t), "Deployment", "liqo-controller-manager"), "spec", "template", "spec", "containers").([]any)[0].(map[string]any)["args"].([]any) {
+	for _, argument := range charttest.Field(t, charttest.Find(t, charttest.Render(t), "Deployment", "liqo-controller-manager"), "spec", "template", "spec", "containers").([]any)[0].(map[string]any)["args"].([]any) {
 		if list, is := strings.CutPrefix(argument.(string), "--peer-namespaces-deny="); is {
 			deny = strings.Split(list, ",")
 		}

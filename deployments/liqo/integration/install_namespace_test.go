@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package liqo_test
+package integration
 
 import (
 	"errors"
@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"liqo.io/liqo/deployments/liqo/charttest"
 	"liqo.io/liqo/internal/kube/kubetest"
 )
 
@@ -29,14 +30,14 @@ func TestAttackM14(t *testing.T) {
 	}
 	// The pods of the chart as their controllers create them.
 	pods := map[string]*corev1.Pod{}
-	for _, object := range render(t, lavish) {
+	for _, object := range charttest.Render(t, charttest.Lavish) {
 		switch object.GetKind() {
 		case "Deployment", "DaemonSet", "Job":
 		default:
 			continue
 		}
 		var template corev1.PodTemplateSpec
-		raw, _ := field(t, object, "spec", "template").(map[string]any)
+		raw, _ := charttest.Field(t, object, "spec", "template").(map[string]any)
 		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(raw, &template); err != nil {
 			t.Fatal(err)
 		}

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package liqo_test
+package integration
 
 import (
 	"strings"
@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"liqo.io/liqo/deployments/liqo/charttest"
 	"liqo.io/liqo/internal/kube/kubetest"
 )
 
@@ -164,7 +165,7 @@ func TestAttackM5FinalPod(t *testing.T) {
 
 	level := func(name string) {
 		t.Helper()
-		for _, object := range render(t, "controllerManager.config.peerPodSecurity="+name) {
+		for _, object := range charttest.Render(t, "controllerManager.config.peerPodSecurity="+name) {
 			if strings.HasPrefix(object.GetName(), "liqo-peers-pods") {
 				if err := root.Apply(ctx, client.ApplyConfigurationFromUnstructured(object), client.FieldOwner("helm"), client.ForceOwnership); err != nil {
 					t.Fatal(err)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package liqo_test
+package integration
 
 import (
 	"context"
@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"liqo.io/liqo/deployments/liqo/charttest"
 	"liqo.io/liqo/internal/kube/kubetest"
 )
 
@@ -26,7 +27,7 @@ func peerCustomResources(ctx context.Context, t *testing.T, c, root client.Clien
 		},
 	}}
 	objects := []*unstructured.Unstructured{definition}
-	for _, object := range render(t, "peers.customResources={widgets.example.com}", "peers.metadata.customResources.annotations={example.org/*}") {
+	for _, object := range charttest.Render(t, "peers.customResources={widgets.example.com}", "peers.metadata.customResources.annotations={example.org/*}") {
 		if strings.HasPrefix(object.GetName(), "liqo-peers-custom-resources") {
 			objects = append(objects, object)
 		}
@@ -78,7 +79,7 @@ func peerCustomResources(ctx context.Context, t *testing.T, c, root client.Clien
 // TestCustomResourceValues: two values grant custom resources, each to whom it names and no more, and never those of Kubernetes or of Liqo.
 func TestCustomResourceValues(t *testing.T) {
 	rules := func(values, role string) string {
-		for _, object := range render(t, values) {
+		for _, object := range charttest.Render(t, values) {
 			if object.GetKind() != "ClusterRole" || object.GetName() != role {
 				continue
 			}
@@ -112,16 +113,16 @@ func TestCustomResourceValues(t *testing.T) {
 	}
 	for _, name := range []string{"*.example.com", "widgets.*", "widgets", "roles.rbac.authorization.k8s.io", "ingresses.networking.k8s.io", "namespacemaps.virtualkubelet.liqo.io", "deployments.apps", "widgets.example.com/status"} {
 		for _, value := range []string{"virtualKubelet.customResources", "peers.customResources"} {
-			values := required()
-			set(values, value, []any{name})
-			if _, err := renderValues(t, nil, values); err == nil || !strings.Contains(err.Error(), name) {
+			values := charttest.Required()
+			charttest.Set(values, value, []any{name})
+			if _, err := charttest.RenderValues(t, nil, values); err == nil || !strings.Contains(err.Error(), name) {
 				t.Errorf("%s %s: %v, want a refusal that names it", value, name, err)
 			}
 		}
 	}
-	values := required()
-	set(values, "peers.customResources", []any{"gateways.gateway.networking.k8s.io", "volumesnapshots.snapshot.storage.k8s.io"})
-	if _, err := renderValues(t, nil, values); err != nil {
+	values := charttest.Required()
+	charttest.Set(values, "peers.customResources", []any{"gateways.gateway.networking.k8s.io", "volumesnapshots.snapshot.storage.k8s.io"})
+	if _, err := charttest.RenderValues(t, nil, values); err != nil {
 		t.Errorf("custom resources of Kubernetes' own projects: %v", err)
 	}
 }

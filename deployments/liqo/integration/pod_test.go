@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package liqo_test
+package integration
 
 import (
 	"net/http"
@@ -26,6 +26,7 @@ import (
 	offloadingv1alpha1 "liqo.io/liqo/apis/offloading/v1alpha1"
 	sharingv1alpha1 "liqo.io/liqo/apis/sharing/v1alpha1"
 	vkv1alpha1 "liqo.io/liqo/apis/virtualkubelet/v1alpha1"
+	"liqo.io/liqo/deployments/liqo/charttest"
 	"liqo.io/liqo/internal/kube/kubetest"
 	kubemanager "liqo.io/liqo/internal/kube/manager"
 	"liqo.io/liqo/internal/kube/remote"
@@ -67,7 +68,7 @@ func newSide(t *testing.T, admin *rest.Config) *side {
 	})
 	install(t.Context(), t, s.Client)
 	for _, kind := range []string{"MutatingWebhookConfiguration", "ValidatingWebhookConfiguration"} {
-		s.Must(s.Delete(t.Context(), find(t, render(t), kind, "liqo").DeepCopy()))
+		s.Must(s.Delete(t.Context(), charttest.Find(t, charttest.Render(t), kind, "liqo").DeepCopy()))
 	}
 	return s
 }

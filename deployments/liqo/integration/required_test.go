@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package liqo_test
+package integration
 
 import (
 	"slices"
@@ -19,6 +19,7 @@ import (
 
 	"liqo.io/liqo/apis/labels"
 	vkv1alpha1 "liqo.io/liqo/apis/virtualkubelet/v1alpha1"
+	"liqo.io/liqo/deployments/liqo/charttest"
 	"liqo.io/liqo/internal/kube/kubetest"
 	"liqo.io/liqo/internal/kube/policies"
 	"liqo.io/liqo/internal/offloading"
@@ -28,13 +29,13 @@ import (
 // further namespace and no pod until it is there again.
 func TestAttackM8(t *testing.T) {
 	for value, refused := range map[string]bool{"required": true, "ifPossible": false} {
-		values := required()
-		set(values, "policies", value)
-		all, err := util.ToRenderValues(loadChart(t), values, common.ReleaseOptions{Name: "liqo", Namespace: "liqo", IsInstall: true, Revision: 1}, common.DefaultCapabilities)
+		values := charttest.Required()
+		charttest.Set(values, "policies", value)
+		all, err := util.ToRenderValues(charttest.Load(t), values, common.ReleaseOptions{Name: "liqo", Namespace: "liqo", IsInstall: true, Revision: 1}, common.DefaultCapabilities)
 		if err != nil {
 			t.Fatal(err)
 		}
-		rendered, err := engine.Render(loadChart(t), all)
+		rendered, err := engine.Render(charttest.Load(t), all)
 		if (err != nil) != refused || refused && !strings.Contains(err.Error(), "policies=ifPossible") {
 			t.Errorf("policies=%s on an old cluster: %v", value, err)
 		}
@@ -43,8 +44,8 @@ func TestAttackM8(t *testing.T) {
 		}
 	}
 	var names []string
-	for _, object := range render(t, "restrictInstallNamespace=false") { // that policy does not limit peers, and is a choice
-		if object.GetKind() == "ValidatingAdmissionPolicy" && field(t, object, "spec", "failurePolicy") == "Fail" {
+	for _, object := range charttest.Render(t, "restrictInstallNamespace=false") { // that policy does not limit peers, and is a choice
+		if object.GetKind() == "ValidatingAdmissionPolicy" && charttest.Field(t, object, "spec", "failurePolicy") == "Fail" {
 			names = append(names, object.GetName())
 		}
 	}

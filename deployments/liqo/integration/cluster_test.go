@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package liqo_test
+// Package integration tests the chart in real API servers: that they accept its objects, and what the roles and admission policies permit and refuse,
+// to our own processes with their rights and to hostile peers. What the templates render is tested in deployments/liqo, without a server.
+//
+// It must not know nodes: pods of the tests never run.
+package integration
 
 import (
 	"context"
@@ -22,6 +26,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	liqo "liqo.io/liqo/deployments/liqo"
+	"liqo.io/liqo/deployments/liqo/charttest"
 	"liqo.io/liqo/internal/kube/crds"
 	"liqo.io/liqo/internal/kube/kubetest"
 )
@@ -327,7 +332,7 @@ func install(ctx context.Context, t *testing.T, c client.Client) {
 	if err := c.Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "liqo"}}); err != nil {
 		t.Fatal(err)
 	}
-	objects := slices.DeleteFunc(render(t, "controllerManager.replicas=2", "auth.ingress.enable=true", "auth.ingress.host=liqo.example.org", lavish, extended),
+	objects := slices.DeleteFunc(charttest.Render(t, "controllerManager.replicas=2", "auth.ingress.enable=true", "auth.ingress.host=liqo.example.org", charttest.Lavish, extended),
 		func(object *unstructured.Unstructured) bool {
 			return strings.HasPrefix(object.GetAPIVersion(), "monitoring.")
 		})

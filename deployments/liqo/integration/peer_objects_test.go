@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package liqo_test
+package integration
 
 import (
 	"context"
@@ -17,6 +17,7 @@ import (
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"liqo.io/liqo/deployments/liqo/charttest"
 	"liqo.io/liqo/internal/kube/kubetest"
 )
 
@@ -191,7 +192,7 @@ func peerUpdates(ctx context.Context, t *testing.T, c, root client.Client, remot
 // peerValues replaces the policies by those of an installation with other values.
 func peerValues(ctx context.Context, t *testing.T, c, root client.Client, remote string) {
 	t.Helper()
-	for _, object := range render(t, "peers.metadata.configMaps.labels={grafana_*}", "peers.metadata.ingresses.annotations={cert-manager.io/*}", "peers.services.types={ClusterIP,ExternalName}",
+	for _, object := range charttest.Render(t, "peers.metadata.configMaps.labels={grafana_*}", "peers.metadata.ingresses.annotations={cert-manager.io/*}", "peers.services.types={ClusterIP,ExternalName}",
 		"peers.services.nodePorts=true", "peers.ingresses.hosts={*.rome.example,shop.example.org}", "peers.ingresses.classes={public}") {
 		if strings.HasPrefix(object.GetName(), "liqo-peers-objects") || strings.HasPrefix(object.GetName(), "liqo-peers-ingress") {
 			if err := root.Apply(ctx, client.ApplyConfigurationFromUnstructured(object), client.FieldOwner("helm"), client.ForceOwnership); err != nil {

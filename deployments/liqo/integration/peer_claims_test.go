@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package liqo_test
+package integration
 
 import (
 	"strings"
@@ -8,6 +8,8 @@ import (
 
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"liqo.io/liqo/deployments/liqo/charttest"
 )
 
 // claimOf returns the fields of a claim as the virtual kubelet applies it, with others instead.
@@ -90,7 +92,7 @@ func TestAttackM6(t *testing.T) {
 		}
 	}
 
-	for _, object := range render(t, "peers.storageClasses={gold}", "storage.virtualStorageClasses.fast.remoteStorageClassName=gold") {
+	for _, object := range charttest.Render(t, "peers.storageClasses={gold}", "storage.virtualStorageClasses.fast.remoteStorageClassName=gold") {
 		if strings.HasPrefix(object.GetName(), "liqo-peers-claims") {
 			if err := root.Apply(ctx, client.ApplyConfigurationFromUnstructured(object), client.FieldOwner("helm"), client.ForceOwnership); err != nil {
 				t.Fatal(err)

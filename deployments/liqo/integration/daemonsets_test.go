@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package liqo_test
+package integration
 
 import (
 	"strings"
@@ -13,6 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	offloadingv1alpha1 "liqo.io/liqo/apis/offloading/v1alpha1"
+	"liqo.io/liqo/deployments/liqo/charttest"
 )
 
 func (h *webhookEnv) daemonSet(namespace, name string, tolerations ...corev1.Toleration) *appsv1.DaemonSet {
@@ -54,7 +55,7 @@ func TestDaemonSets(t *testing.T) {
 	}
 
 	// A DaemonSet that is older than Liqo.
-	hooks := find(t, render(t), "MutatingWebhookConfiguration", "liqo").DeepCopy()
+	hooks := charttest.Find(t, charttest.Render(t), "MutatingWebhookConfiguration", "liqo").DeepCopy()
 	h.must(h.Get(h.Context(), client.ObjectKeyFromObject(hooks), hooks))
 	h.must(h.Delete(h.Context(), hooks.DeepCopy()))
 	var agent *appsv1.DaemonSet
