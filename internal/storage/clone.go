@@ -18,7 +18,7 @@ import (
 	"liqo.io/liqo/internal/storage/data"
 )
 
-// +kubebuilder:rbac:groups=storage.k8s.io,resources=csidrivers,verbs=get;list;watch
+// +kubebuilder:rbac:groups=storage.k8s.io,resources=csidrivers,verbs=list;watch
 
 // source returns the volume with the data that a claim is to start with, in the cluster of clusterID or in this one; nil if the claim starts empty.
 func (p *provisioner) source(ctx context.Context, claim *corev1.PersistentVolumeClaim, clusterID string) (*corev1.PersistentVolume, controller.ProvisioningState, error) {
