@@ -291,6 +291,7 @@ func (r *fcReconciler) Reconcile(ctx context.Context, request reconcile.Request)
 	var fc discoveryv1alpha1.ForeignCluster
 	if err := r.client.Get(ctx, request.NamespacedName, &fc); err != nil {
 		r.identityRequests.forget(request.Name)
+		r.own.Forget(request.NamespacedName)
 		return reconcile.Result{}, client.IgnoreNotFound(err)
 	}
 	s := &scope{fc: &fc, now: r.options.Now(), forced: fc.Annotations[labels.ForceUnpeer] == annotationTrue, remote: fc.Status.TenantNamespace.Remote, version: fc.Status.RemoteVersion}

@@ -373,7 +373,9 @@ func (r *fcReconciler) ensureDeletion(ctx context.Context, s *scope) error {
 		if err := r.client.Delete(ctx, object); client.IgnoreNotFound(err) != nil {
 			return fmt.Errorf("delete %s/%s: %w", object.GetNamespace(), object.GetName(), err)
 		}
+		r.own.Forget(client.ObjectKeyFromObject(object))
 	}
+	r.own.ForgetNamespace(s.namespace)
 	if err := r.tenants.Delete(ctx, tenant.Tenant{Peer: s.peer, Namespace: s.namespace}); err != nil {
 		return err
 	}

@@ -84,6 +84,7 @@ func (r *pinReconciler) Reconcile(ctx context.Context, request reconcile.Request
 	var object corev1.ConfigMap
 	if err := r.watched.Get(ctx, request.NamespacedName, &object); err != nil {
 		if apierrors.IsNotFound(err) {
+			r.pins.Forget(request.NamespacedName)
 			err = r.dropReplacement(ctx, strings.TrimPrefix(request.Name, pinName("")))
 		}
 		return reconcile.Result{}, err

@@ -166,6 +166,17 @@ func (a *Applier) Forget(name client.ObjectKey) {
 	}
 }
 
+// ForgetNamespace is Forget for a namespace that is being deleted and all objects in it.
+func (a *Applier) ForgetNamespace(namespace string) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for target := range a.last {
+		if target.name.Namespace == namespace || target.name.Namespace == "" && target.name.Name == namespace {
+			delete(a.last, target)
+		}
+	}
+}
+
 // Apply is Applier.Apply without a memory, for callers that apply an object now and then. It reads the live object with c first and skips the
 // write if the object has the intent already.
 func Apply(ctx context.Context, c client.Client, intent runtime.ApplyConfiguration, owner string) error {

@@ -208,6 +208,13 @@ func TestApplyToLiveObject(t *testing.T) {
 	if len(applier.last) > 0 {
 		t.Error("Forget kept an entry")
 	}
+	for _, name := range []client.ObjectKey{{Name: "gone"}, {Namespace: "gone", Name: "a"}, {Namespace: "stays", Name: "gone"}, {Name: "stays"}} {
+		applier.last[target{name: name}] = written{}
+	}
+	applier.ForgetNamespace("gone")
+	if _, has := applier.last[target{name: client.ObjectKey{Namespace: "stays", Name: "gone"}}]; !has || len(applier.last) != 2 {
+		t.Errorf("after ForgetNamespace: %v", applier.last)
+	}
 }
 
 func TestStatusHasOneOwnerPerCondition(t *testing.T) {

@@ -155,8 +155,14 @@ func TestTenants(t *testing.T) {
 	if err := may("default"); !apierrors.IsForbidden(err) {
 		t.Errorf("in another namespace: %v", err)
 	}
+	if !tenants.Remembers(name) {
+		t.Fatal("a tenant leaves nothing in memory, so that this test can fail for no leak")
+	}
 	if err := tenants.Delete(ctx, peer); err != nil {
 		t.Fatal(err)
+	}
+	if tenants.Remembers(name) {
+		t.Error("a tenant that was deleted is still in memory")
 	}
 	kubetest.Eventually(t, "it is revoked", func() error {
 		if err := may(name); !apierrors.IsUnauthorized(err) && !apierrors.IsForbidden(err) {

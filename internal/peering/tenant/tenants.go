@@ -185,6 +185,7 @@ func (t *Tenants) Revoke(ctx context.Context, tenant Tenant) error {
 // Delete deletes a tenant, rights first. When it returns nil, the peer has no rights here and the namespace is gone or
 // being deleted: Kubernetes takes five seconds or more for that, without us. Delete ignores a namespace of another owner.
 func (t *Tenants) Delete(ctx context.Context, tenant Tenant) error {
+	defer t.applier.ForgetNamespace(tenant.Namespace) // peers may come under ever new names
 	var namespace metav1.PartialObjectMetadata
 	namespace.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Namespace"))
 	// Live, because its absence from the cache is no proof.
