@@ -97,9 +97,7 @@ func TestDocumentedValues(t *testing.T) {
 			contents = []any{standard, "registry.example.com/" + standard.(string)}
 		}
 		for _, content := range contents {
-			values := charttest.Required()
-			charttest.Set(values, "discovery.config.clusterName", "rome")
-			charttest.Set(values, "discovery.config.clusterIDOverride", "5b2f0c0e-7f1d-4a38-9c1a-0b6f6a1d2e3c")
+			values := charttest.Values(t)
 			charttest.Set(values, path, content)
 			objects, have := withNotes(t, values)
 			if !same(t, objects, bare) {

@@ -8,7 +8,6 @@ import (
 	"maps"
 	"reflect"
 	"slices"
-	"strconv"
 	"strings"
 	"testing"
 
@@ -134,14 +133,7 @@ func TestEveryValueMatters(t *testing.T) {
 		if bare[conditions] == nil {
 			bare[conditions] = charttest.Render(t, conditions)
 		}
-		values := charttest.Required()
-		charttest.Set(values, "discovery.config.clusterName", "rome")
-		charttest.Set(values, "discovery.config.clusterIDOverride", "5b2f0c0e-7f1d-4a38-9c1a-0b6f6a1d2e3c")
-		for _, condition := range strings.Split(conditions, ",") {
-			if key, value, has := strings.Cut(condition, "="); has {
-				charttest.Set(values, key, typed(value))
-			}
-		}
+		values := charttest.Values(t, conditions)
 		charttest.Set(values, path, another(t, path, value))
 		objects, err := charttest.RenderValues(t, nil, values)
 		if err != nil {
@@ -167,17 +159,6 @@ func same(t *testing.T, a, b []*unstructured.Unstructured) bool {
 		}
 	}
 	return text(t, ofA) == text(t, ofB)
-}
-
-// typed is a value of a condition as YAML reads it.
-func typed(text string) any {
-	if number, err := strconv.ParseFloat(text, 64); err == nil {
-		return number
-	}
-	if list, is := strings.CutPrefix(text, "{"); is {
-		return []any{strings.TrimSuffix(list, "}")}
-	}
-	return map[bool]any{true: true, false: text}[text == "true"]
 }
 
 // TestUnknownValues: an unknown value is refused by name, on every level.

@@ -73,9 +73,8 @@ func Load(t *testing.T) *helmchart.Chart {
 	return chart
 }
 
-// TryRender renders the embedded chart as liqoctl does, with values as --set takes them. The provider answers lookups; nil is a
-// cluster where nothing is installed yet.
-func TryRender(t *testing.T, provider engine.ClientProvider, set ...string) ([]*unstructured.Unstructured, error) {
+// Values returns the values of an installation whose identity is certain, and what is set in addition, as --set takes it.
+func Values(t *testing.T, set ...string) map[string]any {
 	t.Helper()
 	values := map[string]any{}
 	for _, one := range append([]string{certain, Networks}, set...) {
@@ -83,7 +82,13 @@ func TryRender(t *testing.T, provider engine.ClientProvider, set ...string) ([]*
 			t.Fatalf("--set %s: %v", one, err)
 		}
 	}
-	return RenderValues(t, provider, values)
+	return values
+}
+
+// TryRender renders the embedded chart as liqoctl does, with [Values]. The provider answers lookups; nil is a cluster where nothing is installed yet.
+func TryRender(t *testing.T, provider engine.ClientProvider, set ...string) ([]*unstructured.Unstructured, error) {
+	t.Helper()
+	return RenderValues(t, provider, Values(t, set...))
 }
 
 // RenderValues is [TryRender] with a tree of values.

@@ -36,12 +36,7 @@ import (
 func TestCluster(t *testing.T) {
 	ctx, admin, root := installed(t)
 
-	manager := rest.CopyConfig(admin)
-	manager.Impersonate = rest.ImpersonationConfig{
-		UserName: "system:serviceaccount:liqo:liqo-controller-manager",
-		Groups:   []string{"system:serviceaccounts", "system:serviceaccounts:liqo", "system:authenticated"},
-	}
-	c := connect(t, manager)
+	c := connect(t, asAccount(admin, "liqo", "liqo-controller-manager"))
 	namespace := func(name string, tenant bool) *corev1.Namespace {
 		object := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}
 		if tenant {
@@ -345,6 +340,16 @@ func install(ctx context.Context, t *testing.T, c client.Client) {
 			t.Errorf("%s %s: %v", object.GetKind(), object.GetName(), err)
 		}
 	}
+}
+
+// asAccount returns the configuration of a service account.
+func asAccount(admin *rest.Config, namespace, name string) *rest.Config {
+	config := rest.CopyConfig(admin)
+	config.Impersonate = rest.ImpersonationConfig{
+		UserName: "system:serviceaccount:" + namespace + ":" + name,
+		Groups:   []string{"system:serviceaccounts", "system:serviceaccounts:" + namespace, "system:authenticated"},
+	}
+	return config
 }
 
 func connect(t *testing.T, config *rest.Config) client.Client {

@@ -92,11 +92,8 @@ func newWebhookEnv(t *testing.T) *webhookEnv {
 	segment, err := base64.StdEncoding.DecodeString(fmt.Sprint(charttest.Field(t, charttest.Find(t, objects, "Secret", "liqo-webhook-certs"), "data", "path")))
 	h.must(err)
 	h.must(os.WriteFile(filepath.Join(dir, "path"), segment, 0o600))
-	cfg := rest.CopyConfig(admin)
+	cfg := asAccount(admin, "liqo", "liqo-controller-manager")
 	cfg.WarningHandler = rest.NoWarnings{}
-	cfg.Impersonate = rest.ImpersonationConfig{
-		UserName: "system:serviceaccount:liqo:liqo-controller-manager", Groups: []string{"system:serviceaccounts", "system:serviceaccounts:liqo", "system:authenticated"},
-	}
 	// The server takes the port at all addresses, and right after this: what takes long comes before, because another process may take it meanwhile.
 	listener, err := net.Listen("tcp", ":0")
 	h.must(err)

@@ -75,10 +75,7 @@ func newSide(t *testing.T, admin *rest.Config) *side {
 
 // as returns the configuration of a service account, and records its refusals and writes.
 func (s *side) as(namespace, name string) *rest.Config {
-	cfg := rest.CopyConfig(s.admin)
-	cfg.Impersonate = rest.ImpersonationConfig{
-		UserName: "system:serviceaccount:" + namespace + ":" + name, Groups: []string{"system:serviceaccounts", "system:serviceaccounts:" + namespace, "system:authenticated"},
-	}
+	cfg := asAccount(s.admin, namespace, name)
 	cfg.Wrap(s.denied.RoundTripper)
 	cfg.Wrap(func(next http.RoundTripper) http.RoundTripper { return s.recording(name, next) })
 	return cfg

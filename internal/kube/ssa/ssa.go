@@ -157,24 +157,19 @@ func (a *Applier) Contested(intent runtime.ApplyConfiguration, live client.Objec
 // Forget drops what the applier remembers of all kinds of objects with this name. Call it when the object has been deleted; a call that is
 // too early costs one comparison. A write that may still arrive stays remembered: it may change a new object of the name.
 func (a *Applier) Forget(name client.ObjectKey) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	for target := range a.last {
-		if target.name == name {
-			delete(a.last, target)
-		}
-	}
+	a.forget(func(one client.ObjectKey) bool { return one == name })
 }
 
 // ForgetNamespace is Forget for a namespace that is being deleted and all objects in it.
 func (a *Applier) ForgetNamespace(namespace string) {
+	itself := client.ObjectKey{Name: namespace}
+	a.forget(func(one client.ObjectKey) bool { return one == itself || one.Namespace == namespace })
+}
+
+func (a *Applier) forget(gone func(client.ObjectKey) bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	for target := range a.last {
-		if target.name.Namespace == namespace || target.name.Namespace == "" && target.name.Name == namespace {
-			delete(a.last, target)
-		}
-	}
+	maps.DeleteFunc(a.last, func(of target, _ written) bool { return gone(of.name) })
 }
 
 // Apply is Applier.Apply without a memory, for callers that apply an object now and then. It reads the live object with c first and skips the
