@@ -153,7 +153,7 @@ func TestFinishedNeverReruns(t *testing.T) {
 	stop()
 }
 
-// TestAmend: mutable fields of the pod follow the ShadowPod; changes of other clients stay.
+// TestAmend: mutable fields of the pod follow the ShadowPod; changes of other clients stay. The pod has no managed fields, which the webhook removes.
 func TestAmend(t *testing.T) {
 	b := newShadowEnv(t)
 	b.run()
@@ -161,7 +161,13 @@ func TestAmend(t *testing.T) {
 	pod := b.pod(s, nil)
 	b.startPod(pod)
 	b.untilPhase(s, vkv1alpha1.ShadowPodRunning, pod)
-	b.Edit(pod, func() { pod.Labels["theirs"], pod.Annotations["cni.example.com/address"] = "kept", "10.0.0.1" })
+	b.Edit(pod, func() {
+		pod.Labels["theirs"], pod.Annotations["cni.example.com/address"] = "kept", "10.0.0.1"
+		pod.ManagedFields = []metav1.ManagedFieldsEntry{{}}
+	})
+	if len(pod.ManagedFields) > 0 {
+		t.Fatalf("managed fields %v", pod.ManagedFields)
+	}
 	writes := b.writes.Load()
 	b.Edit(s, func() {
 		delete(s.Labels, "app")

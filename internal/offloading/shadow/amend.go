@@ -51,9 +51,15 @@ func Amend(shadow *vkv1alpha1.ShadowPod, pod *corev1.Pod, peer, owner string, al
 	}
 
 	annotations := podAnnotations(shadow, allowed)
+	wanted := podLabels(shadow, peer, allowed)
+	ownLabels, ownAnnotations, recorded := recordedKeys(pod)
+	if recorded {
+		annotations[labels.ShadowPodKeys] = givenKeys(&metav1.ObjectMeta{Labels: wanted, Annotations: annotations})
+	} else {
+		ownLabels, ownAnnotations = ownedKeys(pod, owner)
+	}
 	annotations[labels.ShadowPodRevision] = Revision(shadow)
-	ownLabels, ownAnnotations := ownedKeys(pod, owner)
-	rest = append(rest, keys("/metadata/labels", podLabels(shadow, peer, allowed), pod.Labels, ownLabels)...)
+	rest = append(rest, keys("/metadata/labels", wanted, pod.Labels, ownLabels)...)
 	rest = append(rest, keys("/metadata/annotations", annotations, pod.Annotations, ownAnnotations)...)
 	rest = append(rest, retag("/spec/containers/", shadow.Spec.Pod.Containers, pod.Spec.Containers)...)
 	rest = append(rest, retag("/spec/initContainers/", shadow.Spec.Pod.InitContainers, pod.Spec.InitContainers)...)
@@ -121,7 +127,29 @@ func retag(at string, desired, is []corev1.Container) (ops []Op) {
 	return ops
 }
 
-// ownedKeys returns the labels and annotations that we set and no other client has changed since.
+// mostKeys bounds the annotation that records keys: with more, a pod that is valid could become too large.
+const mostKeys = 8 << 10
+
+// always are the keys that every pod of a ShadowPod has, and that are never removed.
+var always = Keys{labels.ManagedBy, labels.Origin, labels.Destination, labels.Fence, labels.ShadowPodRevision, labels.ShadowPodKeys}
+
+// givenKeys returns what labels.ShadowPodKeys is to record about metadata that comes from a ShadowPod alone.
+func givenKeys(from metav1.Object) string {
+	list := func(all map[string]string) string {
+		return strings.Join(slices.DeleteFunc(slices.Sorted(maps.Keys(all)), always.Match), ",")
+	}
+	return list(from.GetLabels()) + ";" + list(from.GetAnnotations())
+}
+
+// recordedKeys returns the labels and annotations that a pod has from its ShadowPod, as the pod records them. Those of earlier versions do not, nor those with
+// very many keys.
+func recordedKeys(pod *corev1.Pod) (ownLabels, ownAnnotations []string, recorded bool) {
+	text, recorded := pod.Annotations[labels.ShadowPodKeys]
+	first, second, _ := strings.Cut(text, ";")
+	return strings.Split(first, ","), strings.Split(second, ","), recorded
+}
+
+// ownedKeys returns the labels and annotations that we set and no other client has changed since, by the managed fields.
 func ownedKeys(pod *corev1.Pod, owner string) (ownLabels, ownAnnotations []string) {
 	for _, entry := range pod.ManagedFields {
 		if entry.Manager != owner || entry.Operation != metav1.ManagedFieldsOperationUpdate || entry.Subresource != "" || entry.FieldsV1 == nil {

@@ -74,7 +74,7 @@ func TestAttackH6PodMetadata(t *testing.T) {
 		s.Annotations[key] = "x"
 	}
 	wantLabels := slices.Sorted(slices.Values(slices.Concat(honest, []string{labels.Origin, labels.ManagedBy})))
-	wantNotes := slices.Sorted(slices.Values(slices.Concat(honestNotes, []string{labels.ShadowPodRevision})))
+	wantNotes := slices.Sorted(slices.Values(slices.Concat(honestNotes, []string{labels.ShadowPodRevision, labels.ShadowPodKeys})))
 	check := func(when string, pod *corev1.Pod) {
 		t.Helper()
 		if diff := cmp.Diff(wantLabels, slices.Sorted(maps.Keys(pod.Labels))); diff != "" {
@@ -96,7 +96,7 @@ func TestAttackH6PodMetadata(t *testing.T) {
 		t.Errorf("tolerations %s", diff)
 	}
 	bare := Pod(spec(func(*corev1.PodSpec) {}), "rome-id", Allowed{})
-	bare.Labels, bare.Annotations = map[string]string{}, map[string]string{}
+	bare.Labels, bare.Annotations = map[string]string{}, map[string]string{labels.ShadowPodKeys: ";"}
 	rest := Amend(s, bare, "rome-id", "us", Allowed{}).Rest
 	for _, op := range rest {
 		value, _ := op.Value.(string)

@@ -144,8 +144,8 @@ func ownFields(t *testing.T, pod *corev1.Pod) {
 	case len(pod.OwnerReferences) != 1 || len(pod.Finalizers) > 1:
 		t.Fatalf("owners %v, finalizers %v", pod.OwnerReferences, pod.Finalizers)
 	}
-	for key := range pod.Annotations {
-		if key != labels.ShadowPodRevision && reserved(key) {
+	for key, value := range pod.Annotations {
+		if key != labels.ShadowPodRevision && (key != labels.ShadowPodKeys || value != givenKeys(pod)) && reserved(key) {
 			t.Fatalf("annotation %q is the peer's", key)
 		}
 	}

@@ -381,6 +381,7 @@ func TestMark(t *testing.T) {
 func TestAmend(t *testing.T) {
 	pod := Pod(shadowPod(nil), "rome-id", anything)
 	pod.UID = "pod"
+	delete(pod.Annotations, labels.ShadowPodKeys) // of an earlier version
 	pod.Labels["theirs"], pod.Labels["old/key"] = "kept", "ours"
 	pod.Spec.Containers = append([]corev1.Container{{Name: "sidecar", Image: "injected"}}, pod.Spec.Containers...)
 	pod.ManagedFields = []metav1.ManagedFieldsEntry{{
@@ -419,6 +420,41 @@ func TestAmend(t *testing.T) {
 	version := Op{"test", "/metadata/resourceVersion", "7"}
 	if live, cached := Release(Facts{Pod: kept, Live: true}), Release(Facts{Pod: kept}); !slices.Contains(live, version) || slices.Contains(cached, version) {
 		t.Errorf("released as read live %v, from a cache %v", live, cached)
+	}
+}
+
+// TestGivenKeys: a pod loses the labels and annotations that its ShadowPod loses, and keeps those of other clients, by what it records itself.
+func TestGivenKeys(t *testing.T) {
+	s := shadowPod(func(s *vkv1alpha1.ShadowPod) {
+		s.Labels["tier"], s.Labels["keep"] = "front", "1"
+		s.Annotations = map[string]string{"note": "1", labels.Fence: "f", labels.ShadowPodKeys: "theirs;theirs"}
+	})
+	pod := Pod(s, "rome-id", anything)
+	pod.UID = "pod"
+	if got := pod.Annotations[labels.ShadowPodKeys]; got != "app,keep,tier;note" {
+		t.Errorf("recorded: %q", got)
+	}
+	pod.Labels["theirs"], pod.Annotations["theirs"], pod.Annotations["kubernetes.io/limit-ranger"] = "1", "1", "1"
+	delete(s.Labels, "tier")
+	delete(s.Annotations, "note")
+	s.Labels["new"] = "1"
+	var got []string
+	for _, op := range Amend(s, pod, "rome-id", "us", anything).Rest {
+		got = append(got, strings.TrimSpace(fmt.Sprint(op.Op, " ", op.Path)))
+	}
+	want := []string{
+		"test /metadata/uid", "add /metadata/labels/new", "remove /metadata/labels/tier",
+		"add /metadata/annotations/virtualkubelet.liqo.io~1shadow-pod", "add /metadata/annotations/virtualkubelet.liqo.io~1shadow-pod-keys", "remove /metadata/annotations/note",
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("got\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
+	}
+
+	for i := range 400 { // valid in a ShadowPod; the pod would exceed its bound if it recorded them
+		s.Annotations[fmt.Sprintf("%s/%d", strings.Repeat("a", 50), i)] = ""
+	}
+	if recorded, is := Pod(s, "rome-id", anything).Annotations[labels.ShadowPodKeys]; is {
+		t.Errorf("%d bytes are recorded", len(recorded))
 	}
 }
 

@@ -19,12 +19,13 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
+	"liqo.io/liqo/apis/labels"
 	offloadingv1alpha1 "liqo.io/liqo/apis/offloading/v1alpha1"
 	"liqo.io/liqo/internal/kube/kubetest"
 )
 
 // TestWithoutManagedFields: a real API server stores pods of controllers without managed fields, keeps it so through all later writes, and keeps the managed
-// fields of a pod that a user creates, of one that a ShadowPod asks for, and of one that a controller creates with server-side apply.
+// fields of a pod that a user creates, of one that a controller creates with server-side apply, and of one of a ShadowPod that does not record its keys.
 func TestWithoutManagedFields(t *testing.T) {
 	t.Parallel()
 	config := kubetest.Cluster(t)
@@ -79,6 +80,12 @@ func TestWithoutManagedFields(t *testing.T) {
 	b.Make(peers)
 	if len(peers.ManagedFields) == 0 {
 		t.Error("the pod of a ShadowPod has no managed fields")
+	}
+	recorded := pod("recorded", peers.OwnerReferences...)
+	recorded.Annotations = map[string]string{labels.ShadowPodKeys: ";"}
+	b.Make(recorded)
+	if len(recorded.ManagedFields) > 0 {
+		t.Error("the pod of a ShadowPod that records its keys has managed fields")
 	}
 	user := pod("user")
 	b.Make(user)

@@ -21,10 +21,12 @@ import (
 	"liqo.io/liqo/internal/offloading/shadow"
 )
 
-// ShadowPodPath is the documented path. NewShadowPodPath adds the finalizer that keeps a new ShadowPod until its pod is gone.
+// ShadowPodPath is the documented path. NewShadowPodPath adds the finalizer that keeps a new ShadowPod until its pod is gone, RemotePodPath removes the managed
+// fields of the pod.
 const (
 	ShadowPodPath    = "/validate/shadowpods"
 	NewShadowPodPath = "/mutate/shadowpods"
+	RemotePodPath    = "/mutate/remote-pod"
 )
 
 // RemoteNamespaces returns the cluster ID of the peer that a namespace was created for; empty if it was created for none.
@@ -52,6 +54,7 @@ type ShadowPodOptions struct {
 func RegisterShadowPod(server webhook.Server, scheme *runtime.Scheme, o ShadowPodOptions) {
 	server.Register(ShadowPodPath, &admission.Webhook{Handler: newShadowPod(scheme, o)})
 	server.Register(NewShadowPodPath, &admission.Webhook{Handler: admission.HandlerFunc(hold)})
+	server.Register(RemotePodPath, &admission.Webhook{Handler: admission.HandlerFunc(dropRemote)})
 }
 
 type shadowPod struct {

@@ -94,6 +94,7 @@ func (b *env) serve(o ShadowPodOptions) {
 	b.T.Helper()
 	handler, paths := newShadowPod(b.scheme, o), http.NewServeMux()
 	paths.Handle(NewShadowPodPath, &admission.Webhook{Handler: admission.HandlerFunc(hold)})
+	paths.Handle(RemotePodPath, &admission.Webhook{Handler: admission.HandlerFunc(dropRemote)})
 	paths.Handle(ShadowPodPath, &admission.Webhook{Handler: admission.HandlerFunc(func(ctx context.Context, request admission.Request) admission.Response {
 		b.asked.Add(1)
 		return handler.Handle(ctx, request)
@@ -114,6 +115,15 @@ func (b *env) serve(o ShadowPodOptions) {
 			Name: "shadowpod.mutate.liqo.io", AdmissionReviewVersions: []string{"v1"}, SideEffects: new(admissionregistrationv1.SideEffectClassNone),
 			ClientConfig:      admissionregistrationv1.WebhookClientConfig{URL: new(server.URL + NewShadowPodPath), CABundle: authority},
 			NamespaceSelector: namespaces, Rules: rules(admissionregistrationv1.Create),
+		}, {
+			Name: "remotepod.mutate.liqo.io", AdmissionReviewVersions: []string{"v1"}, SideEffects: new(admissionregistrationv1.SideEffectClassNone),
+			ClientConfig:      admissionregistrationv1.WebhookClientConfig{URL: new(server.URL + RemotePodPath), CABundle: authority},
+			NamespaceSelector: namespaces,
+			ObjectSelector:    &metav1.LabelSelector{MatchLabels: map[string]string{labels.ManagedBy: labels.ManagedByShadowPod}},
+			Rules: []admissionregistrationv1.RuleWithOperations{{
+				Operations: []admissionregistrationv1.OperationType{admissionregistrationv1.Create},
+				Rule:       admissionregistrationv1.Rule{APIGroups: []string{""}, APIVersions: []string{"v1"}, Resources: []string{"pods"}},
+			}},
 		}},
 	})
 	b.Make(&admissionregistrationv1.ValidatingWebhookConfiguration{
@@ -187,6 +197,20 @@ func TestShadowPodWebhook(t *testing.T) {
 	changed.Spec.Fence = "another"
 	if err := b.Update(t.Context(), changed); err == nil {
 		t.Error("another fence")
+	}
+
+	// The pods of ShadowPods have no managed fields, unless these are the only record of what they have from their ShadowPods.
+	pod := shadow.Pod(own, "rome-id", shadow.Allowed{})
+	b.Make(pod)
+	b.Must(b.Status().Patch(t.Context(), pod, client.RawPatch(types.StrategicMergePatchType, []byte(`{"status":{"phase":"Running"}}`))))
+	if len(pod.ManagedFields) > 0 || pod.Status.Phase != corev1.PodRunning {
+		t.Errorf("managed fields %v, phase %s", pod.ManagedFields, pod.Status.Phase)
+	}
+	pod = shadow.Pod(s, "rome-id", shadow.Allowed{})
+	delete(pod.Annotations, labels.ShadowPodKeys)
+	b.Make(pod)
+	if len(pod.ManagedFields) == 0 {
+		t.Error("no managed fields, and nothing records the keys")
 	}
 
 	// The webhook is not called for deletions.
