@@ -270,6 +270,18 @@ func TestRemotePod(t *testing.T) {
 	followPod(rome, there, remoteNamespace, "old", metav1.FinalizerDeleteDependents)
 	followPod(rome, there, remoteNamespace, "web", labels.FinalizerPodGone)
 
+	// From then on, the virtual kubelet creates ShadowPods with that finalizer, and nothing has to add it.
+	next := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "next"}, Spec: corev1.PodSpec{NodeName: "liqo-milan", Containers: []corev1.Container{{Name: "web", Image: "web:1"}}}}
+	rome.Make(next)
+	kept := &vkv1alpha1.ShadowPod{ObjectMeta: metav1.ObjectMeta{Namespace: remoteNamespace, Name: "next"}}
+	there.Until("the next ShadowPod exists", func() bool { return there.exists(kept) })
+	if !slices.Equal(kept.Finalizers, []string{labels.FinalizerPodGone}) {
+		t.Errorf("finalizers %v of the next ShadowPod", kept.Finalizers)
+	}
+	there.Until("the next remote pod exists", func() bool { return there.exists(&corev1.Pod{ObjectMeta: kept.ObjectMeta}) })
+	rome.Must(rome.Delete(t.Context(), next))
+	there.Until("it ends, and its ShadowPod", func() bool { return !there.exists(&corev1.Pod{ObjectMeta: kept.ObjectMeta}) && !there.exists(kept) })
+
 	// A namespace in deletion may have lost the binding of the controller, and does not end before its ShadowPods are released.
 	there.namespace("ending")
 	ending := &vkv1alpha1.ShadowPod{

@@ -54,7 +54,7 @@ func (p *Pods) syncOutbound(ctx context.Context, key types.NamespacedName) (time
 // the foreground. If the peer refuses that, the local pod, which stays Terminating, or its successor, which stays Pending, gets an event.
 func (p *Pods) deleteShadow(mapping *engine.Mapping, local *corev1.Pod, shadow *metav1.PartialObjectMetadata) error {
 	how := metav1.DeletePropagationForeground
-	if slices.Contains(shadow.Finalizers, labels.FinalizerPodGone) {
+	if isKept(shadow) {
 		how = metav1.DeletePropagationBackground // the garbage collector does nothing about it
 	}
 	if err := p.engine.Remote.Delete(mapping.Context, shadow, how); err != nil {
@@ -67,14 +67,37 @@ func (p *Pods) deleteShadow(mapping *engine.Mapping, local *corev1.Pod, shadow *
 	return nil
 }
 
-// intent returns the ShadowPod that a pod gets if it is created now, and whether that has tokens.
-func (p *Pods) intent(mapping *engine.Mapping, local *corev1.Pod) (intent *vkapply.ShadowPodApplyConfiguration, tokens bool, err error) {
+// intent is the ShadowPod that a pod gets if it is created now. kept: with the finalizer that keeps it until its pod is gone. tokens: with tokens.
+type intent struct {
+	shadowPod    *vkapply.ShadowPodApplyConfiguration
+	kept, tokens bool
+}
+
+// intent returns the intent of a pod.
+func (p *Pods) intent(mapping *engine.Mapping, local *corev1.Pod, kept bool) (intent, error) {
 	server, err := p.apiServer(mapping)
 	if err != nil {
-		return nil, false, err
+		return intent{}, err
 	}
-	intent, err = p.intentWith(mapping, local, server)
-	return intent, server.Enabled, err
+	shadowPod, err := p.intentWith(mapping, local, kept, server)
+	return intent{shadowPod, kept, server.Enabled}, err
+}
+
+// isKept reports whether a ShadowPod has the finalizer that keeps it until its pod is gone.
+func isKept(shadow metav1.Object) bool {
+	return slices.Contains(shadow.GetFinalizers(), labels.FinalizerPodGone)
+}
+
+// keepsNew reports whether the new ShadowPod of a pod is created with that finalizer. Otherwise the webhook of the peer adds it. Once that was seen, the peer is
+// known to remove it as well, and the call of the webhook is saved.
+func (p *Pods) keepsNew(local *corev1.Pod) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	known := p.memory(local)
+	if !known.Sent { // afterwards it must not change: the ShadowPod would be applied once more before its event arrives
+		known.kept = p.peerKeeps.Load()
+	}
+	return known.kept
 }
 
 // apiServer returns how new pods of a mapping reach our API server. Without tokens they do not reach it.
@@ -87,37 +110,41 @@ func (p *Pods) apiServer(mapping *engine.Mapping) (project.APIServer, error) {
 
 // intentOfOtherPolicy returns the intent that the pod had if it was created while its namespace had the other token policy; nil if there is none. With it
 // we recognise a ShadowPod that was created under the other policy.
-func (p *Pods) intentOfOtherPolicy(mapping *engine.Mapping, local *corev1.Pod, tokens bool) *vkapply.ShadowPodApplyConfiguration {
+func (p *Pods) intentOfOtherPolicy(mapping *engine.Mapping, local *corev1.Pod, want intent) *vkapply.ShadowPodApplyConfiguration {
 	var server project.APIServer
 	var err error
 	if p.tokens == nil {
 		return nil
 	}
-	if !tokens {
+	if !want.tokens {
 		server, err = p.options.APIServer()
 	}
 	if err != nil {
 		return nil // the comparison with the whole ShadowPod decides
 	}
-	intent, err := p.intentWith(mapping, local, server)
+	other, err := p.intentWith(mapping, local, want.kept, server)
 	if err != nil {
 		return nil
 	}
-	return intent
+	return other
 }
 
 // intentWith returns the ShadowPod with its fence also as an annotation, because we cache only metadata.
-func (p *Pods) intentWith(mapping *engine.Mapping, local *corev1.Pod, server project.APIServer) (*vkapply.ShadowPodApplyConfiguration, error) {
+func (p *Pods) intentWith(mapping *engine.Mapping, local *corev1.Pod, kept bool, server project.APIServer) (*vkapply.ShadowPodApplyConfiguration, error) {
 	intent, err := project.ShadowPod(mapping.NamespaceMapping, local, project.PodOptions{APIServer: server})
 	if err != nil {
 		return nil, err
 	}
 	p.withClaims(local, intent)
+	if kept {
+		intent.WithFinalizers(labels.FinalizerPodGone)
+	}
 	return intent.WithAnnotations(map[string]string{labels.Fence: string(local.UID)}), nil
 }
 
 func (p *Pods) apply(ctx context.Context, mapping *engine.Mapping, local *corev1.Pod, shadow *metav1.PartialObjectMetadata) (time.Duration, error) {
-	intent, tokens, err := p.intent(mapping, local)
+	kept := shadow != nil && isKept(shadow) || shadow == nil && p.keepsNew(local)
+	want, err := p.intent(mapping, local, kept)
 	switch {
 	case errors.Is(err, project.ErrRefused):
 		p.engine.Recorder.Failed(local, Kind, events.ReasonFailed, err)
@@ -129,7 +156,7 @@ func (p *Pods) apply(ctx context.Context, mapping *engine.Mapping, local *corev1
 		}
 		return 0, err
 	}
-	current, otherPolicy, err := p.upToDate(mapping, local, shadow, intent, tokens)
+	current, otherPolicy, err := p.upToDate(mapping, local, shadow, want)
 	switch {
 	case err != nil:
 		return 0, err
@@ -138,7 +165,7 @@ func (p *Pods) apply(ctx context.Context, mapping *engine.Mapping, local *corev1
 	case otherPolicy:
 		return 0, nil // a pod keeps the policy that it was created under
 	}
-	if tokens {
+	if want.tokens {
 		if err := p.tokens.Ensure(ctx, mapping, local, shadow); err != nil {
 			return 0, err // Ensure has reported it
 		}
@@ -155,10 +182,10 @@ func (p *Pods) apply(ctx context.Context, mapping *engine.Mapping, local *corev1
 		if err != nil || full == nil {
 			return 0, err
 		}
-		return p.change(mapping, local, amended(intent, full), full)
+		return p.change(mapping, local, amended(want.shadowPod, full), full)
 	}
 	defer p.sendingDone(local)
-	return p.applied(local, true, mapping.Applier(Kind).ApplyTo(mapping.Context, intent, nil))
+	return p.applied(local, true, mapping.Applier(Kind).ApplyTo(mapping.Context, want.shadowPod, nil))
 }
 
 // applied reports the result of a write, and returns when to try again.
@@ -184,7 +211,7 @@ func (p *Pods) applied(local *corev1.Pod, isNew bool, err error) (time.Duration,
 
 // upToDate reports whether the ShadowPod matches the intent (current), or the intent of the other token policy (otherPolicy), as far as its metadata shows.
 // While the cache does not have the ShadowPod, a write of ours a moment ago counts.
-func (p *Pods) upToDate(mapping *engine.Mapping, local *corev1.Pod, shadow *metav1.PartialObjectMetadata, intent *vkapply.ShadowPodApplyConfiguration, tokens bool) (current, otherPolicy bool, err error) {
+func (p *Pods) upToDate(mapping *engine.Mapping, local *corev1.Pod, shadow *metav1.PartialObjectMetadata, want intent) (current, otherPolicy bool, err error) {
 	applier := mapping.Applier(Kind)
 	if !applier.Remembers(shadowPod, types.NamespacedName{Namespace: mapping.Remote, Name: local.Name}) {
 		return false, false, nil
@@ -195,10 +222,10 @@ func (p *Pods) upToDate(mapping *engine.Mapping, local *corev1.Pod, shadow *meta
 		}
 		return applier.Recall(one, shadow)
 	}
-	if current, err = matches(intent); current || err != nil {
+	if current, err = matches(want.shadowPod); current || err != nil {
 		return current, false, err
 	}
-	other := p.intentOfOtherPolicy(mapping, local, tokens)
+	other := p.intentOfOtherPolicy(mapping, local, want)
 	if other == nil {
 		return false, false, nil
 	}

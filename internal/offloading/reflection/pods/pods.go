@@ -58,6 +58,8 @@ type Pods struct {
 	// unreachable receives a value when the peer becomes unreachable.
 	unreachable chan struct{}
 	network     atomic.Int32 // a podplan.Network
+	// peerKeeps: a ShadowPod of the peer had the finalizer that keeps it until its pod is gone.
+	peerKeeps atomic.Bool
 
 	mu       sync.Mutex
 	memories map[types.UID]*memory
@@ -67,6 +69,8 @@ type Pods struct {
 type memory struct {
 	podplan.Memory
 	restarts project.Restarts
+	// kept: its ShadowPod was created with the finalizer that keeps it until its pod is gone.
+	kept bool
 	// refused are the parts of a change that the peer has refused.
 	refused map[part]refusal
 }
@@ -284,6 +288,9 @@ func (p *Pods) shadowChanged(before, after client.Object) {
 		}
 		p.mu.Unlock()
 	}
+	if after != nil && isKept(after) {
+		p.peerKeeps.Store(true)
+	}
 	if mapping := p.engine.Namespaces.Remote(object.GetNamespace()); mapping != nil && after == nil {
 		mapping.Applier(Kind).Forget(client.ObjectKeyFromObject(object))
 	}
@@ -358,16 +365,16 @@ func (p *Pods) compareAll(mapping *engine.Mapping) {
 		if local == nil || remote.GetAnnotations()[labels.Fence] != string(local.UID) {
 			return nil
 		}
-		intent, tokens, err := p.intent(mapping, local)
+		want, err := p.intent(mapping, local, isKept(remote))
 		if err != nil {
 			return err
 		}
-		held, err := mapping.Applier(Kind).Recall(intent, remote)
-		if other := p.intentOfOtherPolicy(mapping, local, tokens); other != nil && err == nil && !held {
+		held, err := mapping.Applier(Kind).Recall(want.shadowPod, remote)
+		if other := p.intentOfOtherPolicy(mapping, local, want); other != nil && err == nil && !held {
 			held, err = mapping.Applier(Kind).Recall(other, remote)
 		}
 		if full, ok := remote.(*vkv1alpha1.ShadowPod); ok && err == nil && !held {
-			_, err = mapping.Applier(Kind).Recall(amended(intent, full), remote)
+			_, err = mapping.Applier(Kind).Recall(amended(want.shadowPod, full), remote)
 		}
 		return err
 	})
