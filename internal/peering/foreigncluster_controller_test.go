@@ -282,6 +282,24 @@ func TestNetworkStatus(t *testing.T) {
 	})
 	b.Must(b.Get(t.Context(), client.ObjectKeyFromObject(ours), ours)) // its controller deletes it
 	b.untilNetwork(discoveryv1alpha1.StatusNone, "no peering is wanted")
+
+	// A peer that left an hour ago comes back, and its NetworkConfig arrives before its request.
+	back := &netv1alpha1.NetworkConfig{ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceDefault, Name: "back", Labels: map[string]string{labels.Replicated: "true"}}, Spec: spec}
+	b.Make(back)
+	naples := &discoveryv1alpha1.ForeignCluster{ObjectMeta: metav1.ObjectMeta{CreationTimestamp: metav1.NewTime(time.Now().Add(-time.Hour))}}
+	s := &scope{fc: naples, namespace: back.Namespace, now: time.Now()}
+	s.facts.admitted = true
+	r := &fcReconciler{client: b.Client}
+	b.Must(r.forgetNetwork(t.Context(), s))
+	b.Read(back)
+	if s.requeueAfter <= 0 || s.requeueAfter > networkDeadline {
+		t.Errorf("judged again after %v", s.requeueAfter)
+	}
+	s.now = s.now.Add(2 * networkDeadline)
+	b.Must(r.forgetNetwork(t.Context(), s))
+	if err := b.Get(t.Context(), client.ObjectKeyFromObject(back), back); !apierrors.IsNotFound(err) {
+		t.Errorf("without a request, its NetworkConfig stays: %v", err)
+	}
 }
 
 // TestInBandWithoutNetwork: where the network is not that of Liqo, a ForeignCluster of type InBand gets a condition and nothing else, and can be deleted.

@@ -29,10 +29,6 @@ func (r *fcReconciler) forgetNetwork(ctx context.Context, s *scope) error {
 	if s.facts.outgoing || len(s.facts.copies) > 0 {
 		return nil
 	}
-	if left := unusedSince(s.fc).Add(networkDeadline).Sub(s.now); s.facts.admitted && left > 0 {
-		s.requeueWithin(left) // it may write its request at any moment
-		return nil
-	}
 	var configs netv1alpha1.NetworkConfigList
 	if err := r.client.List(ctx, &configs, client.InNamespace(s.namespace), client.MatchingLabels{labels.Replicated: annotationTrue}, client.UnsafeDisableDeepCopy); err != nil {
 		return fmt.Errorf("list network configurations of %s: %w", s.namespace, err)
@@ -40,6 +36,15 @@ func (r *fcReconciler) forgetNetwork(ctx context.Context, s *scope) error {
 	for i := range configs.Items {
 		config := &configs.Items[i]
 		if config.DeletionTimestamp != nil {
+			continue
+		}
+		// It may write its request at any moment, also if it has left long ago and comes back.
+		since := unusedSince(s.fc)
+		if config.CreationTimestamp.After(since) {
+			since = config.CreationTimestamp.Time
+		}
+		if left := since.Add(networkDeadline).Sub(s.now); s.facts.admitted && left > 0 {
+			s.requeueWithin(left)
 			continue
 		}
 		if err := r.client.Delete(ctx, config, client.Preconditions{UID: &config.UID}); client.IgnoreNotFound(err) != nil {
