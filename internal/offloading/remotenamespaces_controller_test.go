@@ -433,8 +433,18 @@ func TestDataStays(t *testing.T) {
 	b.Until("the namespace is in use", kept(""))
 	b.Until("the owner has rights", func() bool { return b.exists(rights) })
 
-	// Without claims, it goes.
+	// What our finalizer keeps is not left to the garbage collector.
+	held := &vkv1alpha1.ShadowPod{ObjectMeta: at("held"), Spec: pod.Spec}
+	held.Finalizers = []string{labels.FinalizerPodGone}
+	b.Make(held)
 	b.Edit(namespaceMap, func() { namespaceMap.Spec.DesiredMapping = nil })
+	b.Until("the pod is deleted", func() bool { b.Read(held); return held.DeletionTimestamp != nil })
+	if !slices.Equal(held.Finalizers, []string{labels.FinalizerPodGone}) {
+		t.Errorf("finalizers %v", held.Finalizers)
+	}
+	b.Edit(held, func() { held.Finalizers = nil })
+
+	// Without claims, it goes.
 	b.Until("the namespace is kept", kept(keptForPeer))
 	b.Must(b.Delete(t.Context(), claim))
 	b.Edit(claim, func() { claim.Finalizers = nil })

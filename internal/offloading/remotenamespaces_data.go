@@ -5,6 +5,7 @@ package offloading
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
@@ -76,7 +77,12 @@ func (r *remoteNamespaceReconciler) keep(ctx context.Context, p mapOwner, one *c
 	for _, kind := range []client.Object{&vkv1alpha1.ShadowPod{}, &vkv1alpha1.ShadowEndpointSlice{}, &corev1.Service{}, &networkingv1.Ingress{}, &corev1.ConfigMap{}, &corev1.Secret{}} {
 		how := metav1.DeletePropagationBackground
 		if _, is := kind.(*vkv1alpha1.ShadowPod); is {
-			how = metav1.DeletePropagationForeground // it exists until its pod is gone
+			switch held, err := r.allHeld(ctx, one.Name); {
+			case err != nil:
+				return err
+			case !held:
+				how = metav1.DeletePropagationForeground
+			}
 		}
 		err := r.client.DeleteAllOf(ctx, kind, client.InNamespace(one.Name), client.PropagationPolicy(how))
 		if client.IgnoreNotFound(err) != nil {
@@ -92,6 +98,16 @@ func (r *remoteNamespaceReconciler) keep(ctx context.Context, p mapOwner, one *c
 	}
 	log.FromContext(ctx).Info("remote namespace kept, because it holds claims", "namespace", one.Name, "clusterID", p.consumer, "state", state)
 	return r.markKept(ctx, p, one, state)
+}
+
+// allHeld reports whether each ShadowPod of a namespace has the finalizer that keeps it until its pod is gone. Those without it are deleted in the foreground
+// instead: it keeps them as well, but the garbage collector needs minutes for many. One request deletes them all, in one way.
+func (r *remoteNamespaceReconciler) allHeld(ctx context.Context, namespace string) (bool, error) {
+	var pods vkv1alpha1.ShadowPodList
+	if err := r.client.List(ctx, &pods, client.InNamespace(namespace), client.UnsafeDisableDeepCopy); err != nil {
+		return false, fmt.Errorf("list shadow pods in %s: %w", namespace, err)
+	}
+	return !slices.ContainsFunc(pods.Items, func(one vkv1alpha1.ShadowPod) bool { return !slices.Contains(one.Finalizers, labels.FinalizerPodGone) }), nil
 }
 
 // markKept records for whom a namespace is kept; with an empty state, that it is in use again, for this map.
