@@ -176,6 +176,8 @@ func TestAttackH3(t *testing.T) {
 	once := map[string]any{"template": map[string]any{"spec": map[string]any{"containers": []any{map[string]any{"name": "c", "image": "i"}}, "restartPolicy": "Never"}}}
 	spec := func(fields map[string]any) map[string]any { return map[string]any{"spec": fields} }
 	pod := object("v1", "Pod", "x", spec(template["spec"].(map[string]any)))
+	peers := object("v1", "Pod", "x", spec(map[string]any{"containers": []any{map[string]any{"name": "c", "image": "i"}}, "automountServiceAccountToken": false}))
+	peers.SetLabels(map[string]string{labels.Origin: "rome"})
 	secret := object("v1", "Secret", "x", map[string]any{"stringData": map[string]any{"password": "x"}})
 	account := object("v1", "ServiceAccount", "x", nil)
 	token := object("v1", "Secret", "token", map[string]any{"type": "kubernetes.io/service-account-token", "metadata": map[string]any{"annotations": map[string]any{"kubernetes.io/service-account.name": "default"}}})
@@ -183,7 +185,7 @@ func TestAttackH3(t *testing.T) {
 		"roleRef": map[string]any{"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "view"}, "subjects": []any{map[string]any{"kind": "User", "name": "x", "apiGroup": "rbac.authorization.k8s.io"}},
 	})
 	components := []*unstructured.Unstructured{
-		pod, secret, account, token, binding,
+		pod, peers, secret, account, token, binding,
 		object("apps/v1", "Deployment", "x", spec(map[string]any{"selector": selector, "template": template})),
 		object("apps/v1", "StatefulSet", "x", spec(map[string]any{"selector": selector, "template": template, "serviceName": "x"})),
 		object("apps/v1", "DaemonSet", "x", spec(map[string]any{"selector": selector, "template": template})),
@@ -195,10 +197,12 @@ func TestAttackH3(t *testing.T) {
 	}
 	administrator, helm, ours, peer := as("kubernetes-admin"), as("system:serviceaccount:kube-system:helm-argocd"), as("system:serviceaccount:liqo:liqo-controller-manager"), as("system:serviceaccount:liqo-tenant-rome-000000:liqo-peer")
 	inForce(t, "liqo-remote-namespaces", func() error { return administrator.Create(ctx, secret.DeepCopy(), client.DryRunAll) })
+	inForce(t, "liqo-remote-namespaces-pods", func() error { return administrator.Create(ctx, pod.DeepCopy(), client.DryRunAll) })
+	inForce(t, "liqo-peers-pods", func() error { return administrator.Create(ctx, peers.DeepCopy(), client.DryRunAll) })
 	try := func(c client.Client, what *unstructured.Unstructured, allowed bool) {
 		t.Helper()
 		err := c.Create(ctx, what.DeepCopy(), client.DryRunAll)
-		refused := err != nil && strings.Contains(err.Error(), "ValidatingAdmissionPolicy 'liqo-remote-namespaces'")
+		refused := err != nil && strings.Contains(err.Error(), "this namespace belongs to another cluster")
 		if refused == allowed || allowed && err != nil {
 			t.Errorf("%s %s: %v, want allowed: %t", what.GetKind(), what.GetName(), err, allowed)
 		}
@@ -215,6 +219,8 @@ func TestAttackH3(t *testing.T) {
 	// The peer's own objects, and those of Kubernetes and of the provider's administrator.
 	try(peer, secret, true)
 	try(ours, secret, false)
+	try(ours, pod, true)
+	try(ours, peers, true)
 	try(as("system:serviceaccount:kube-system:tokens-controller"), token, true)
 	try(as("system:serviceaccount:kube-system:tokens-controller"), secret, false)
 	for _, user := range []string{"system:kube-controller-manager", "system:serviceaccount:kube-system:service-account-controller"} {
@@ -260,6 +266,9 @@ func TestAttackH3(t *testing.T) {
 	}
 	kubetest.Eventually(t, "the namespace is open", func() error { return administrator.Create(ctx, secretNamed(secret, "y"), client.DryRunAll) })
 	inForce(t, "liqo-remote-namespaces", enter)
+	for _, what := range []*unstructured.Unstructured{pod, peers} {
+		try(administrator, what, true)
+	}
 }
 
 func secretNamed(secret *unstructured.Unstructured, name string) *unstructured.Unstructured {

@@ -217,3 +217,13 @@ value that lists them, and status are the verbs on their status. What a cluster 
 {{- end }}
 {{- toJson $rules }}
 {{- end }}
+
+{{/* In a remote namespace, Liqo alone creates pods, unless an administrator has opened it. */}}
+{{- define "liqo.mayCreatePods" -}}
+request.operation != "CREATE" || request.userInfo.username == "system:serviceaccount:{{ .Release.Namespace }}:liqo-controller-manager" || namespaceObject.metadata.?annotations[?"liqo.io/open-remote-namespace"].orValue("") == "true"
+{{- end }}
+
+{{/* Why a remote namespace accepts nothing of others. */}}
+{{- define "liqo.closedNamespace" -}}
+this namespace belongs to another cluster, which reads its Secrets and enters its pods: use another namespace; an administrator who accepts this may annotate the namespace with liqo.io/open-remote-namespace=true
+{{- end }}
