@@ -103,11 +103,14 @@ func (r *remoteNamespaceReconciler) keep(ctx context.Context, p mapOwner, one *c
 // allHeld reports whether each ShadowPod of a namespace has the finalizer that keeps it until its pod is gone. Those without it are deleted in the foreground
 // instead: it keeps them as well, but the garbage collector needs minutes for many. One request deletes them all, in one way.
 func (r *remoteNamespaceReconciler) allHeld(ctx context.Context, namespace string) (bool, error) {
-	var pods vkv1alpha1.ShadowPodList
-	if err := r.client.List(ctx, &pods, client.InNamespace(namespace), client.UnsafeDisableDeepCopy); err != nil {
+	pods := &metav1.PartialObjectMetadataList{}
+	pods.SetGroupVersionKind(vkv1alpha1.GroupVersion.WithKind("ShadowPodList"))
+	if err := r.live.List(ctx, pods, client.InNamespace(namespace)); err != nil { // a cache may lack one without it
 		return false, fmt.Errorf("list shadow pods in %s: %w", namespace, err)
 	}
-	return !slices.ContainsFunc(pods.Items, func(one vkv1alpha1.ShadowPod) bool { return !slices.Contains(one.Finalizers, labels.FinalizerPodGone) }), nil
+	return !slices.ContainsFunc(pods.Items, func(one metav1.PartialObjectMetadata) bool {
+		return !slices.Contains(one.Finalizers, labels.FinalizerPodGone)
+	}), nil
 }
 
 // markKept records for whom a namespace is kept; with an empty state, that it is in use again, for this map.

@@ -52,9 +52,12 @@ func Amend(shadow *vkv1alpha1.ShadowPod, pod *corev1.Pod, peer, owner string, al
 
 	annotations := podAnnotations(shadow, allowed)
 	wanted := podLabels(shadow, peer, allowed)
-	ownLabels, ownAnnotations, recorded := recordedKeys(pod)
+	ownLabels, ownAnnotations, recorded := recordedKeys(pod, allowed)
 	if recorded {
-		annotations[labels.ShadowPodKeys] = givenKeys(&metav1.ObjectMeta{Labels: wanted, Annotations: annotations})
+		annotations[labels.ShadowPodKeys] = pod.Annotations[labels.ShadowPodKeys]
+		if now := givenKeys(&metav1.ObjectMeta{Labels: wanted, Annotations: annotations}); len(now) <= mostKeys {
+			annotations[labels.ShadowPodKeys] = now
+		}
 	} else {
 		ownLabels, ownAnnotations = ownedKeys(pod, owner)
 	}
@@ -142,11 +145,15 @@ func givenKeys(from metav1.Object) string {
 }
 
 // recordedKeys returns the labels and annotations that a pod has from its ShadowPod, as the pod records them. Those of earlier versions do not, nor those with
-// very many keys.
-func recordedKeys(pod *corev1.Pod) (ownLabels, ownAnnotations []string, recorded bool) {
+// very many keys. An earlier version let the peer write the record, so a key that a peer may not set is not in it.
+func recordedKeys(pod *corev1.Pod, allowed Allowed) (ownLabels, ownAnnotations []string, recorded bool) {
 	text, recorded := pod.Annotations[labels.ShadowPodKeys]
 	first, second, _ := strings.Cut(text, ";")
-	return strings.Split(first, ","), strings.Split(second, ","), recorded
+	theirs := func(list string, refused func(key string) bool) []string {
+		return slices.DeleteFunc(strings.Split(list, ","), refused)
+	}
+	return theirs(first, func(key string) bool { return !allowed.label(key) || always.Match(key) }),
+		theirs(second, func(key string) bool { return !allowed.annotation(key) || reserved(key) || always.Match(key) }), recorded
 }
 
 // ownedKeys returns the labels and annotations that we set and no other client has changed since, by the managed fields.

@@ -450,6 +450,25 @@ func TestGivenKeys(t *testing.T) {
 		t.Errorf("got\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
 	}
 
+	// A record that a peer wrote, which an earlier version copied, does not reach the keys that only the provider sets.
+	pod.Labels["security.example.com/zone"], pod.Annotations["cni.example.com/address"] = "1", "1"
+	pod.Annotations[labels.ShadowPodKeys] = "security.example.com/zone," + labels.Origin + ";cni.example.com/address," + labels.ShadowPodRevision
+	for _, op := range Amend(s, pod, "rome-id", "us", Allowed{}).Rest {
+		if op.Op == "remove" {
+			t.Errorf("a peer removes %s", op.Path)
+		}
+	}
+	// Too many keys at last: the record stays as it was, and the change is applied.
+	many := s.DeepCopy()
+	for i := range 400 {
+		many.Labels[fmt.Sprintf("%s/%d", strings.Repeat("a", 50), i)] = ""
+	}
+	for _, op := range Amend(many, pod, "rome-id", "us", anything).Rest {
+		if text, _ := op.Value.(string); len(text) > mostKeys {
+			t.Errorf("%s records %d bytes", op.Path, len(text))
+		}
+	}
+
 	for i := range 400 { // valid in a ShadowPod; the pod would exceed its bound if it recorded them
 		s.Annotations[fmt.Sprintf("%s/%d", strings.Repeat("a", 50), i)] = ""
 	}
