@@ -12,6 +12,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"liqo.io/liqo/apis/labels"
@@ -310,5 +311,47 @@ func (e *env) watchReady(namespace string) func() map[string]time.Time {
 			all[name] = moment
 		}
 		return all
+	}
+}
+
+// TestFinalizerOfTheProvider: the provider adds the finalizer that keeps a ShadowPod until its pod is gone. That costs no write of ours, also after a restart,
+// and the next ShadowPod has it from the start.
+func TestFinalizerOfTheProvider(t *testing.T) {
+	e := newEnv(t)
+	local, remoteNS := e.offload()
+	e.runProvider(remoteNS)
+	stop := e.run()
+	e.must(e.consumer.Create(t.Context(), e.pod(local, "web")))
+	e.untilPod(local, "web", "Ready", isReady)
+	shadow := &vkv1alpha1.ShadowPod{ObjectMeta: named(remoteNS, "web")}
+	e.must(e.provider.Get(t.Context(), client.ObjectKeyFromObject(shadow), shadow))
+	e.toProvider.reset()
+	e.edit(e.provider, shadow, func() { shadow.Finalizers = []string{labels.FinalizerPodGone} })
+	cached := func() bool {
+		one := e.reflection.pods.Shadows.Get(client.ObjectKeyFromObject(shadow))
+		return one != nil && len(one.GetFinalizers()) > 0
+	}
+	unwritten := func(when string) {
+		t.Helper()
+		e.until(when+", the finalizer is seen", cached)
+		e.waitIdle()
+		if got := e.toProvider.writesTo(); len(got) != 0 {
+			t.Errorf("written %s: %v", when, got)
+		}
+	}
+	unwritten("when it was added")
+	stop()
+	e.run()
+	unwritten("after a restart")
+
+	e.must(e.consumer.Create(t.Context(), e.pod(local, "next")))
+	e.untilPod(local, "next", "Ready", isReady)
+	next := &vkv1alpha1.ShadowPod{ObjectMeta: named(remoteNS, "next")}
+	e.must(e.provider.Get(t.Context(), client.ObjectKeyFromObject(next), next))
+	if !slices.Equal(next.Finalizers, []string{labels.FinalizerPodGone}) {
+		t.Errorf("finalizers of the next one: %v", next.Finalizers)
+	}
+	for _, one := range []*vkv1alpha1.ShadowPod{shadow, next} { // the provider of this test knows no finalizer
+		e.must(e.provider.Patch(t.Context(), one, client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`))))
 	}
 }

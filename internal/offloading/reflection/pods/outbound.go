@@ -18,6 +18,7 @@ import (
 	vkapply "liqo.io/liqo/apis/applyconfiguration/virtualkubelet/v1alpha1"
 	"liqo.io/liqo/apis/labels"
 	vkv1alpha1 "liqo.io/liqo/apis/virtualkubelet/v1alpha1"
+	"liqo.io/liqo/internal/kube/ssa"
 	"liqo.io/liqo/internal/offloading/podplan"
 	"liqo.io/liqo/internal/offloading/reflection/engine"
 	"liqo.io/liqo/internal/offloading/reflection/events"
@@ -220,7 +221,7 @@ func (p *Pods) upToDate(mapping *engine.Mapping, local *corev1.Pod, shadow *meta
 		if shadow == nil {
 			return applier.JustWritten(one), nil
 		}
-		return applier.Recall(one, shadow)
+		return recall(applier, one, shadow)
 	}
 	if current, err = matches(want.shadowPod); current || err != nil {
 		return current, false, err
@@ -231,6 +232,17 @@ func (p *Pods) upToDate(mapping *engine.Mapping, local *corev1.Pod, shadow *meta
 	}
 	otherPolicy, err = matches(other)
 	return false, otherPolicy, err
+}
+
+// recall is Applier.Recall. The finalizer of an intent may also have been added by the webhook of the peer, so that we do not own it.
+func recall(applier *ssa.Applier, one *vkapply.ShadowPodApplyConfiguration, shadow client.Object) (held bool, err error) {
+	if held, err = applier.Recall(one, shadow); held || err != nil || len(one.Finalizers) == 0 {
+		return held, err
+	}
+	added, metadata := *one, *one.ObjectMetaApplyConfiguration
+	metadata.Finalizers = nil
+	added.ObjectMetaApplyConfiguration = &metadata
+	return applier.Recall(&added, shadow)
 }
 
 // amended returns the intent for an existing ShadowPod: only what Kubernetes lets change of a pod follows the local pod.

@@ -369,12 +369,12 @@ func (p *Pods) compareAll(mapping *engine.Mapping) {
 		if err != nil {
 			return err
 		}
-		held, err := mapping.Applier(Kind).Recall(want.shadowPod, remote)
+		held, err := recall(mapping.Applier(Kind), want.shadowPod, remote)
 		if other := p.intentOfOtherPolicy(mapping, local, want); other != nil && err == nil && !held {
-			held, err = mapping.Applier(Kind).Recall(other, remote)
+			held, err = recall(mapping.Applier(Kind), other, remote)
 		}
 		if full, ok := remote.(*vkv1alpha1.ShadowPod); ok && err == nil && !held {
-			_, err = mapping.Applier(Kind).Recall(amended(want.shadowPod, full), remote)
+			_, err = recall(mapping.Applier(Kind), amended(want.shadowPod, full), remote)
 		}
 		return err
 	})
