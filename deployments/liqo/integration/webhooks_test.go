@@ -3,6 +3,7 @@
 package integration
 
 import (
+	"context"
 	"fmt"
 	"slices"
 	"strings"
@@ -30,12 +31,7 @@ func TestShadowPodWebhookOfDeletion(t *testing.T) {
 		object.SetName(name)
 		return object
 	}
-	config := &unstructured.Unstructured{}
-	config.SetAPIVersion("admissionregistration.k8s.io/v1")
-	config.SetKind("ValidatingWebhookConfiguration")
-	if err := root.Get(ctx, client.ObjectKey{Name: "liqo"}, config); err != nil {
-		t.Fatal(err)
-	}
+	config := webhookConfiguration(ctx, t, root, "ValidatingWebhookConfiguration")
 	asPeer(ctx, t, admin, root, remote)
 	goes := shadowPod("goes")
 	goes.SetLabels(map[string]string{"a": "b"})
@@ -88,12 +84,7 @@ func TestShadowPodWebhookOfDeletion(t *testing.T) {
 func TestMutatingWebhooksOfPods(t *testing.T) {
 	ctx, admin, root := installed(t)
 	const remote, ofShadowPods, ofPods = "web-rome-000000", "shadowpod.mutate.liqo.io", "remotepod.mutate.liqo.io"
-	config := &unstructured.Unstructured{}
-	config.SetAPIVersion("admissionregistration.k8s.io/v1")
-	config.SetKind("MutatingWebhookConfiguration")
-	if err := root.Get(ctx, client.ObjectKey{Name: "liqo"}, config); err != nil {
-		t.Fatal(err)
-	}
+	config := webhookConfiguration(ctx, t, root, "MutatingWebhookConfiguration")
 	asPeer(ctx, t, admin, root, remote)
 	hooks, _, err := unstructured.NestedSlice(config.Object, "webhooks")
 	if err != nil {
@@ -145,4 +136,16 @@ func TestMutatingWebhooksOfPods(t *testing.T) {
 			t.Errorf("%s: %v, want no call", what, err)
 		}
 	}
+}
+
+// webhookConfiguration returns the configuration of the chart's webhooks of a kind.
+func webhookConfiguration(ctx context.Context, t *testing.T, c client.Client, kind string) *unstructured.Unstructured {
+	t.Helper()
+	config := &unstructured.Unstructured{}
+	config.SetAPIVersion("admissionregistration.k8s.io/v1")
+	config.SetKind(kind)
+	if err := c.Get(ctx, client.ObjectKey{Name: "liqo"}, config); err != nil {
+		t.Fatal(err)
+	}
+	return config
 }

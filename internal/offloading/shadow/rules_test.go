@@ -463,10 +463,17 @@ func TestGivenKeys(t *testing.T) {
 	for i := range 400 {
 		many.Labels[fmt.Sprintf("%s/%d", strings.Repeat("a", 50), i)] = ""
 	}
+	added := 0
 	for _, op := range Amend(many, pod, "rome-id", "us", anything).Rest {
-		if text, _ := op.Value.(string); len(text) > mostKeys {
-			t.Errorf("%s records %d bytes", op.Path, len(text))
+		switch {
+		case strings.HasPrefix(op.Path, "/metadata/labels/aaa"):
+			added++
+		case op.Path == "/metadata/annotations/"+pointer(labels.ShadowPodKeys):
+			t.Errorf("the record becomes %.100v", op.Value)
 		}
+	}
+	if added != 400 {
+		t.Errorf("%d of 400 labels are added", added)
 	}
 
 	for i := range 400 { // valid in a ShadowPod; the pod would exceed its bound if it recorded them

@@ -3,15 +3,10 @@
 package webhook
 
 import (
-	"context"
-	"encoding/json"
-	"net/http"
 	"slices"
 
-	admissionv1 "k8s.io/api/admission/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
 	"liqo.io/liqo/apis/labels"
 	offloadingv1alpha1 "liqo.io/liqo/apis/offloading/v1alpha1"
@@ -42,17 +37,5 @@ func dispensable(pod metav1.Object) bool {
 	return recorded || owner.Kind != "ShadowPod"
 }
 
-var dropFields = []byte(`[{"op":"remove","path":"/metadata/managedFields"}]`)
-
 // dropRemote removes the managed fields of a new pod of a ShadowPod.
-func dropRemote(_ context.Context, request admission.Request) admission.Response {
-	var pod metav1.PartialObjectMetadata
-	if err := json.Unmarshal(request.Object.Raw, &pod); err != nil {
-		return admission.Errored(http.StatusBadRequest, err)
-	}
-	answer := admission.Allowed("")
-	if dispensable(&pod) {
-		answer.Patch, answer.PatchType = dropFields, new(admissionv1.PatchTypeJSONPatch)
-	}
-	return answer
-}
+var dropRemote = byMetadata(func(pod *metav1.PartialObjectMetadata) bool { return dispensable(pod) }, []byte(`[{"op":"remove","path":"/metadata/managedFields"}]`))

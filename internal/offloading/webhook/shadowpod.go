@@ -53,8 +53,8 @@ type ShadowPodOptions struct {
 // RegisterShadowPod adds the webhooks of ShadowPods to a server.
 func RegisterShadowPod(server webhook.Server, scheme *runtime.Scheme, o ShadowPodOptions) {
 	server.Register(ShadowPodPath, &admission.Webhook{Handler: newShadowPod(scheme, o)})
-	server.Register(NewShadowPodPath, &admission.Webhook{Handler: admission.HandlerFunc(hold)})
-	server.Register(RemotePodPath, &admission.Webhook{Handler: admission.HandlerFunc(dropRemote)})
+	server.Register(NewShadowPodPath, &admission.Webhook{Handler: hold})
+	server.Register(RemotePodPath, &admission.Webhook{Handler: dropRemote})
 }
 
 type shadowPod struct {
@@ -72,18 +72,23 @@ func newShadowPod(scheme *runtime.Scheme, o ShadowPodOptions) *shadowPod {
 // holdNew is the JSON patch of a new ShadowPod, which has no finalizer.
 var holdNew = fmt.Appendf(nil, `[{"op":"add","path":"/metadata/finalizers","value":[%q]}]`, labels.FinalizerPodGone)
 
-// hold gives a new ShadowPod our finalizer. It reads only its metadata: the API server has not yet compared the object with its schema, so an amount in it
-// may be one whose decoding takes hours. Finalizers that it has are judged by Handle.
-func hold(_ context.Context, request admission.Request) admission.Response {
-	var now metav1.PartialObjectMetadata
-	if err := json.Unmarshal(request.Object.Raw, &now); err != nil {
-		return admission.Errored(http.StatusBadRequest, err)
+// hold gives a new ShadowPod our finalizer. Finalizers that it has are judged by Handle.
+var hold = byMetadata(func(now *metav1.PartialObjectMetadata) bool { return len(now.Finalizers) == 0 }, holdNew)
+
+// byMetadata patches what needs it, by its metadata. It reads nothing else: the API server has not yet compared a ShadowPod with its schema, so an amount in it
+// may be one whose decoding takes hours.
+func byMetadata(needs func(*metav1.PartialObjectMetadata) bool, patch []byte) admission.HandlerFunc {
+	return func(_ context.Context, request admission.Request) admission.Response {
+		var now metav1.PartialObjectMetadata
+		if err := json.Unmarshal(request.Object.Raw, &now); err != nil {
+			return admission.Errored(http.StatusBadRequest, err)
+		}
+		answer := admission.Allowed("")
+		if needs(&now) {
+			answer.Patch, answer.PatchType = patch, new(admissionv1.PatchTypeJSONPatch)
+		}
+		return answer
 	}
-	answer := admission.Allowed("")
-	if len(now.Finalizers) == 0 {
-		answer.Patch, answer.PatchType = holdNew, new(admissionv1.PatchTypeJSONPatch)
-	}
-	return answer
 }
 
 // Handle admits the creation or update of a ShadowPod. The webhook is not registered for deletions: those of a peer are always accepted, even

@@ -93,8 +93,8 @@ func newEnv(t *testing.T) *env {
 func (b *env) serve(o ShadowPodOptions) {
 	b.T.Helper()
 	handler, paths := newShadowPod(b.scheme, o), http.NewServeMux()
-	paths.Handle(NewShadowPodPath, &admission.Webhook{Handler: admission.HandlerFunc(hold)})
-	paths.Handle(RemotePodPath, &admission.Webhook{Handler: admission.HandlerFunc(dropRemote)})
+	paths.Handle(NewShadowPodPath, &admission.Webhook{Handler: hold})
+	paths.Handle(RemotePodPath, &admission.Webhook{Handler: dropRemote})
 	paths.Handle(ShadowPodPath, &admission.Webhook{Handler: admission.HandlerFunc(func(ctx context.Context, request admission.Request) admission.Response {
 		b.asked.Add(1)
 		return handler.Handle(ctx, request)
