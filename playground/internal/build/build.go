@@ -43,20 +43,31 @@ func isExecutable(path string) bool {
 	return err == nil && info.Mode().IsRegular() && info.Mode().Perm()&0o111 != 0
 }
 
-// component builds one component unless it is in the cache, and returns its directory.
-func (b Builder) component(ctx context.Context, c Component) (string, error) {
+// kept returns the directory of a component, and whether it is built.
+func (b Builder) kept(c Component) (dir string, built bool, err error) {
 	key, err := Key(b.Source, c)
 	if err != nil {
-		return "", err
+		return "", false, err
 	}
-	dir := filepath.Join(b.Cache, "component", c.Name+"-"+key)
-	if _, err := os.Stat(dir); err == nil {
-		return dir, nil
-	} else if !errors.Is(err, fs.ErrNotExist) {
-		return "", fmt.Errorf("look for component %s: %w", c.Name, err)
+	dir = filepath.Join(b.Cache, "component", c.Name+"-"+key)
+	_, err = os.Stat(dir)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return "", false, fmt.Errorf("look for component %s: %w", c.Name, err)
 	}
-	step := b.Progress.Step("build " + c.Name)
-	err = atomically(dir, func(tmp string) error { return b.compile(ctx, c, tmp, step) })
+	return dir, err == nil, nil
+}
+
+// component builds one component unless it is in the cache, and returns its directory.
+func (b Builder) component(ctx context.Context, c Component, pace *pace) (string, error) {
+	dir, built, err := b.kept(c)
+	if err != nil || built {
+		return dir, err
+	}
+	number, of := pace.start(c.Name)
+	step := b.Progress.Step(fmt.Sprintf("build %s, program %d of %d", c.Name, number, of))
+	err = atomically(dir, func(tmp string) error {
+		return b.compile(ctx, c, tmp, func(text string) { step.Update(pace.left() + "; " + text) })
+	})
 	step.End(err)
 	return dir, err
 }
@@ -83,7 +94,7 @@ func atomically(dir string, fill func(tmp string) error) error {
 	return nil
 }
 
-func (b Builder) compile(ctx context.Context, c Component, out string, step *progress.Step) error {
+func (b Builder) compile(ctx context.Context, c Component, out string, report func(string)) error {
 	args := []string{"build", "-v", "-trimpath", "-buildvcs=false", "-mod=readonly", "-ldflags", strings.TrimSpace("-s -w " + c.LDFlags), "-o", out + "/"}
 	if c.Tags != "" {
 		args = append(args, "-tags", c.Tags)
@@ -109,7 +120,7 @@ func (b Builder) compile(ctx context.Context, c Component, out string, step *pro
 	count := 0
 	for lines := bufio.NewScanner(output); lines.Scan(); {
 		count++
-		step.Update(fmt.Sprintf("%d packages, %s", count, lines.Text()))
+		report(fmt.Sprintf("%d packages, %s", count, lines.Text()))
 		if tail = append(tail, lines.Text()); len(tail) > 20 {
 			tail = tail[1:]
 		}

@@ -3,6 +3,10 @@
 package build
 
 import (
+	"fmt"
+	"slices"
+	"time"
+
 	"os"
 	"path/filepath"
 	"regexp"
@@ -11,6 +15,7 @@ import (
 
 	"liqo.io/liqo/playground/internal/cluster"
 	"liqo.io/liqo/playground/internal/image"
+	"liqo.io/liqo/playground/internal/scenario"
 )
 
 const source = "../.." // the playground's directory, seen from this package
@@ -127,5 +132,68 @@ func TestAtomically(t *testing.T) {
 	}
 	if _, err := os.Stat(filepath.Join(dir, "whole")); err != nil {
 		t.Error(err)
+	}
+}
+
+// Only what a scenario needs is built: kwok belongs to those with kwok nodes.
+func TestExtras(t *testing.T) {
+	hollow := func(kind scenario.HollowKind) scenario.Cluster {
+		return scenario.Cluster{Hollow: []scenario.Hollow{{Kind: kind, Count: 1}}}
+	}
+	if got := Extras(scenario.Cluster{}, hollow(scenario.HollowKubemark)); len(got) != 0 {
+		t.Errorf("clusters without kwok nodes need %v", got)
+	}
+	if got := Extras(hollow(scenario.HollowKwok), hollow(scenario.HollowKwok)); !slices.Equal(got, AllExtras()) {
+		t.Errorf("clusters with kwok nodes need %v, want %v", got, AllExtras())
+	}
+}
+
+// A set counts as built with an extra component only if that is there.
+func TestFindExtras(t *testing.T) {
+	b := Builder{Source: source, Cache: t.TempDir()}
+	set, built, err := b.Find()
+	if err != nil || built {
+		t.Fatalf("in an empty cache: built %v, %v", built, err)
+	}
+	for _, step := range []struct {
+		make         string
+		basic, extra bool
+	}{{set.path(), true, false}, {set.path(kwok), true, true}} {
+		if err := os.MkdirAll(step.make, 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if _, built, err := b.Find(); err != nil || built != step.basic {
+			t.Errorf("with %s the set is built: %v, %v", step.make, built, err)
+		}
+		if _, built, err := b.Find(AllExtras()...); err != nil || built != step.extra {
+			t.Errorf("with %s the set with extras is built: %v, %v", step.make, built, err)
+		}
+	}
+}
+
+func TestPace(t *testing.T) {
+	now := time.Unix(0, 0)
+	p := newPace([]Component{{Name: "a", Seconds: 300}, {Name: "b", Seconds: 60}, {Name: "c", Seconds: 240}}, func() time.Time { return now })
+	for _, step := range []struct {
+		part  string
+		after time.Duration
+		want  string
+	}{
+		{"a", 0, "1 of 3: about 10 minutes left"},
+		{"", 2 * time.Minute, "about 8 minutes left"},
+		{"", 8 * time.Minute, "about 10 minutes left"}, // twice as slow as expected, at the least
+		{"b", 0, "2 of 3: about 10 minutes left"},
+		{"c", 2 * time.Minute, "3 of 3: about 8 minutes left"},
+		{"", 8 * time.Minute, "about a minute left"},
+	} {
+		now = now.Add(step.after)
+		got := ""
+		if step.part != "" {
+			number, of := p.start(step.part)
+			got = fmt.Sprintf("%d of %d: ", number, of)
+		}
+		if got += p.left(); got != step.want {
+			t.Errorf("%s after %s more: %q, want %q", step.part, step.after, got, step.want)
+		}
 	}
 }

@@ -8,7 +8,12 @@
 // named here: each component's go.mod pins them. Its proof is build_test.go.
 package build
 
-import "liqo.io/liqo/playground/internal/cluster"
+import (
+	"slices"
+
+	"liqo.io/liqo/playground/internal/cluster"
+	"liqo.io/liqo/playground/internal/scenario"
+)
 
 // Component is a Go module that yields programs.
 type Component struct {
@@ -26,6 +31,10 @@ type Component struct {
 	LDFlags string
 	// Plugins marks network plugins, which live in a directory of their own.
 	Plugins bool
+	// Extra marks what only some scenarios need. It is built when one of them does.
+	Extra bool
+	// Seconds is the duration of a first build on two idle cores, in the order of Components: later ones find many packages built.
+	Seconds int
 }
 
 // kubeVersion is the version that the Kubernetes programs report; without it version checks
@@ -40,18 +49,18 @@ const metricsServerVersion = "-X k8s.io/component-base/version.gitVersion=v0.9.0
 // Components in the order in which they are built: the longest first, so that a waiting
 // user sees its progress first.
 var Components = []Component{
-	{Name: "kube", Dir: "components/kube", Packages: []string{"."}, LDFlags: kubeVersion},
+	{Name: "kube", Seconds: 540, Dir: "components/kube", Packages: []string{"."}, LDFlags: kubeVersion},
 	{
-		Name: "containerd", Dir: "components/containerd", Tags: "no_btrfs no_zfs no_devmapper",
+		Name: "containerd", Seconds: 45, Dir: "components/containerd", Tags: "no_btrfs no_zfs no_devmapper",
 		Packages: []string{
 			"github.com/containerd/containerd/v2/cmd/containerd",
 			"github.com/containerd/containerd/v2/cmd/containerd-shim-runc-v2",
 			"github.com/containerd/containerd/v2/cmd/ctr",
 		},
 	},
-	{Name: "runc", Dir: "components/runc", Packages: []string{"github.com/opencontainers/runc"}, CGO: true, Tags: "seccomp"},
+	{Name: "runc", Seconds: 10, Dir: "components/runc", Packages: []string{"github.com/opencontainers/runc"}, CGO: true, Tags: "seccomp"},
 	{
-		Name: "cni", Dir: "components/cni", Plugins: true,
+		Name: "cni", Seconds: 5, Dir: "components/cni", Plugins: true,
 		Packages: []string{
 			"github.com/containernetworking/plugins/plugins/main/ptp",
 			"github.com/containernetworking/plugins/plugins/main/bridge",
@@ -60,13 +69,28 @@ var Components = []Component{
 			"github.com/containernetworking/plugins/plugins/meta/portmap",
 		},
 	},
-	{Name: "coredns", Dir: "components/coredns", Packages: []string{"."}},
+	{Name: "coredns", Seconds: 45, Dir: "components/coredns", Packages: []string{"."}},
 	{
-		Name: "metrics-server", Dir: "components/metrics-server", LDFlags: metricsServerVersion,
+		Name: "metrics-server", Seconds: 95, Dir: "components/metrics-server", LDFlags: metricsServerVersion,
 		Packages: []string{"sigs.k8s.io/metrics-server/cmd/metrics-server"},
 	},
-	{Name: "kwok", Dir: "components/kwok", Packages: []string{"sigs.k8s.io/kwok/cmd/kwok"}},
-	{Name: "demo", Dir: ".", Packages: []string{"./demo", "./demo/pause"}, Watch: []string{"demo"}},
+	{Name: "demo", Seconds: 2, Dir: ".", Packages: []string{"./demo", "./demo/pause"}, Watch: []string{"demo"}},
+	{Name: kwok, Seconds: 48, Dir: "components/kwok", Packages: []string{"sigs.k8s.io/kwok/cmd/kwok"}, Extra: true},
+}
+
+// kwok is the component whose nodes and pods have no processes.
+const kwok = "kwok"
+
+// Extras returns the names of the extra components that a cluster needs.
+func Extras(clusters ...scenario.Cluster) (names []string) {
+	for _, c := range clusters {
+		for _, hollow := range c.Hollow {
+			if hollow.Kind == scenario.HollowKwok && !slices.Contains(names, kwok) {
+				names = append(names, kwok)
+			}
+		}
+	}
+	return names
 }
 
 // Programs are the names by which the multi-call program kube is called; each is a hard
@@ -74,4 +98,14 @@ var Components = []Component{
 var Programs = []string{
 	"kube-apiserver", "kube-controller-manager", "kube-scheduler", "kube-proxy", "kubelet", "kubemark",
 	"kubectl", "etcd", "cloud", "ready",
+}
+
+// AllExtras returns the names of all extra components.
+func AllExtras() (names []string) {
+	for _, c := range Components {
+		if c.Extra {
+			names = append(names, c.Name)
+		}
+	}
+	return names
 }

@@ -14,6 +14,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"time"
 
 	"liqo.io/liqo/playground/internal/cluster"
 	"liqo.io/liqo/playground/internal/image"
@@ -29,7 +30,8 @@ type Set struct{ Dir string }
 // Tools returns the paths of the parts of the set.
 func (s Set) Tools() cluster.Tools {
 	return cluster.Tools{
-		Bin: s.path("bin"), CNI: s.path("cni"), Images: s.path("images"), KwokStages: s.path("kwok-stages.yaml"),
+		Bin: s.path("bin"), CNI: s.path("cni"), Images: s.path("images"),
+		Kwok: s.path(kwok, "kwok"), KwokStages: s.path(kwok, stagesFile),
 		PauseImage: image.PauseName, CoreDNSImage: image.CoreDNSName, MetricsServerImage: image.MetricsServerName,
 	}
 }
@@ -41,8 +43,11 @@ func (s Set) path(parts ...string) string {
 	return filepath.Join(append([]string{s.Dir}, parts...)...)
 }
 
-// Find returns the set that belongs to the source, and whether it is built.
-func (b Builder) Find() (Set, bool, error) {
+// stagesFile defines how kwok's nodes and pods behave.
+const stagesFile = "stages.yaml"
+
+// Find returns the set that belongs to the source, and whether it is built, with the given extra components.
+func (b Builder) Find(extras ...string) (Set, bool, error) {
 	h := sha256.New()
 	for _, c := range Components {
 		key, err := Key(b.Source, c)
@@ -58,16 +63,21 @@ func (b Builder) Find() (Set, bool, error) {
 		}
 	}
 	set := Set{Dir: filepath.Join(b.Cache, "set", hex.EncodeToString(h.Sum(nil))[:16])}
-	_, err := os.Stat(set.Dir)
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return Set{}, false, fmt.Errorf("look for built programs: %w", err)
+	for _, dir := range append([]string{""}, extras...) {
+		_, err := os.Stat(set.path(dir))
+		if errors.Is(err, fs.ErrNotExist) {
+			return set, false, nil
+		}
+		if err != nil {
+			return Set{}, false, fmt.Errorf("look for built programs: %w", err)
+		}
 	}
-	return set, err == nil, nil
+	return set, true, nil
 }
 
-// Build returns the set that belongs to the source, and builds its missing parts.
-func (b Builder) Build(ctx context.Context) (Set, error) {
-	if set, built, err := b.Find(); err != nil || built {
+// Build returns the set that belongs to the source, and builds its missing parts and the given extra components.
+func (b Builder) Build(ctx context.Context, extras ...string) (Set, error) {
+	if set, built, err := b.Find(extras...); err != nil || built {
 		return set, err
 	}
 	unlock, err := b.lock()
@@ -75,20 +85,93 @@ func (b Builder) Build(ctx context.Context) (Set, error) {
 		return Set{}, err
 	}
 	defer unlock()
-	set, built, err := b.Find()
+	set, built, err := b.Find(extras...)
 	if err != nil || built {
 		return set, err // another process has built it meanwhile
 	}
-	dirs := map[string]string{}
-	for _, c := range Components {
-		if dirs[c.Name], err = b.component(ctx, c); err != nil {
+	dirs, err := b.components(ctx, extras)
+	if err != nil {
+		return Set{}, err
+	}
+	if _, basic, err := b.Find(); err != nil {
+		return Set{}, err
+	} else if !basic {
+		step := b.Progress.Step("assemble programs and images")
+		err := atomically(set.Dir, func(tmp string) error { return b.assemble(dirs, tmp) })
+		step.End(err)
+		if err != nil {
 			return Set{}, err
 		}
 	}
-	step := b.Progress.Step("assemble programs and images")
-	err = atomically(set.Dir, func(tmp string) error { return b.assemble(ctx, dirs, tmp) })
-	step.End(err)
-	return set, err
+	return set, b.addExtras(ctx, set, dirs, extras)
+}
+
+// Complete adds extra components to a set that is in use, whose programs may be of an older source.
+func (b Builder) Complete(ctx context.Context, set Set, extras ...string) error {
+	missing := slices.DeleteFunc(slices.Clone(extras), func(name string) bool {
+		_, err := os.Stat(set.path(name))
+		return err == nil
+	})
+	if len(missing) == 0 {
+		return nil
+	}
+	unlock, err := b.lock()
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	dirs := map[string]string{}
+	for _, c := range Components {
+		if slices.Contains(missing, c.Name) {
+			if dirs[c.Name], err = b.component(ctx, c, newPace([]Component{c}, time.Now)); err != nil {
+				return err
+			}
+		}
+	}
+	return b.addExtras(ctx, set, dirs, missing)
+}
+
+// components builds what is missing of the components that are no extra ones, and of the given extra ones. It returns their directories by name.
+func (b Builder) components(ctx context.Context, extras []string) (dirs map[string]string, err error) {
+	var wanted, missing []Component
+	for _, c := range Components {
+		if c.Extra && !slices.Contains(extras, c.Name) {
+			continue
+		}
+		wanted = append(wanted, c)
+		if _, built, err := b.kept(c); err != nil {
+			return nil, err
+		} else if !built {
+			missing = append(missing, c)
+		}
+	}
+	dirs, pace := map[string]string{}, newPace(missing, time.Now)
+	for _, c := range wanted {
+		if dirs[c.Name], err = b.component(ctx, c, pace); err != nil {
+			return nil, err
+		}
+	}
+	return dirs, nil
+}
+
+// addExtras puts extra components into a set beside what all clusters share. A directory of one that exists is complete.
+func (b Builder) addExtras(ctx context.Context, set Set, dirs map[string]string, extras []string) error {
+	for _, name := range extras {
+		dir := set.path(name)
+		if _, err := os.Stat(dir); err == nil {
+			continue
+		}
+		err := atomically(dir, func(tmp string) error {
+			if err := link(dirs[name], tmp); err != nil || name != kwok {
+				return err
+			}
+			return b.kwokStages(ctx, filepath.Join(tmp, stagesFile))
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // Assets returns a directory with the API server, etcd and kubectl by their names, as
@@ -101,7 +184,7 @@ func (b Builder) Assets(ctx context.Context) (dir string, err error) {
 	}
 	defer unlock()
 	i := slices.IndexFunc(Components, func(c Component) bool { return c.Name == "kube" })
-	kube, err := b.component(ctx, Components[i])
+	kube, err := b.component(ctx, Components[i], newPace(Components[i:i+1], time.Now))
 	if err != nil {
 		return "", err
 	}
@@ -122,37 +205,42 @@ func linkPrograms(kube, to string) error {
 	return nil
 }
 
-func (b Builder) assemble(ctx context.Context, dirs map[string]string, tmp string) error {
+func (b Builder) assemble(dirs map[string]string, tmp string) error {
 	for _, dir := range []string{"bin", "cni", "images"} {
 		if err := os.Mkdir(filepath.Join(tmp, dir), 0o755); err != nil {
 			return fmt.Errorf("assemble programs: %w", err)
 		}
 	}
 	for _, c := range Components {
-		if c.Name == "kube" {
-			continue // under all its names, below
+		if c.Name == "kube" || c.Extra {
+			continue // kube is there under all its names, below; extra components have directories of their own
 		}
 		into := "bin"
 		if c.Plugins {
 			into = "cni"
 		}
-		files, err := os.ReadDir(dirs[c.Name])
-		if err != nil {
-			return fmt.Errorf("assemble programs: %w", err)
-		}
-		for _, f := range files {
-			if err := os.Link(filepath.Join(dirs[c.Name], f.Name()), filepath.Join(tmp, into, f.Name())); err != nil {
-				return fmt.Errorf("assemble programs: %w", err)
-			}
+		if err := link(dirs[c.Name], filepath.Join(tmp, into)); err != nil {
+			return err
 		}
 	}
 	if err := linkPrograms(dirs["kube"], filepath.Join(tmp, "bin")); err != nil {
 		return err
 	}
-	if err := b.kwokStages(ctx, filepath.Join(tmp, "kwok-stages.yaml")); err != nil {
-		return err
-	}
 	return writeImages(filepath.Join(tmp, "bin"), filepath.Join(tmp, "images"))
+}
+
+// link puts the programs of a component into a directory.
+func link(from, to string) error {
+	files, err := os.ReadDir(from)
+	if err != nil {
+		return fmt.Errorf("assemble programs: %w", err)
+	}
+	for _, f := range files {
+		if err := os.Link(filepath.Join(from, f.Name()), filepath.Join(to, f.Name())); err != nil {
+			return fmt.Errorf("assemble programs: %w", err)
+		}
+	}
+	return nil
 }
 
 // kwokStages joins the stage files of the kwok module: run outside a cluster, the program

@@ -20,14 +20,22 @@ import (
 
 func (a *app) build() *cobra.Command {
 	return &cobra.Command{
-		Use: "build", Short: "Build every program and image a cluster is made of",
+		Use: "build [SCENARIO]", Short: "Build the programs and images of a scenario, or all",
 		Long: `build compiles Kubernetes, etcd, containerd, runc, CoreDNS and the rest from their Go
 modules. The first build takes ten to fifteen minutes on two cores. It keeps the results and
 rebuilds a program only when its source, its pinned versions or the Go release change. up
-builds what is missing.`,
-		Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			set, err := a.set(cmd.Context())
+builds what is missing of its scenario; build without a name builds everything.`,
+		Args: cobra.MaximumNArgs(1), ValidArgsFunction: completeScenario,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			extras := build.AllExtras()
+			if len(args) > 0 {
+				s, err := readScenario(args[0])
+				if err != nil {
+					return err
+				}
+				extras = build.Extras(s.Clusters...)
+			}
+			set, err := a.set(cmd.Context(), extras...)
 			if err != nil {
 				return err
 			}
@@ -59,13 +67,13 @@ find an API server to run. It needs no root.`,
 	}
 }
 
-// set is everything a cluster is made of, built if need be.
-func (a *app) set(ctx context.Context) (build.Set, error) {
+// set is everything that each cluster is made of, with the given extra components, built if need be.
+func (a *app) set(ctx context.Context, extras ...string) (build.Set, error) {
 	b, err := a.builder()
 	if err != nil {
 		return build.Set{}, err
 	}
-	return b.Build(ctx)
+	return b.Build(ctx, extras...)
 }
 
 func (a *app) image() *cobra.Command {

@@ -26,8 +26,8 @@ const Version = "v1.36.3"
 type Tools struct {
 	// Bin holds the programs, CNI the network plugins, Images the OCI archives.
 	Bin, CNI, Images string
-	// KwokStages is the file that defines how kwok's nodes and pods behave.
-	KwokStages string
+	// Kwok is the program, and KwokStages the file that defines how kwok's nodes and pods behave.
+	Kwok, KwokStages string
 	// PauseImage, CoreDNSImage and MetricsServerImage are names of images in Images.
 	PauseImage, CoreDNSImage, MetricsServerImage string
 }

@@ -36,7 +36,7 @@ const described = `clusters:
 `
 
 var tools = cluster.Tools{
-	Bin: "/set/bin", CNI: "/set/cni", Images: "/set/images", KwokStages: "/set/kwok-stages.yaml",
+	Bin: "/set/bin", CNI: "/set/cni", Images: "/set/images", Kwok: "/set/kwok/kwok", KwokStages: "/set/kwok/stages.yaml",
 	PauseImage: "pause:1", CoreDNSImage: "coredns:1", MetricsServerImage: "metrics-server:1",
 }
 
@@ -114,7 +114,7 @@ func TestFilesAreYAML(t *testing.T) {
 // other reasons; a typing error would otherwise show as a component that does not start.
 func TestNamedFilesAreMade(t *testing.T) {
 	c, p := plan(t, described)
-	made := map[string]bool{cluster.AuditLog(c): true, filepath.Join(c.Dir, "etcd"): true, "/set/kwok-stages.yaml": true}
+	made := map[string]bool{cluster.AuditLog(c): true, filepath.Join(c.Dir, "etcd"): true, "/set/kwok/stages.yaml": true}
 	for _, name := range append(cluster.Authorities, "sa") {
 		made[cluster.PKI(c, name)+".crt"], made[cluster.PKI(c, name)+".key"] = true, true
 	}

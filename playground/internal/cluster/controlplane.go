@@ -81,12 +81,14 @@ func (p *Plan) controlPlane(c topology.Cluster, tools Tools) error {
 		p.kubemark(c, i, h, program, apiUp)
 	}
 	if hasKwok(c) {
-		p.ControlPlane.Components = append(p.ControlPlane.Components, program("kwok", apiUp,
+		kwok := program("kwok", apiUp,
 			"--kubeconfig="+path.Join(c.Dir, "cloud.kubeconfig"), "--config="+tools.KwokStages,
 			"--manage-all-nodes=false", "--manage-nodes-with-annotation-selector=kwok.x-k8s.io/node=fake",
 			// Any address that no node has: a pod without a container is unreachable anyway.
 			"--cidr="+c.PodCIDR.String(), "--node-ip="+c.ControlPlane.Address.String(),
-			"--node-lease-duration-seconds=40", "--v=WARN"))
+			"--node-lease-duration-seconds=40", "--v=WARN")
+		kwok.Argv[0] = tools.Kwok
+		p.ControlPlane.Components = append(p.ControlPlane.Components, kwok)
 	}
 	return nil
 }

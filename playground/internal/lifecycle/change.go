@@ -117,6 +117,9 @@ func (p Playground) add(ctx context.Context, state record.State, added scenario.
 	if err := removeCluster(c); err != nil {
 		return state, c, err
 	}
+	if err := p.Builder.Complete(ctx, build.Set{Dir: state.Set}, build.Extras(added)...); err != nil {
+		return state, c, err
+	}
 	if err := p.addCluster(ctx, state, t, c); err != nil {
 		return state, c, errors.Join(err, removeCluster(c))
 	}

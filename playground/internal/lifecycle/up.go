@@ -66,7 +66,8 @@ func (p Playground) Up(ctx context.Context, s scenario.Scenario, o UpOptions) (c
 			return false, err
 		}
 	}
-	_, built, err := p.Builder.Find()
+	extras := build.Extras(s.Clusters...)
+	_, built, err := p.Builder.Find(extras...)
 	if err != nil {
 		return false, err
 	}
@@ -77,7 +78,7 @@ func (p Playground) Up(ctx context.Context, s scenario.Scenario, o UpOptions) (c
 	if err := host.Check(need); err != nil {
 		return false, err
 	}
-	set, err := p.Builder.Build(ctx)
+	set, err := p.Builder.Build(ctx, extras...)
 	if err != nil {
 		return false, err
 	}
