@@ -28,8 +28,9 @@ space := $(subst ,, )
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' Makefile
 
-quickstart: image mover demo-images ## the Quick Start on two real clusters of this machine, from nothing to a shop that runs in both (root)
-	hack/quickstart
+quickstart: prerequisites ## the Quick Start on two real clusters of this machine, from nothing to a shop that runs in both (root)
+	@hack/quickstart build
+	@hack/quickstart
 
 example: prerequisites ## run the example NAME on real clusters of this machine and leave it running; without NAME it lists them (root)
 	@$(GO) run ./hack/example $(NAME)
