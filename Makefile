@@ -23,7 +23,7 @@ LINK := -s -w -X liqo.io/liqo/internal/kube/version.Version=$(VERSION)
 comma := ,
 space := $(subst ,, )
 
-.PHONY: help quickstart example playground down build image mover demo-images stateful-images ingress-images traffic helm faults release generate contract test test-long unit race lint verify e2e fuzz soak bench bench-network bench-offload clean prerequisites
+.PHONY: help quickstart example playground down build image mover demo-images stateful-images ingress-images traffic helm faults release generate contract test test-long unit race lint verify symbols vulnerabilities e2e fuzz soak bench bench-network bench-offload clean prerequisites
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' Makefile
@@ -94,10 +94,10 @@ contract: prerequisites ## write docs/contract.md: what users rely on, the tests
 	$(GO) run ./hack/contract
 
 test: prerequisites ## the gate: conventions, unit tests, race detector, lint, and as root a journey on two real clusters, an application in three, a database in two
-	$(CHECK) all
+	VULNDB=$(VULNDB) $(CHECK) all
 
-test-long: prerequisites ## everything that takes longer, suite by suite: SUITE=network,e2e,...; continues where it was interrupted (root)
-	SUITE=$(SUITE) $(CHECK) long
+test-long: prerequisites ## everything that takes longer, suite by suite: SUITE=network,e2e,fuzz,...; continues where it was interrupted (root)
+	SUITE=$(SUITE) TIME=$(TIME) $(CHECK) long
 
 unit: prerequisites ## unit tests of all modules, without API servers
 	$(CHECK) unit
@@ -110,6 +110,13 @@ lint: prerequisites ## gofumpt, go vet and staticcheck
 
 verify: prerequisites ## the conventions of the repository (conventions_test.go)
 	$(CHECK) conventions
+
+symbols: prerequisites ## build the programs with the names of their functions into bin/symbols, for the scan
+	$(GO) build -C playground -o ../bin/symbols/playground .
+	$(GO) build $(TAGS) -o bin/symbols/ ./cmd/liqo ./cmd/liqoctl
+
+vulnerabilities: prerequisites ## known vulnerabilities in what our programs link, by the database file VULNDB (vulndb.zip of the Go project)
+	VULNDB=$(VULNDB) $(CHECK) vulnerabilities
 
 e2e: prerequisites ## the journey on two real clusters (root)
 	$(CHECK) e2e

@@ -25,6 +25,8 @@ func TestStages(t *testing.T) {
 	user.root = false
 	two := everything
 	two.suites = "network,e2e"
+	fuzzing, scanned := user, everything
+	fuzzing.suites, scanned.vulnerabilities = "fuzz,network", "vulndb.zip"
 
 	for _, test := range []struct {
 		name, group string
@@ -32,22 +34,25 @@ func TestStages(t *testing.T) {
 		want        []string // stage names; "-" in front of those that are not run
 	}{
 		{"all as root", "all", everything, []string{
-			"format", "conventions", "generated", "build", "servers", "unit product", "unit playground", "unit kube", "race product",
+			"format", "conventions", "generated", "build", "-vulnerabilities", "servers", "unit product", "unit playground", "unit kube", "race product",
 			"lint product", "lint playground", "lint kube", "journey", "several", "stateful",
 		}},
 		{"all as ordinary user", "all", user, []string{
-			"format", "conventions", "generated", "build", "servers", "unit product", "unit playground", "unit kube", "race product",
+			"format", "conventions", "generated", "build", "-vulnerabilities", "servers", "unit product", "unit playground", "unit kube", "race product",
 			"lint product", "lint playground", "lint kube", "-journey", "-several", "-stateful",
 		}},
 		{"journey", "e2e", everything, []string{"build", "journey"}},
 		{"bench", "bench", user, []string{"build", "-bench"}},
 		{"unit", "unit", everything, []string{"unit product", "unit playground", "unit kube"}},
 		{"race", "race", everything, []string{"build", "servers", "race product"}},
-		{"long", "long", everything, []string{"build", "playground", "quickstart", "e2e", "offload", "faults", "network", "several", "soak", "tenants", "stateful", "examples", "install", "release"}},
+		{"long", "long", everything, []string{"build", "playground", "quickstart", "e2e", "offload", "faults", "network", "several", "soak", "tenants", "stateful", "examples", "install", "release", "fuzz x FuzzX"}},
 		{"two long suites", "long", two, []string{"build", "network", "e2e"}},
 		{"soak", "soak", everything, []string{"build", "soak"}},
 		{"soak as ordinary user", "soak", user, []string{"build", "-soak"}},
-		{"fuzz", "fuzz", everything, []string{"x FuzzX"}},
+		{"fuzz", "fuzz", everything, []string{"fuzz x FuzzX"}},
+		{"fuzz among long suites, as ordinary user", "long", fuzzing, []string{"build", "-network", "fuzz x FuzzX"}},
+		{"scan", "vulnerabilities", scanned, []string{"vulnerabilities"}},
+		{"scan without a database", "vulnerabilities", everything, []string{"-vulnerabilities"}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			plan, err := stages(test.group, test.facts)

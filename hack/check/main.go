@@ -3,8 +3,8 @@
 // Command check runs the stages of `make test` one after the other, reports how
 // long each took, and ends with the output of what failed.
 //
-// stages.go decides which stages there are and what each runs, as a pure
-// function; run.go runs them; progress.go remembers which long suites have passed,
+// stages.go and suites.go decide which stages there are and what each runs, as pure
+// functions; run.go runs them; progress.go remembers which long suites have passed,
 // so that an interrupted run can be continued; events.go keeps the results of tests in bin/results. It must not know what the tests test.
 // Its proof is check_test.go.
 package main
@@ -39,7 +39,7 @@ func check(ctx context.Context, args []string) error {
 		return fmt.Errorf("want one argument, one of: %s", strings.Join(groups(), " "))
 	}
 	group := args[0]
-	found, err := observe(ctx, group == "fuzz")
+	found, err := observe(ctx, group)
 	if err != nil {
 		return err
 	}
@@ -75,9 +75,16 @@ var concurrency = regexp.MustCompile(`(?m)^\s*go (func\b|[\w.]+\()|^\s*(\w+ )?"(
 // fuzzTargets finds the names of fuzz tests.
 var fuzzTargets = regexp.MustCompile(`(?m)^func (Fuzz\w+)\(`)
 
+// usualTime is how long a fuzz target, or the soak, runs if the user names no time. Among the long suites, a target has what all of them can have within half an hour.
+var usualTime = map[string]string{"long": "30s"}
+
 // observe collects what the plan depends on.
-func observe(ctx context.Context, fuzz bool) (facts, error) {
-	found := facts{root: os.Geteuid() == 0, time: cmp.Or(os.Getenv("TIME"), "10m"), seed: os.Getenv("SEED"), suites: os.Getenv("SUITE")}
+func observe(ctx context.Context, group string) (facts, error) {
+	found := facts{
+		root: os.Geteuid() == 0, time: cmp.Or(os.Getenv("TIME"), usualTime[group], "10m"), seed: os.Getenv("SEED"), suites: os.Getenv("SUITE"),
+		vulnerabilities: os.Getenv("VULNDB"),
+	}
+	fuzz := group == "fuzz" || group == "long" && wantsFuzz(found.suites)
 	for _, dir := range modulesWithCode {
 		list := exec.CommandContext(ctx, "go", "list", "-e", "-f", "{{.ImportPath}} {{.Dir}}", "./...")
 		list.Dir, list.Stderr = dir, os.Stderr

@@ -4,7 +4,6 @@ package main
 
 import (
 	"fmt"
-	"path"
 	"slices"
 	"strings"
 )
@@ -21,6 +20,8 @@ type facts struct {
 	time    string // how long each fuzz target runs, or the soak, as Go writes durations
 	seed    string // of the soak; empty: another one each time
 	suites  string // comma separated names of long suites; empty: all
+	// vulnerabilities is the database of known vulnerabilities: a directory, or vulndb.zip. Empty: there is none.
+	vulnerabilities string
 }
 
 type module struct {
@@ -69,14 +70,14 @@ const hanging = "30m"
 const tools = "-modfile=%shack/tools/go.mod"
 
 func groups() []string {
-	return []string{"all", "unit", "race", "lint", "conventions", "e2e", "long", "fuzz", "soak", "bench", "bench-network", "bench-offload"}
+	return []string{"all", "unit", "race", "lint", "conventions", "vulnerabilities", "e2e", "long", "fuzz", "soak", "bench", "bench-network", "bench-offload"}
 }
 
 // stages returns the plan of one group.
 func stages(group string, found facts) ([]stage, error) {
 	switch group {
 	case "all":
-		plan := []stage{format(), conventions(), generated(), build(), servers()}
+		plan := []stage{format(), conventions(), generated(), build(), vulnerabilities(found), servers()}
 		plan = append(plan, abreastOfRace(unit(found, false, ""), race(found), lint(found))...)
 		return append(plan, journey(found), severalShort(found), statefulShort(found)), nil
 	case "unit":
@@ -87,6 +88,8 @@ func stages(group string, found facts) ([]stage, error) {
 		return append([]stage{format()}, lint(found)...), nil
 	case "conventions":
 		return []stage{conventions(), generated()}, nil
+	case "vulnerabilities":
+		return []stage{vulnerabilities(found)}, nil
 	case "e2e":
 		return []stage{build(), journey(found)}, nil
 	case "long":
@@ -134,6 +137,19 @@ func build() stage {
 		// Every role carries the whole program: find prints it if it has grown too large.
 		{args: []string{"find", "bin/liqo", "-size", "+" + maxProgram}, silent: true},
 	}}
+}
+
+// vulnerabilities scans the programs that users get. A run without a database says so; it asks no server, so that a run depends on this machine only.
+func vulnerabilities(found facts) stage {
+	s := stage{name: "vulnerabilities", about: "known ones in the Go modules of our programs, by the database " + found.vulnerabilities, commands: []command{
+		// Released programs name no functions: in them, each function of an affected package would count.
+		{args: []string{"make", "--no-print-directory", "symbols"}},
+		{args: []string{"go", "run", "./hack/vulnerabilities", "-db", found.vulnerabilities, "bin/symbols/liqo", "bin/symbols/liqoctl", "bin/symbols/playground"}},
+	}}
+	if found.vulnerabilities == "" {
+		s.skip = "no database: give VULNDB=FILE, for example the vulndb.zip of the Go project"
+	}
+	return s
 }
 
 func servers() stage {
@@ -256,98 +272,6 @@ func statefulShort(found facts) stage {
 		},
 	}
 	return withRoot(s, found)
-}
-
-// suites are the long tests on real clusters, each of which brings its clusters up and takes them away.
-var suites = []stage{
-	{name: "playground", about: "the playground's own tests", commands: []command{
-		{dir: "playground", args: []string{"go", "test", "-count=1", "-timeout", "60m", "./e2e", "-v"}},
-	}},
-	{name: "quickstart", about: "the README's first command, from nothing to nothing", commands: []command{
-		{args: []string{"go", "test", "-count=1", "-timeout", "40m", "./test/quickstart", "-v"}},
-	}},
-	{name: "e2e", about: "peering, with every fault at every step, dead providers, rights used against rights granted", commands: []command{
-		{args: []string{"go", "test", "-count=1", "-timeout", "90m", "./test/e2e", "-v", "-long"}},
-	}},
-	{name: "offload", about: "every field of every kind that is reflected, settings included", commands: []command{
-		{args: []string{"go", "test", "-count=1", "-timeout", "120m", "./test/offload", "-v", "-long"}},
-	}},
-	{name: "faults", about: "200 offloaded pods while processes, servers, nodes and links fail, for minutes", commands: []command{
-		{args: []string{"go", "test", "-count=1", "./test/bench/offload"}},
-		{args: []string{"go", "test", "-count=1", "-timeout", "90m", "./test/faults", "-v", "-long"}},
-	}},
-	{name: "network", about: "three clusters with the same addresses, one and two gateways, every fault", commands: []command{
-		{args: []string{"go", "test", "-count=1", "-timeout", "90m", "./test/network", "-v", "-long"}},
-	}},
-	{name: "several", about: "a cluster with several peers: an application in three clusters, of which one fails or leaves; a ring; four clusters, each of which uses the others", commands: []command{
-		{args: []string{"go", "test", "-count=1", "-timeout", "60m", "./test/several", "-v", "-long"}},
-	}},
-	{name: "soak", about: "six namespaces in three providers, random actions of users and random faults; `make soak` is its long form, with 20", commands: []command{
-		{args: []string{"go", "test", "-count=1", "-timeout", "60m", "./test/soak", "-v"}},
-	}},
-	{name: "tenants", about: "one consumer tries to create 100,000 objects while another one works", commands: []command{
-		{args: []string{"go", "test", "-count=1", "-timeout", "60m", "./test/tenants", "-v"}},
-	}},
-	{name: "stateful", about: "a database of two clusters, by the commands of its guide; a cluster is lost and returns without a lost row, a volume moves to a third one", commands: []command{
-		{args: []string{"make", "--no-print-directory", "mover", "stateful-images"}},
-		{args: []string{"go", "test", "-count=1", "-timeout", "40m", "./test/stateful", "-v", "-long"}},
-	}},
-	{name: "examples", about: "the guides of examples/ on their clusters, from the first command to the last one", commands: []command{
-		{args: []string{"go", "test", "-count=1", "-timeout", "60m", "./test/examples", "-v"}},
-	}},
-	{name: "install", about: "every way to install, on clusters whose networks do not overlap: Helm, other namespaces, other networks, no addresses", commands: []command{
-		{args: []string{"make", "--no-print-directory", "helm"}},
-		{args: []string{"go", "test", "-count=1", "-timeout", "60m", "./test/install", "-v"}},
-	}},
-	{name: "release", about: "two builds of one release, the second without Go's build cache: the same bytes", commands: []command{
-		{args: []string{"go", "test", "-count=1", "-timeout", "60m", "./hack/release", "-v", "-long"}},
-	}},
-}
-
-// long returns the suites that were asked for.
-func long(found facts) ([]stage, error) {
-	if found.suites == "" {
-		return skipWithoutRoot(slices.Clone(suites), found), nil
-	}
-	var plan []stage
-	for name := range strings.SplitSeq(found.suites, ",") {
-		i := slices.IndexFunc(suites, func(s stage) bool { return s.name == name })
-		if i < 0 {
-			var names []string
-			for _, s := range suites {
-				names = append(names, s.name)
-			}
-			return nil, fmt.Errorf("no long suite is called %q; there are: %s", name, strings.Join(names, " "))
-		}
-		plan = append(plan, suites[i])
-	}
-	return skipWithoutRoot(plan, found), nil
-}
-
-func skipWithoutRoot(plan []stage, found facts) []stage {
-	for i := range plan {
-		plan[i] = withRoot(plan[i], found)
-	}
-	return plan
-}
-
-// withRoot skips a stage that makes clusters if it could not.
-func withRoot(s stage, found facts) stage {
-	if !found.root {
-		s.skip = "real clusters need root"
-	}
-	return s
-}
-
-// fuzz runs every fuzz target, one after the other: the fuzzer uses all processors.
-func fuzz(found facts) (plan []stage) {
-	for _, target := range found.fuzz {
-		plan = append(plan, stage{
-			name: path.Base(target.path) + " " + target.name, about: fmt.Sprintf("%s, for %s", target.path, found.time),
-			commands: []command{{dir: target.dir, args: []string{"go", "test", "-run", "^$", "-fuzz", "^" + target.name + "$", "-fuzztime", found.time, target.path}}},
-		})
-	}
-	return plan
 }
 
 // soak runs for as long as wanted; what comes before and after takes minutes, and is bounded in the test.
