@@ -67,7 +67,7 @@ const bindingPrefix = "liqo-virtual-kubelet-"
 func (k kubelet) bindingName() string { return bindingPrefix + k.peer.UniqueName() }
 
 func (k kubelet) account() *coreapply.ServiceAccountApplyConfiguration {
-	return coreapply.ServiceAccount(kubeletName, k.namespace).WithLabels(k.commonLabels())
+	return coreapply.ServiceAccount(kubeletName, k.namespace).WithLabels(k.commonLabels()).WithAutomountServiceAccountToken(false)
 }
 
 func (k kubelet) subject() *rbacapply.SubjectApplyConfiguration {
@@ -184,13 +184,14 @@ func (k kubelet) pod() *coreapply.PodSpecApplyConfiguration {
 		WithPorts(coreapply.ContainerPort().WithName("kubelet").WithContainerPort(kubeletPort), coreapply.ContainerPort().WithName("health").WithContainerPort(healthPort)).
 		WithLivenessProbe(probe("/healthz", 20)).WithReadinessProbe(probe("/readyz", 10)).
 		WithResources(k.resources()).
+		WithVolumeMounts(coreapply.VolumeMount().WithName(tokenVolumeName).WithMountPath("/var/run/secrets/kubernetes.io/serviceaccount").WithReadOnly(true)).
 		WithSecurityContext(coreapply.SecurityContext().WithAllowPrivilegeEscalation(false).WithReadOnlyRootFilesystem(true).
 			WithCapabilities(coreapply.Capabilities().WithDrop("ALL")))
 	if port, err := k.options.metricsPort(); k.options.MetricsEnabled && err == nil {
 		container.WithPorts(coreapply.ContainerPort().WithName("metrics").WithContainerPort(port))
 	}
 	return coreapply.PodSpec().
-		WithServiceAccountName(kubeletName).
+		WithServiceAccountName(kubeletName).WithAutomountServiceAccountToken(false).WithVolumes(tokenVolume()).
 		WithEnableServiceLinks(false).
 		// It has no state to save, so it may end at once.
 		WithTerminationGracePeriodSeconds(5).
@@ -202,6 +203,18 @@ func (k kubelet) pod() *coreapply.PodSpecApplyConfiguration {
 			coreapply.NodeSelector().WithNodeSelectorTerms(coreapply.NodeSelectorTerm().WithMatchExpressions(
 				coreapply.NodeSelectorRequirement().WithKey(labels.Type).WithOperator(corev1.NodeSelectorOpNotIn).WithValues(labels.TypeVirtualNode)))))).
 		WithContainers(container)
+}
+
+const tokenVolumeName = "api-access"
+
+// tokenVolume has what Kubernetes would mount, with a token that lives for an hour: the API server may let the one of Kubernetes live for a year.
+func tokenVolume() *coreapply.VolumeApplyConfiguration {
+	return coreapply.Volume().WithName(tokenVolumeName).WithProjected(coreapply.ProjectedVolumeSource().WithSources(
+		coreapply.VolumeProjection().WithServiceAccountToken(coreapply.ServiceAccountTokenProjection().WithPath("token").WithExpirationSeconds(3600)),
+		coreapply.VolumeProjection().WithConfigMap(coreapply.ConfigMapProjection().WithName("kube-root-ca.crt").WithItems(coreapply.KeyToPath().WithKey("ca.crt").WithPath("ca.crt"))),
+		coreapply.VolumeProjection().WithDownwardAPI(coreapply.DownwardAPIProjection().WithItems(coreapply.DownwardAPIVolumeFile().WithPath("namespace").
+			WithFieldRef(coreapply.ObjectFieldSelector().WithAPIVersion("v1").WithFieldPath("metadata.namespace")))),
+	))
 }
 
 func (k kubelet) resources() *coreapply.ResourceRequirementsApplyConfiguration {

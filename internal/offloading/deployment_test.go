@@ -3,6 +3,7 @@
 package offloading
 
 import (
+	"encoding/json"
 	"flag"
 	"net/netip"
 	"os"
@@ -12,6 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/spf13/pflag"
 	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/validation"
@@ -20,6 +22,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	discoveryv1alpha1 "liqo.io/liqo/apis/discovery/v1alpha1"
+	"liqo.io/liqo/internal/kube/kubetest/hardening"
 )
 
 var update = flag.Bool("update", false, "rewrite the golden files")
@@ -54,6 +57,7 @@ func TestKubeletObjects(t *testing.T) {
 				}
 				documents = append(documents, string(text))
 			}
+			checkKubeletPod(t, name, k)
 			got, golden := strings.Join(documents, "---\n"), "testdata/kubelet_"+name+".yaml"
 			if *update {
 				if err := os.WriteFile(golden, []byte(got), 0o644); err != nil {
@@ -68,6 +72,28 @@ func TestKubeletObjects(t *testing.T) {
 				t.Errorf("%s (-want +got; rewrite with -update):\n%s", golden, diff)
 			}
 		})
+	}
+}
+
+// checkKubeletPod holds the pod to the rules for all pods of ours.
+func checkKubeletPod(t *testing.T, name string, k kubelet) {
+	t.Helper()
+	text, err := json.Marshal(k.pod())
+	if err != nil {
+		t.Fatal(err)
+	}
+	var pod corev1.PodSpec
+	if err := json.Unmarshal(text, &pod); err != nil {
+		t.Fatal(err)
+	}
+	accepted := map[string]string{kubeletName + ": token": "runs the virtual node"}
+	if k.options.RAMLimits == "" {
+		// The chart has defaults for both; who starts the controller manager without it chooses.
+		accepted[kubeletName+": no limit of memory"], accepted[kubeletName+": no request of memory"] = "not set", "not set"
+	}
+	hardening.Check(t, name, hardening.Serves, &pod, accepted)
+	if automount := k.account().AutomountServiceAccountToken; automount == nil || *automount {
+		t.Error("the account of the virtual kubelet gives pods a token")
 	}
 }
 

@@ -82,6 +82,7 @@ only one term, so each term gets our condition.
 
 {{/* The strictest level of the Pod Security Standards. Our processes do not write to their disk. */}}
 {{- define "liqo.podSecurity" -}}
+automountServiceAccountToken: false
 securityContext:
   runAsNonRoot: true
   runAsUser: 65532
@@ -89,6 +90,23 @@ securityContext:
   fsGroup: 65532
   seccompProfile:
     type: RuntimeDefault
+{{- end }}
+
+{{/*
+The token of the account, for those containers that call the API server. Kubernetes would mount one into every container, and let it live for a year where the
+API server extends tokens.
+*/}}
+{{- define "liqo.tokenVolume" -}}
+- name: api-access
+  projected:
+    sources:
+      - serviceAccountToken: {path: token, expirationSeconds: 3600}
+      - configMap: {name: kube-root-ca.crt, items: [{key: ca.crt, path: ca.crt}]}
+      - downwardAPI: {items: [{path: namespace, fieldRef: {apiVersion: v1, fieldPath: metadata.namespace}}]}
+{{- end }}
+
+{{- define "liqo.tokenMount" -}}
+- {name: api-access, mountPath: /var/run/secrets/kubernetes.io/serviceaccount, readOnly: true}
 {{- end }}
 
 {{- define "liqo.containerSecurity" -}}
