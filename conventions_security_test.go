@@ -299,7 +299,7 @@ var (
 	printing       = regexp.MustCompile(`^((fmt|log)\.\w+|errors\.New|\w+\.(Info|Error|Eventf|Event|WithValues|Warningf|Infof|Errorf))$`)
 )
 
-// printedSecrets finds values whose name says that they are secret in calls that print: as they are, converted, or joined with text.
+// printedSecrets finds values whose name shows that they are secret in calls that print: as they are, converted, or joined with text.
 func printedSecrets(file *ast.File, report func(ast.Node)) {
 	var isSecret func(value ast.Expr) bool
 	isSecret = func(value ast.Expr) bool {
@@ -403,7 +403,7 @@ func makesContainers(file *ast.File) (found bool) {
 // contact finds addresses of mail.
 var contact = regexp.MustCompile(`[A-Za-z0-9._%+-]+@[A-Za-z0-9.-]+\.[A-Za-z]{2,}`)
 
-// TestAttackNL4: no document names a place at a domain that does not belong to this repository, to which users would send what nobody else may read.
+// TestAttackNL4: no document names a place at a domain that does not belong to this repository, to which users would send what no one else may read.
 func TestAttackNL4(t *testing.T) {
 	for _, file := range files(t) {
 		if ext := path.Ext(file); ext != ".md" && ext != ".tpl" && path.Base(file) != "Chart.yaml" {

@@ -60,7 +60,7 @@ func podSpecs(value any) (found []map[string]any) {
 	return found
 }
 
-// TestHardening: each pod of the chart, with default values and with all of them, is as restricted as the list says, and no account gives tokens to pods that do
+// TestHardening: each pod of the chart, with default values and with all of them, is as restricted as the list lists, and no account gives tokens to pods that do
 // not ask for one. TestAttackM14 shows that an attacker cannot create other pods beside them.
 func TestHardening(t *testing.T) {
 	raw, err := os.ReadFile("testdata/full-values.yaml")

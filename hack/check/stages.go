@@ -139,7 +139,7 @@ func build() stage {
 	}}
 }
 
-// vulnerabilities scans the programs that users get. A run without a database says so; it asks no server, so that a run depends on this machine only.
+// vulnerabilities scans the programs that users get. A run without a database reports that; it asks no server, so that a run depends on this machine only.
 func vulnerabilities(found facts) stage {
 	s := stage{name: "vulnerabilities", about: "known ones in the Go modules of our programs, by the database " + found.vulnerabilities, commands: []command{
 		// Released programs name no functions: in them, each function of an affected package would count.

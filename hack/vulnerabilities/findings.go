@@ -14,7 +14,7 @@ import (
 	"strings"
 )
 
-// findings is what govulncheck says about one program.
+// findings is what govulncheck reports about one program.
 type findings struct {
 	database string // when the database was changed last
 	known    map[string]string
@@ -63,7 +63,7 @@ func parse(output []byte) (findings, error) {
 		case m.OSV != nil:
 			found.known[m.OSV.ID] = m.OSV.Summary
 		case m.Finding != nil && len(m.Finding.Trace) > 0 && m.Finding.Trace[0].Function != "":
-			// Findings without a function say that the module or the package is there, but nothing of the vulnerable code.
+			// Findings without a function mean that the module or the package is there, but nothing of the vulnerable code.
 			at := m.Finding.Trace[0]
 			if _, twice := found.linked[m.Finding.OSV]; !twice {
 				found.linked[m.Finding.OSV] = vulnerability{at.Module, at.Version, m.Finding.FixedVersion, at.Package + "." + at.Function}

@@ -82,7 +82,7 @@ func scan(ctx context.Context, database, accepted string, programs []string, out
 	return nil
 }
 
-// govulncheck returns what govulncheck says about one program.
+// govulncheck returns what govulncheck reports about one program.
 func govulncheck(ctx context.Context, folder, program string) (findings, error) {
 	source := url.URL{Scheme: "file", Path: filepath.ToSlash(folder)}
 	cmd := exec.CommandContext(ctx, "go", "tool", "-modfile=hack/tools/go.mod", "govulncheck", "-mode", "binary", "-format", "json", "-db", source.String(), program)

@@ -95,7 +95,7 @@ func TestScan(t *testing.T) {
 					t.Errorf("%v, want an error with %q; output:\n%s", err, test.want, &out)
 				}
 				if err == nil && !strings.Contains(out.String(), "database of 2099-01-02") {
-					t.Errorf("the output does not say how old the database is:\n%s", &out)
+					t.Errorf("the output does not state how old the database is:\n%s", &out)
 				}
 			})
 		}

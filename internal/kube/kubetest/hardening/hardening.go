@@ -22,7 +22,7 @@ const tokenPath = "/var/run/secrets/kubernetes.io/serviceaccount"
 // longestToken is how long a mounted token may live, in seconds. Kubernetes extends those of 3607 seconds to a year.
 const longestToken = 3600
 
-// Lasting says whether a pod works until it is deleted, or ends by itself, or is deleted within minutes.
+// Lasting distinguishes pods that work until they are deleted from those that end, or are deleted within minutes.
 type Lasting bool
 
 // The two kinds of pods.

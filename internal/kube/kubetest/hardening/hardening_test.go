@@ -91,7 +91,7 @@ func TestProblems(t *testing.T) {
 			t.Errorf("%q was not found: %q", want, found)
 		}
 	}
-	// A pod that says nothing has nearly all of them.
+	// A pod that sets nothing has nearly all of them.
 	if found := Problems(Serves, &corev1.PodSpec{Containers: []corev1.Container{{Name: "c"}}}); len(found) < 9 {
 		t.Errorf("a pod without settings: %q", found)
 	}
