@@ -19,6 +19,7 @@ import (
 	certificatesv1 "k8s.io/api/certificates/v1"
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
+	networkingv1 "k8s.io/api/networking/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	klabels "k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -241,18 +242,19 @@ func (o *controllerManagerOptions) caches() cache.Options {
 	ours := klabels.SelectorFromSet(klabels.Set{labels.AppPartOf: labels.PartOf})
 	install := map[string]cache.Config{o.namespace: {}}
 	return cache.Options{SyncPeriod: &o.resyncPeriod, ByObject: map[client.Object]cache.ByObject{
-		&corev1.Pod{}:                {Transform: grant.TrimPod},
-		&corev1.Node{}:               {Transform: grant.TrimNode},
-		&corev1.ServiceAccount{}:     {Label: ours},
-		&rbacv1.RoleBinding{}:        {Label: ours},
-		&rbacv1.ClusterRoleBinding{}: {Label: ours},
-		&appsv1.Deployment{}:         {Label: ours},
-		&corev1.ResourceQuota{}:      {Label: ours},
-		&corev1.LimitRange{}:         {Label: ours},
-		&corev1.ConfigMap{}:          {Namespaces: install, Label: hasLabel(labels.PinnedKey)},
-		&corev1.Secret{}:             {Namespaces: install, Label: hasLabel(labels.AuthToken)},
-		&vkv1alpha1.ShadowPod{}:      {Transform: offloading.TrimShadowPod},
-		&discoveryv1.EndpointSlice{}: {Label: klabels.SelectorFromSet(klabels.Set{labels.ManagedBy: labels.ManagedByShadowEndpointSlice})},
+		&corev1.Pod{}:                 {Transform: grant.TrimPod},
+		&corev1.Node{}:                {Transform: grant.TrimNode},
+		&corev1.ServiceAccount{}:      {Label: ours},
+		&rbacv1.RoleBinding{}:         {Label: ours},
+		&rbacv1.ClusterRoleBinding{}:  {Label: ours},
+		&appsv1.Deployment{}:          {Label: ours},
+		&corev1.ResourceQuota{}:       {Label: ours},
+		&corev1.LimitRange{}:          {Label: ours},
+		&networkingv1.NetworkPolicy{}: {Label: ours},
+		&corev1.ConfigMap{}:           {Namespaces: install, Label: hasLabel(labels.PinnedKey)},
+		&corev1.Secret{}:              {Namespaces: install, Label: hasLabel(labels.AuthToken)},
+		&vkv1alpha1.ShadowPod{}:       {Transform: offloading.TrimShadowPod},
+		&discoveryv1.EndpointSlice{}:  {Label: klabels.SelectorFromSet(klabels.Set{labels.ManagedBy: labels.ManagedByShadowEndpointSlice})},
 
 		&certificatesv1.CertificateSigningRequest{}: {Label: ours},
 
@@ -330,6 +332,7 @@ func runControllerManager(ctx context.Context, cfg *rest.Config, o *controllerMa
 	if err != nil {
 		return err
 	}
+	o.shadows.isolation.InternalNetwork, o.shadows.isolation.OwnNetworks, o.shadows.isolation.Services = !o.disableInternalNetwork, own, fabric.ServiceCIDRs
 	if err := o.setupNamespaces(mgr, guard, connector); err != nil {
 		return err
 	}
@@ -353,7 +356,7 @@ func (o *controllerManagerOptions) setupNamespaces(mgr manager.Manager, guard *p
 		offloading.SetupCertificates(mgr),
 		offloading.SetupNamespaceOffloading(mgr, offloading.NamespaceOffloadingOptions{Local: o.local}),
 		offloading.SetupRemoteContents(mgr, offloading.RemoteContentsOptions{Consumer: o.local.ClusterID, Reader: connector.Reader}),
-		offloading.SetupNamespaceMap(mgr), offloading.SetupRemoteNamespaces(mgr, offloading.RemoteNamespaceOptions{Namespace: o.namespace, Names: o.peerNames, Policies: guard, Bounds: o.shadows.bounds, Level: shadow.Level(o.shadows.podSecurity), Most: o.shadows.mostNamespaces}),
+		offloading.SetupNamespaceMap(mgr), offloading.SetupRemoteNamespaces(mgr, offloading.RemoteNamespaceOptions{Namespace: o.namespace, Names: o.peerNames, Policies: guard, Bounds: o.shadows.bounds, Isolation: o.shadows.isolation, Level: shadow.Level(o.shadows.podSecurity), Most: o.shadows.mostNamespaces}),
 	)
 	if err != nil || !o.storage {
 		return err

@@ -4,6 +4,7 @@ package main
 
 import (
 	"fmt"
+	"net/netip"
 	"slices"
 	"strings"
 	"time"
@@ -17,6 +18,7 @@ import (
 
 	"liqo.io/liqo/internal/kube/policies"
 	"liqo.io/liqo/internal/offloading"
+	"liqo.io/liqo/internal/offloading/isolation"
 	"liqo.io/liqo/internal/offloading/shadow"
 	offloadingwebhook "liqo.io/liqo/internal/offloading/webhook"
 	"liqo.io/liqo/internal/peering"
@@ -37,6 +39,9 @@ type shadowOptions struct {
 	tolerations              []string
 	allowed                  shadow.Allowed // what peers decide about their pods; set by Validate
 	enforce                  bool
+	isolation                offloading.Isolation
+	isolationPeers           struct{ clients, servers, dns string }
+	isolationDenied          []string
 	refresh                  time.Duration
 }
 
@@ -57,6 +62,11 @@ func (o *shadowOptions) Register(flags *pflag.FlagSet) {
 	flags.IntVar(&o.mostCustom, "max-peer-custom-resources", 1000, "number of custom resources of each kind that one peer may have in all its remote namespaces")
 	flags.StringToStringVar(&o.quota, "peer-quota", nil, "ResourceQuota of each remote namespace (RESOURCE=AMOUNT,...), of resources of Kubernetes itself")
 	flags.StringToStringVar(&o.containerLimits, "peer-container-limits", nil, "limits of containers of peers that set none (RESOURCE=AMOUNT,...)")
+	flags.BoolVar(&o.isolation.Enabled, "peer-isolation", true, "give each remote namespace a NetworkPolicy that keeps the pods of the peer from nodes, metadata services and everything of this cluster")
+	flags.StringVar(&o.isolationPeers.clients, "peer-isolation-clients", "", "who may connect to pods of peers besides the peering and addresses outside of the pod network, as a JSON list of peers of a NetworkPolicy (default: pods that do not run for another cluster)")
+	flags.StringVar(&o.isolationPeers.servers, "peer-isolation-servers", "", "what pods of peers may connect to besides the peering, DNS and public addresses, in the same form")
+	flags.StringVar(&o.isolationPeers.dns, "peer-isolation-dns", "", "name servers of the pods of peers, in the same form (default: pods that do not run for another cluster, and 169.254.20.10)")
+	flags.StringSliceVar(&o.isolationDenied, "peer-isolation-denied", nil, "public networks that pods of peers may not connect to (CIDR,...)")
 	flags.DurationVar(&o.refresh, "resource-validator-refresh-interval", 5*time.Minute, "interval at which the usage of peers is counted again")
 }
 
@@ -80,6 +90,9 @@ func (o *shadowOptions) Validate() error {
 		}
 	}
 	if err := o.parseAllowed(); err != nil {
+		return err
+	}
+	if err := o.parseIsolation(); err != nil {
 		return err
 	}
 	if bytes, err := resource.ParseQuantity(o.mostBytes); err != nil || bytes.Sign() <= 0 {
@@ -109,6 +122,37 @@ func (o *shadowOptions) parseAllowed() error {
 		*flag.to = keys
 	}
 	o.allowed.Tracing = shadow.Level(o.podSecurity) == shadow.Privileged
+	return nil
+}
+
+// parseIsolation reads with whom pods of peers exchange packets.
+func (o *shadowOptions) parseIsolation() error {
+	for _, flag := range []struct {
+		name, from string
+		to         *isolation.Peers
+		missing    func() isolation.Peers
+	}{
+		{"--peer-isolation-clients", o.isolationPeers.clients, &o.isolation.Clients, isolation.DefaultClients},
+		{"--peer-isolation-servers", o.isolationPeers.servers, &o.isolation.Servers, nil},
+		{"--peer-isolation-dns", o.isolationPeers.dns, &o.isolation.DNS, isolation.DefaultDNS},
+	} {
+		peers, err := isolation.ParsePeers(flag.from)
+		if err != nil {
+			return fmt.Errorf("%s: %w", flag.name, err)
+		}
+		if flag.from == "" && flag.missing != nil {
+			peers = flag.missing()
+		}
+		*flag.to = peers
+	}
+	o.isolation.Denied = nil
+	for _, text := range o.isolationDenied {
+		network, err := netip.ParsePrefix(text)
+		if err != nil {
+			return fmt.Errorf("--peer-isolation-denied: %q is no network in CIDR notation", text)
+		}
+		o.isolation.Denied = append(o.isolation.Denied, network.Masked())
+	}
 	return nil
 }
 

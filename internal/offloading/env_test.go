@@ -31,6 +31,7 @@ import (
 
 	discoveryv1alpha1 "liqo.io/liqo/apis/discovery/v1alpha1"
 	"liqo.io/liqo/apis/labels"
+	netv1alpha1 "liqo.io/liqo/apis/net/v1alpha1"
 	offloadingv1alpha1 "liqo.io/liqo/apis/offloading/v1alpha1"
 	sharingv1alpha1 "liqo.io/liqo/apis/sharing/v1alpha1"
 	vkv1alpha1 "liqo.io/liqo/apis/virtualkubelet/v1alpha1"
@@ -71,14 +72,14 @@ func newEnv(t *testing.T) *env {
 func newEnvAt(t *testing.T, admin *rest.Config) *env {
 	t.Helper()
 	b := &env{Env: kubetest.Env{T: t}, admin: admin, scheme: runtime.NewScheme()}
-	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, discoveryv1alpha1.AddToScheme, sharingv1alpha1.AddToScheme, offloadingv1alpha1.AddToScheme, vkv1alpha1.AddToScheme} {
+	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, discoveryv1alpha1.AddToScheme, sharingv1alpha1.AddToScheme, offloadingv1alpha1.AddToScheme, vkv1alpha1.AddToScheme, netv1alpha1.AddToScheme} {
 		b.Must(add(b.scheme))
 	}
 	_, err := envtest.InstallCRDs(b.admin, envtest.CRDInstallOptions{
 		Paths: []string{
 			"../../deployments/liqo/crds/sharing.liqo.io_resourceslices.yaml", "../../deployments/liqo/crds/discovery.liqo.io_foreignclusters.yaml",
 			"../../deployments/liqo/crds/offloading.liqo.io_namespaceoffloadings.yaml", "../../deployments/liqo/crds/virtualkubelet.liqo.io_namespacemaps.yaml",
-			"../../deployments/liqo/crds/virtualkubelet.liqo.io_shadowpods.yaml", "../../deployments/liqo/crds/virtualkubelet.liqo.io_shadowendpointslices.yaml",
+			"../../deployments/liqo/crds/net.liqo.io_tunnelendpoints.yaml", "../../deployments/liqo/crds/virtualkubelet.liqo.io_shadowpods.yaml", "../../deployments/liqo/crds/virtualkubelet.liqo.io_shadowendpointslices.yaml",
 		}, ErrorIfPathMissing: true,
 	})
 	b.Must(err)

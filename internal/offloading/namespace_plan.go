@@ -12,6 +12,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
+	networkingapply "k8s.io/client-go/applyconfigurations/networking/v1"
 	"k8s.io/component-helpers/scheduling/corev1/nodeaffinity"
 
 	discoveryv1alpha1 "liqo.io/liqo/apis/discovery/v1alpha1"
@@ -213,6 +214,8 @@ type mapOwner struct {
 	// fingerprint is that of the key of the consumer; empty if it is not known. ended: the consumer is no peer any more.
 	fingerprint string
 	ended       bool
+	// isolation is the specification of the NetworkPolicy of each remote namespace; nil for none.
+	isolation *networkingapply.NetworkPolicySpecApplyConfiguration
 }
 
 func (p mapOwner) key() string { return p.tenant + "/" + p.mapName }

@@ -12,6 +12,7 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -39,6 +40,10 @@ import (
 // +kubebuilder:rbac:groups="",resources=pods,verbs=list;delete
 // +kubebuilder:rbac:groups="",resources=resourcequotas;limitranges,verbs=list;watch
 // +kubebuilder:rbac:namespace=liqo-remote,groups="",resources=resourcequotas;limitranges,verbs=create;patch;delete
+// +kubebuilder:rbac:groups=networking.k8s.io,resources=networkpolicies,verbs=list;watch
+// +kubebuilder:rbac:namespace=liqo-remote,groups=networking.k8s.io,resources=networkpolicies,verbs=create;patch;delete
+// +kubebuilder:rbac:groups=net.liqo.io,resources=tunnelendpoints,verbs=list;watch
+// +kubebuilder:rbac:groups="",resources=nodes,verbs=list;watch
 // +kubebuilder:rbac:groups=rbac.authorization.k8s.io,resources=rolebindings,verbs=list;watch;create;patch;delete
 // +kubebuilder:rbac:groups=rbac.authorization.k8s.io,resources=clusterroles,resourceNames=liqo-virtual-kubelet-remote;liqo-controller-manager-remote,verbs=bind
 
@@ -64,8 +69,8 @@ type remoteNamespaceReconciler struct {
 	most int
 }
 
-// SetupRemoteNamespaces registers the controller of remote namespaces. The manager's cache must have all namespaces, and the RoleBindings, ResourceQuotas
-// and LimitRanges that are labelled as part of Liqo.
+// SetupRemoteNamespaces registers the controller of remote namespaces. The manager's cache must have all namespaces, and the RoleBindings, ResourceQuotas,
+// LimitRanges and NetworkPolicies that are labelled as part of Liqo.
 func SetupRemoteNamespaces(mgr manager.Manager, o RemoteNamespaceOptions) error {
 	r := &remoteNamespaceReconciler{
 		options: o, client: mgr.GetClient(), live: mgr.GetAPIReader(), own: ssa.NewApplier(mgr.GetClient(), labels.OwnerRemoteNamespaces),
@@ -86,7 +91,9 @@ func SetupRemoteNamespaces(mgr manager.Manager, o RemoteNamespaceOptions) error 
 		Watches(&corev1.ResourceQuota{}, handler.EnqueueRequestsFromMapFunc(r.ofContent), builder.WithPredicates(boundsChanged)).
 		WatchesMetadata(claimMetadata(), handler.EnqueueRequestsFromMapFunc(r.ofContent), builder.WithPredicates(deletions)).
 		Watches(&vkv1alpha1.ShadowPod{}, handler.EnqueueRequestsFromMapFunc(r.ofContent), builder.WithPredicates(deletions)).
-		Watches(&corev1.LimitRange{}, handler.EnqueueRequestsFromMapFunc(r.ofContent), builder.WithPredicates(boundsChanged))
+		Watches(&corev1.LimitRange{}, handler.EnqueueRequestsFromMapFunc(r.ofContent), builder.WithPredicates(boundsChanged)).
+		Watches(&networkingv1.NetworkPolicy{}, handler.EnqueueRequestsFromMapFunc(r.ofContent), builder.WithPredicates(boundsChanged))
+	o.Isolation.watch(controllers, handler.EnqueueRequestsFromMapFunc(r.everyTenant))
 	o.Policies.Watch(controllers, handler.EnqueueRequestsFromMapFunc(r.everyTenant))
 	if err := controllers.Complete(r); err != nil {
 		return fmt.Errorf("set up controller of remote namespaces: %w", err)
@@ -195,6 +202,9 @@ func (r *remoteNamespaceReconciler) Reconcile(ctx context.Context, request recon
 	}
 	if fc != nil {
 		p.fingerprint = fc.Spec.ClusterKey
+	}
+	if p.isolation, err = r.isolation(ctx, consumer); err != nil {
+		return reconcile.Result{}, err
 	}
 	if p.closed, err = r.options.Policies.Missing(ctx); err != nil {
 		return reconcile.Result{}, err
@@ -373,27 +383,6 @@ func (r *remoteNamespaceReconciler) remove(ctx context.Context, p mapOwner, name
 		if err := r.delete(ctx, p, one); err != nil {
 			return err
 		}
-	}
-	return nil
-}
-
-func (r *remoteNamespaceReconciler) delete(ctx context.Context, p mapOwner, one *corev1.Namespace) error {
-	if one.DeletionTimestamp != nil {
-		return nil
-	}
-	if has, err := r.holdsData(ctx, one.Name); err != nil || has {
-		if err != nil {
-			return err
-		}
-		return r.keep(ctx, p, one)
-	}
-	log.FromContext(ctx).Info("remote namespace deleted", "namespace", one.Name, "clusterID", p.consumer)
-	r.own.Forget(client.ObjectKey{Namespace: one.Name, Name: p.tenant})
-	r.own.Forget(client.ObjectKey{Namespace: one.Name, Name: managerAccount})
-	r.own.Forget(client.ObjectKey{Namespace: one.Name, Name: boundsName})
-	err := r.client.Delete(ctx, one, client.Preconditions{UID: &one.UID})
-	if client.IgnoreNotFound(err) != nil && !apierrors.IsConflict(err) {
-		return fmt.Errorf("delete namespace %s: %w", one.Name, err)
 	}
 	return nil
 }

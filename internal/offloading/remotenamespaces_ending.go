@@ -149,3 +149,24 @@ func (r *remoteNamespaceReconciler) everyTenant(ctx context.Context, _ client.Ob
 	}
 	return requests
 }
+
+func (r *remoteNamespaceReconciler) delete(ctx context.Context, p mapOwner, one *corev1.Namespace) error {
+	if one.DeletionTimestamp != nil {
+		return nil
+	}
+	if has, err := r.holdsData(ctx, one.Name); err != nil || has {
+		if err != nil {
+			return err
+		}
+		return r.keep(ctx, p, one)
+	}
+	log.FromContext(ctx).Info("remote namespace deleted", "namespace", one.Name, "clusterID", p.consumer)
+	r.own.Forget(client.ObjectKey{Namespace: one.Name, Name: p.tenant})
+	r.own.Forget(client.ObjectKey{Namespace: one.Name, Name: managerAccount})
+	r.own.Forget(client.ObjectKey{Namespace: one.Name, Name: boundsName})
+	err := r.client.Delete(ctx, one, client.Preconditions{UID: &one.UID})
+	if client.IgnoreNotFound(err) != nil && !apierrors.IsConflict(err) {
+		return fmt.Errorf("delete namespace %s: %w", one.Name, err)
+	}
+	return nil
+}

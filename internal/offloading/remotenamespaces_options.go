@@ -19,6 +19,8 @@ type RemoteNamespaceOptions struct {
 	Names PeerNames
 	// Bounds of each remote namespace.
 	Bounds Bounds
+	// Isolation of the pods in remote namespaces.
+	Isolation Isolation
 	// Level is the Pod Security level that new remote namespaces enforce; empty for none.
 	Level shadow.Level
 	// Most is the number of namespaces that one peer may have. Zero means 500.

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -15,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/wait"
 	coreapply "k8s.io/client-go/applyconfigurations/core/v1"
+	networkingapply "k8s.io/client-go/applyconfigurations/networking/v1"
 	rbacapply "k8s.io/client-go/applyconfigurations/rbac/v1"
 	"k8s.io/client-go/util/retry"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -25,7 +27,7 @@ import (
 	vkv1alpha1 "liqo.io/liqo/apis/virtualkubelet/v1alpha1"
 )
 
-// boundsName is the name of the ResourceQuota and of the LimitRange in each remote namespace.
+// boundsName is the name of the ResourceQuota, the LimitRange and the NetworkPolicy in each remote namespace.
 const boundsName = "liqo-peer"
 
 // Bounds limit what a consumer may have in each of its remote namespaces. They exist before its rights there.
@@ -43,10 +45,13 @@ type bound struct {
 	intent runtime.ApplyConfiguration
 }
 
-// objects returns the bounds of one remote namespace.
-func (b Bounds) objects(namespace, consumer string) []bound {
+// objects returns the bounds of one remote namespace. The pods of the peer may reach what policy admits; nil for no NetworkPolicy.
+func (b Bounds) objects(namespace, consumer string, policy *networkingapply.NetworkPolicySpecApplyConfiguration) []bound {
 	common := map[string]string{labels.AppPartOf: labels.PartOf, labels.ClusterID: consumer}
-	quota, limits := bound{object: &corev1.ResourceQuota{}}, bound{object: &corev1.LimitRange{}}
+	quota, limits, isolated := bound{object: &corev1.ResourceQuota{}}, bound{object: &corev1.LimitRange{}}, bound{object: &networkingv1.NetworkPolicy{}}
+	if policy != nil {
+		isolated.intent = networkingapply.NetworkPolicy(boundsName, namespace).WithLabels(common).WithSpec(policy)
+	}
 	if len(b.Quota) > 0 {
 		quota.intent = coreapply.ResourceQuota(boundsName, namespace).WithLabels(common).WithSpec(coreapply.ResourceQuotaSpec().WithHard(b.Quota))
 	}
@@ -59,7 +64,7 @@ func (b Bounds) objects(namespace, consumer string) []bound {
 		limits.intent = coreapply.LimitRange(boundsName, namespace).WithLabels(common).WithSpec(coreapply.LimitRangeSpec().
 			WithLimits(coreapply.LimitRangeItem().WithType(corev1.LimitTypeContainer).WithDefault(b.ContainerLimits).WithDefaultRequest(nothing)))
 	}
-	return []bound{quota, limits}
+	return []bound{isolated, quota, limits}
 }
 
 // boundsChanged passes what another client does to the bounds. The status of a ResourceQuota changes with each object that it counts.
@@ -72,6 +77,9 @@ var boundsChanged = predicate.Funcs{
 			return is && !equality.Semantic.DeepEqual(before.Spec, after.Spec)
 		case *corev1.LimitRange:
 			after, is := change.ObjectNew.(*corev1.LimitRange)
+			return is && !equality.Semantic.DeepEqual(before.Spec, after.Spec)
+		case *networkingv1.NetworkPolicy:
+			after, is := change.ObjectNew.(*networkingv1.NetworkPolicy)
 			return is && !equality.Semantic.DeepEqual(before.Spec, after.Spec)
 		}
 		return false
@@ -112,7 +120,7 @@ func (r *remoteNamespaceReconciler) bind(ctx context.Context, p mapOwner, t *rem
 
 // limit applies the bounds of a remote namespace. The rights to do so may be new, and the authorizer observes them some milliseconds later.
 func (r *remoteNamespaceReconciler) limit(ctx context.Context, p mapOwner, namespace string) error {
-	for _, one := range r.options.Bounds.objects(namespace, p.consumer) {
+	for _, one := range r.options.Bounds.objects(namespace, p.consumer, p.isolation) {
 		soon := wait.Backoff{Steps: 8, Duration: 5 * time.Millisecond, Factor: 2}
 		err := retry.OnError(soon, func(err error) bool {
 			return apierrors.IsForbidden(err) && !apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause)
