@@ -52,7 +52,7 @@ func late(t *testing.T, root string, rome *env.Cluster) {
 	for _, one := range outputs {
 		if strings.HasPrefix(one.Command.Line, "$ASK") {
 			asked++
-			if strings.Count(one.Text, "Server") != 1 {
+			if strings.Count(one.Text, "Server address") != 1 {
 				t.Errorf("%s: want one answer, got\n%s", one.Command.Line, one.Text)
 			}
 		}
