@@ -133,7 +133,7 @@ func lured(offloading *offloadingv1alpha1.NamespaceOffloading, p *provider) stri
 }
 
 // mapping returns the desired remote namespace of every namespace offloaded to p, and, sorted, the namespaces whose remote pods must not reach this
-// API server, those of which only referenced objects are copied, those whose pods tolerate for longer that p does not answer, and the kinds of custom resources of
+// API server, those of which only referenced objects are copied, what the pods of each may lack, those whose pods tolerate for longer that p does not answer, and the kinds of custom resources of
 // each. elsewhere reports whether another provider is asked for a namespace; it is called for those with such kinds.
 func mapping(all []offloadingv1alpha1.NamespaceOffloading, p *provider, elsewhere func(namespace string) bool) vkv1alpha1.NamespaceMapSpec {
 	spec := vkv1alpha1.NamespaceMapSpec{DesiredMapping: map[string]string{}}
@@ -148,6 +148,12 @@ func mapping(all []offloadingv1alpha1.NamespaceOffloading, p *provider, elsewher
 		}
 		if one.Spec.Reflection == offloadingv1alpha1.ReflectReferenced {
 			spec.ReferencedOnly = append(spec.ReferencedOnly, one.Namespace)
+		}
+		for _, field := range one.Spec.RunWithout {
+			if spec.RunWithout == nil {
+				spec.RunWithout = map[string][]string{}
+			}
+			spec.RunWithout[one.Namespace] = append(spec.RunWithout[one.Namespace], string(field))
 		}
 		if seconds := one.Spec.UnreachableTolerationSeconds; seconds != nil {
 			if spec.UnreachableTolerationSeconds == nil {

@@ -314,6 +314,7 @@ func TestMapping(t *testing.T) {
 		one("notes", map[string]string{"other": "false"}), deleted, unnamed, other, elsewhere,
 	}
 	all[0].Spec.Reflection = offloadingv1alpha1.ReflectReferenced
+	all[3].Spec.RunWithout = []offloadingv1alpha1.PodField{"runtimeClassName", "os"}
 	for _, i := range []int{1, 6, 9} { // of these, only the first one is mapped
 		all[i].Spec.UnreachableTolerationSeconds = new(int64(3600))
 	}
@@ -329,6 +330,9 @@ func TestMapping(t *testing.T) {
 	}
 	if !slices.Equal(spec.ReferencedOnly, []string{"vault"}) {
 		t.Errorf("only what is referenced: %v", spec.ReferencedOnly)
+	}
+	if diff := cmp.Diff(map[string][]string{"shop": {"runtimeClassName", "os"}}, spec.RunWithout); diff != "" {
+		t.Errorf("what pods may lack (-want +got)\n%s", diff)
 	}
 	if diff := cmp.Diff(map[string]int64{"typo": 3600}, spec.UnreachableTolerationSeconds); diff != "" {
 		t.Errorf("tolerated (-want +got)\n%s", diff)

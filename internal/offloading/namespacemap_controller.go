@@ -142,7 +142,7 @@ func (r *mapReconciler) Reconcile(ctx context.Context, request reconcile.Request
 	if len(wanted.DesiredMapping) > 0 {
 		// In one write, so that the virtual kubelet never reads one without the others.
 		intent.WithSpec(vkapply.NamespaceMapSpec().WithDesiredMapping(wanted.DesiredMapping).
-			WithWithoutAPIServer(wanted.WithoutAPIServer...).WithReferencedOnly(wanted.ReferencedOnly...).
+			WithWithoutAPIServer(wanted.WithoutAPIServer...).WithReferencedOnly(wanted.ReferencedOnly...).WithRunWithout(wanted.RunWithout).
 			WithUnreachableTolerationSeconds(wanted.UnreachableTolerationSeconds).WithCustomResources(wanted.CustomResources))
 	}
 	if live != nil {

@@ -51,10 +51,14 @@ func badPods(t *testing.T) {
 	s.wantEvent(t, "Pod", "host-processes", "Warning", "ReflectionIncomplete", "hostPID", "hostIPC")
 	s.wantRemote(t, podKind, "host-processes", "spec: {hostPID: null, hostIPC: null}")
 
+	// Without these, a pod would have less isolation, or other devices or nodes, than it asked for.
+	rome.Apply(t, "{apiVersion: node.k8s.io/v1, kind: RuntimeClass, metadata: {name: "+s.name+"}, handler: none}")
+	t.Cleanup(func() { rome.Kubectl(t, "delete", "runtimeclass", s.name) })
 	for name, one := range map[string]struct {
 		manifest string
 		words    []string
 	}{
+		"sandbox":         {customPod("sandbox", "", "runtimeClassName: "+s.name, ""), []string{"runtimeClassName", "runWithout"}},
 		"host-path":       {customPod("host-path", "", "volumes: [{name: v, hostPath: {path: /etc}}]", ""), []string{"hostPath", "baseline"}},
 		"privileged":      {customPod("privileged", "", "", "securityContext: {privileged: true}"), []string{"privileged", "baseline"}},
 		"host-port":       {customPod("host-port", "", "", "ports: [{containerPort: 80, hostPort: 8099}]"), []string{"hostPort", "baseline"}},

@@ -160,6 +160,7 @@ func podRow(t *testing.T) {
 		"{apiVersion: node.k8s.io/v1, kind: RuntimeClass, metadata: {name: CLASS}, handler: none, overhead: {podFixed: {memory: 5Mi}}}\n"
 	rome.Apply(t, strings.ReplaceAll(classes, "CLASS", s.name))
 	t.Cleanup(func() { rome.Kubectl(t, "delete", "priorityclass/"+s.name, "runtimeclass/"+s.name) })
+	s.kubectl(t, "patch", "namespaceoffloading", "offloading", "--type", "merge", "-p", `{"spec":{"runWithout":["runtimeClassName"]}}`)
 
 	s.apply(t, strings.ReplaceAll(wholePod, "CLASS", s.name))
 	// The list of variables ends in the same way in each container.

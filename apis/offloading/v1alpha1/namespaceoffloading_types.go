@@ -42,6 +42,10 @@ const (
 	ReflectReferenced Reflection = "Referenced"
 )
 
+// PodField is a field of pods that a pod does not have in another cluster, and that changes how isolated it is or where it runs.
+// +kubebuilder:validation:Enum=os;resourceClaims;runtimeClassName
+type PodField string
+
 // OffloadingPhase summarizes the state of the offloading of a namespace.
 // +kubebuilder:validation:Enum=Ready;NoClusterSelected;InProgress;SomeFailed;AllFailed;Terminating
 type OffloadingPhase string
@@ -96,6 +100,12 @@ type NamespaceOffloadingSpec struct {
 	// +kubebuilder:default=All
 	// +optional
 	Reflection Reflection `json:"reflection,omitempty"`
+	// RunWithout are fields that pods may lack in the selected clusters. A pod that sets one is run there without it; otherwise it stays Pending, because without
+	// it the pod has less isolation, or other devices or nodes, than it asked for.
+	// +kubebuilder:validation:MaxItems=3
+	// +listType=set
+	// +optional
+	RunWithout []PodField `json:"runWithout,omitempty"`
 	// UnreachableTolerationSeconds is how long pods that run at a provider stay there after it has stopped to answer. Kubernetes replaces them then, as those of any
 	// lost node. Unset: after its own default, five minutes. Pods whose owner chose tolerationSeconds keep those.
 	// +kubebuilder:validation:Minimum=300

@@ -47,6 +47,9 @@ type NamespaceMapSpec struct {
 	// +listType=set
 	// +optional
 	ReferencedOnly []string `json:"referencedOnly,omitempty"`
+	// RunWithout holds, per local namespace, the fields that its pods may lack in the provider. As WithoutAPIServer, it is for the consumer's own virtual kubelet.
+	// +optional
+	RunWithout map[string][]string `json:"runWithout,omitempty"`
 	// UnreachableTolerationSeconds holds, per local namespace, how long its pods tolerate that the provider does not answer, if not as long as those of
 	// any lost node. As WithoutAPIServer, it is for the consumer's own virtual kubelet.
 	// +optional

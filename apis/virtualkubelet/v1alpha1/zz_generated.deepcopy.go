@@ -173,6 +173,22 @@ func (in *NamespaceMapSpec) DeepCopyInto(out *NamespaceMapSpec) {
 		*out = make([]string, len(*in))
 		copy(*out, *in)
 	}
+	if in.RunWithout != nil {
+		in, out := &in.RunWithout, &out.RunWithout
+		*out = make(map[string][]string, len(*in))
+		for key, val := range *in {
+			var outVal []string
+			if val == nil {
+				(*out)[key] = nil
+			} else {
+				inVal := (*in)[key]
+				in, out := &inVal, &outVal
+				*out = make([]string, len(*in))
+				copy(*out, *in)
+			}
+			(*out)[key] = outVal
+		}
+	}
 	if in.UnreachableTolerationSeconds != nil {
 		in, out := &in.UnreachableTolerationSeconds, &out.UnreachableTolerationSeconds
 		*out = make(map[string]int64, len(*in))

@@ -85,6 +85,8 @@ type Facts struct {
 	Mapping    project.NamespaceMapping
 	// Terminating: the remote namespace is being deleted. We write nothing there any more.
 	Terminating bool
+	// RunWithout are the fields that pods of the namespace may lack in the peer.
+	RunWithout []string
 	// Compared: the ShadowPods of the mapping have been compared with their intents since this process started.
 	Compared bool
 	// Shadows and Remotes are the caches of the remote namespace.

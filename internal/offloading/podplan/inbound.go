@@ -44,6 +44,8 @@ const (
 	ReportUnreachable
 	// ReportMissing reports that the peer has no pod for it at the moment.
 	ReportMissing
+	// ReportUnmet reports that the pod asks for what it would not have in the peer, so that it is not run there.
+	ReportUnmet
 	// ReportNotOffloaded reports that the namespace is not offloaded.
 	ReportNotOffloaded
 )
@@ -138,10 +140,12 @@ func planVanished(f *Facts) Inbound {
 		return f.missing()
 	case f.Memory.Finished != "":
 		return Inbound{Report: ReportGone, Phase: f.Memory.Finished}
-	case !f.vanished():
-		return f.missing()
+	case f.vanished():
+		return Inbound{Report: ReportVanished}
+	case f.idle() && f.unmet():
+		return Inbound{Report: ReportUnmet}
 	}
-	return Inbound{Report: ReportVanished}
+	return f.missing()
 }
 
 // missing takes the readiness of a pod that does not run in the peer, whatever becomes of it: Services would send requests to an address without a pod.
@@ -154,19 +158,24 @@ func (f *Facts) missing() Inbound {
 
 // planNotOffloaded is for a pod in a namespace without a remote namespace.
 func planNotOffloaded(f *Facts) Inbound {
-	status := &f.Local.Status
-	idle := status.Phase == "" || status.Phase == corev1.PodPending
+	pending := f.Local.Status.Phase == "" || f.Local.Status.Phase == corev1.PodPending
 	switch {
 	case f.Offloading == Unknown:
 		return Inbound{}
-	case f.Local.DeletionTimestamp != nil && (f.Offloading == None || idle && status.Reason == project.OffloadingBackOff):
+	case f.Local.DeletionTimestamp != nil && (f.Offloading == None || pending && f.Local.Status.Reason == project.OffloadingBackOff):
 		return f.removal()
-	case f.Offloading == None || idle && status.StartTime == nil:
+	case f.Offloading == None || f.idle():
 		return Inbound{Report: ReportNotOffloaded}
 	case f.Offloading == Refused:
 		return f.missing()
 	}
 	return Inbound{} // its remote namespace is created again
+}
+
+// idle reports whether the pod has not started.
+func (f *Facts) idle() bool {
+	status := &f.Local.Status
+	return (status.Phase == "" || status.Phase == corev1.PodPending) && status.StartTime == nil
 }
 
 // planRemoval is for a local pod that is being deleted and of which the caches show nothing in the peer.

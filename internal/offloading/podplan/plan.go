@@ -23,6 +23,8 @@ type Outbound struct {
 	Delete bool
 	// Unmanaged: a ShadowPod that is not ours has the name. Report that, and leave it alone.
 	Unmanaged bool
+	// Refuse: the pod asks for what it would not have in the peer. Report that, and send nothing.
+	Refuse bool
 	// Create the ShadowPod, once what it needs is there.
 	Create bool
 	// Amend the ShadowPod, if it differs from its intent.
@@ -32,6 +34,7 @@ type Outbound struct {
 // Plan returns the next step of one pod. The rules:
 //   - a ShadowPod is created only if a current cache has neither it nor the pod of an earlier one, and the pod has not ended;
 //   - what ended for good, or may have, never runs again, and its end is reported;
+//   - a pod that the peer does not have is not sent if it would lack there what keeps it isolated or decides where it runs; one that the peer has goes on;
 //   - an object in the peer that is not ours is never touched;
 //   - a local pod is removed only if it is being deleted and nothing of it is left in the peer.
 func Plan(f *Facts) Step {
@@ -73,8 +76,16 @@ func planMissing(f *Facts) Outbound {
 		return Outbound{} // its deletion is an event
 	case f.end() != nil || f.vanished():
 		return Outbound{} // it must not run again: Inbound reports its end
+	case f.unmet():
+		return Outbound{Refuse: true}
 	}
 	return Outbound{Create: true}
+}
+
+// unmet reports whether the pod asks for what it would not have in the peer, and its namespace does not let it run without. One that was sent before its
+// namespace did that is sent.
+func (f *Facts) unmet() bool {
+	return !f.Memory.Sent && len(project.Unmet(f.Local, f.RunWithout)) > 0
 }
 
 // predecessor reports whether the peer still has a pod of ours with this name: that of another local pod, or of this one if its ShadowPod was lost.

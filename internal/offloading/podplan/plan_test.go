@@ -89,6 +89,8 @@ func TestPlan(t *testing.T) {
 			f.Offloading, f.Mapping, f.Shadow, f.Remote = now, project.NamespaceMapping{}, nil, nil
 		}
 	}
+	sandboxed := func(f *Facts) { f.Local.Spec.RuntimeClassName = new("gvisor") }
+	allowed := func(f *Facts) { f.RunWithout = []string{"resourceClaims", "runtimeClassName"} }
 	// The remote pod of the facts stands for itself, and Memory.Last for a remembered one.
 	type steps = []func(*Facts)
 	reported, amend := Inbound{Report: ReportRemote}, Outbound{Amend: true}
@@ -122,6 +124,18 @@ func TestPlan(t *testing.T) {
 		{"its end was reported, and the API server forgot it", steps{gone, forgotten}, Outbound{}, Inbound{Report: ReportGone, Phase: corev1.PodSucceeded}},
 		{"the same, and the ShadowPod is there", steps{remoteGone, forgotten}, Outbound{}, Inbound{NeedsLive: true}},
 		{"the same, and the ShadowPod has recorded it", steps{remoteGone, forgotten, live(vkv1alpha1.ShadowPodSucceeded)}, Outbound{}, Inbound{Report: ReportGone, Phase: corev1.PodSucceeded}},
+
+		// A pod that would lack its sandbox in the peer.
+		{"new, and asks for a sandbox", steps{unstarted, gone, sandboxed}, Outbound{Refuse: true}, Inbound{Report: ReportUnmet}},
+		{"new, and may run without its sandbox", steps{unstarted, gone, sandboxed, allowed}, Outbound{Create: true}, Inbound{}},
+		{"new, and may run without something else", steps{unstarted, gone, sandboxed, func(f *Facts) { f.RunWithout = []string{"os"} }}, Outbound{Refuse: true}, Inbound{Report: ReportUnmet}},
+		{"runs without its sandbox since an older version sent it", steps{sandboxed}, amend, reported},
+		{"was sent without its sandbox, and the peer has not created it", steps{unstarted, remoteGone, sandboxed, func(f *Facts) { f.Now = start.Add(time.Second) }}, amend, Inbound{RequeueAfter: SettleTimeout - time.Second}},
+		{"was sent without its sandbox a moment ago", steps{unstarted, gone, sandboxed, sent}, Outbound{Create: true}, Inbound{}},
+		{"ran without its sandbox, and vanished", steps{ready, gone, sandboxed}, Outbound{Refuse: true}, Inbound{Report: ReportMissing}},
+		{"ran once without its sandbox, and vanished", steps{once, gone, sandboxed}, Outbound{}, Inbound{Report: ReportVanished}},
+		{"asks for a sandbox, and is being deleted", steps{unstarted, gone, sandboxed, deleting}, Outbound{}, Inbound{Remove: true}},
+		{"asks for a sandbox, and the cache of ShadowPods is not current", steps{unstarted, gone, sandboxed, func(f *Facts) { f.Shadows.Current = false }}, Outbound{Retry: true}, Inbound{}},
 
 		// How it ends.
 		{"succeeded", steps{once, succeeded}, amend, reported},

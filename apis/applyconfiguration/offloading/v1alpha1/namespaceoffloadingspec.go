@@ -20,6 +20,9 @@ type NamespaceOffloadingSpecApplyConfiguration struct {
 	PodOffloadingStrategy *offloadingv1alpha1.PodOffloadingStrategy `json:"podOffloadingStrategy,omitempty"`
 	// Reflection is which ConfigMaps and Secrets are copied to the selected clusters.
 	Reflection *offloadingv1alpha1.Reflection `json:"reflection,omitempty"`
+	// RunWithout are fields that pods may lack in the selected clusters. A pod that sets one is run there without it; otherwise it stays Pending, because without
+	// it the pod has less isolation, or other devices or nodes, than it asked for.
+	RunWithout []offloadingv1alpha1.PodField `json:"runWithout,omitempty"`
 	// UnreachableTolerationSeconds is how long pods that run at a provider stay there after it has stopped to answer. Kubernetes replaces them then, as those of any
 	// lost node. Unset: after its own default, five minutes. Pods whose owner chose tolerationSeconds keep those.
 	UnreachableTolerationSeconds *int64 `json:"unreachableTolerationSeconds,omitempty"`
@@ -57,6 +60,16 @@ func (b *NamespaceOffloadingSpecApplyConfiguration) WithPodOffloadingStrategy(va
 // If called multiple times, the Reflection field is set to the value of the last call.
 func (b *NamespaceOffloadingSpecApplyConfiguration) WithReflection(value offloadingv1alpha1.Reflection) *NamespaceOffloadingSpecApplyConfiguration {
 	b.Reflection = &value
+	return b
+}
+
+// WithRunWithout adds the given value to the RunWithout field in the declarative configuration
+// and returns the receiver, so that objects can be build by chaining "With" function invocations.
+// If called multiple times, values provided by each call will be appended to the RunWithout field.
+func (b *NamespaceOffloadingSpecApplyConfiguration) WithRunWithout(values ...offloadingv1alpha1.PodField) *NamespaceOffloadingSpecApplyConfiguration {
+	for i := range values {
+		b.RunWithout = append(b.RunWithout, values[i])
+	}
 	return b
 }
 

@@ -22,6 +22,8 @@ type NamespaceMapSpecApplyConfiguration struct {
 	// ReferencedOnly are the local namespaces of which only those ConfigMaps and Secrets are copied that something in the provider refers to. As
 	// WithoutAPIServer, it is for the consumer's own virtual kubelet.
 	ReferencedOnly []string `json:"referencedOnly,omitempty"`
+	// RunWithout holds, per local namespace, the fields that its pods may lack in the provider. As WithoutAPIServer, it is for the consumer's own virtual kubelet.
+	RunWithout map[string][]string `json:"runWithout,omitempty"`
 	// UnreachableTolerationSeconds holds, per local namespace, how long its pods tolerate that the provider does not answer, if not as long as those of
 	// any lost node. As WithoutAPIServer, it is for the consumer's own virtual kubelet.
 	UnreachableTolerationSeconds map[string]int64 `json:"unreachableTolerationSeconds,omitempty"`
@@ -65,6 +67,20 @@ func (b *NamespaceMapSpecApplyConfiguration) WithWithoutAPIServer(values ...stri
 func (b *NamespaceMapSpecApplyConfiguration) WithReferencedOnly(values ...string) *NamespaceMapSpecApplyConfiguration {
 	for i := range values {
 		b.ReferencedOnly = append(b.ReferencedOnly, values[i])
+	}
+	return b
+}
+
+// WithRunWithout puts the entries into the RunWithout field in the declarative configuration
+// and returns the receiver, so that objects can be build by chaining "With" function invocations.
+// If called multiple times, the entries provided by each call will be put on the RunWithout field,
+// overwriting an existing map entries in RunWithout field with the same key.
+func (b *NamespaceMapSpecApplyConfiguration) WithRunWithout(entries map[string][]string) *NamespaceMapSpecApplyConfiguration {
+	if b.RunWithout == nil && len(entries) > 0 {
+		b.RunWithout = make(map[string][]string, len(entries))
+	}
+	for k, v := range entries {
+		b.RunWithout[k] = v
 	}
 	return b
 }

@@ -40,6 +40,7 @@ type Mapping struct {
 	referencedOnly     atomic.Bool
 	unreachableSeconds atomic.Int64
 	customResources    atomic.Pointer[[]vkv1alpha1.ReflectedKind]
+	runWithout         atomic.Pointer[[]string]
 }
 
 // Applier remembers what the loop of this name wrote to the remote namespace.
@@ -66,6 +67,14 @@ func (m *Mapping) UnreachableSeconds() int64 { return m.unreachableSeconds.Load(
 // CustomResources returns the kinds of custom resources that are copied.
 func (m *Mapping) CustomResources() []vkv1alpha1.ReflectedKind {
 	if all := m.customResources.Load(); all != nil {
+		return *all
+	}
+	return nil
+}
+
+// RunWithout returns the fields that pods may lack in the peer.
+func (m *Mapping) RunWithout() []string {
+	if all := m.runWithout.Load(); all != nil {
 		return *all
 	}
 	return nil
@@ -129,6 +138,7 @@ func (p *Namespaces) update(after client.Object) {
 		policyChanged = p.applyPolicy(current)
 		for local, one := range p.byLocal {
 			one.customResources.Store(new(current.Spec.CustomResources[local]))
+			one.runWithout.Store(new(current.Spec.RunWithout[local]))
 			one.unreachableSeconds.Store(current.Spec.UnreachableTolerationSeconds[local])
 			if only := slices.Contains(current.Spec.ReferencedOnly, local); one.referencedOnly.Swap(only) != only {
 				referencesChanged = append(referencesChanged, one)

@@ -42,6 +42,7 @@ func (w world) State(f *podplan.Facts) {
 		return
 	}
 	f.Mapping, f.Terminating, f.Compared = w.mapping.NamespaceMapping, w.mapping.Terminating(), w.mapping.Compared(Kind)
+	f.RunWithout = w.mapping.RunWithout()
 	state := func(source *fanin.Source) podplan.Cache {
 		return podplan.Cache{Synced: source.Synced(w.mapping.Remote), Current: source.Current(w.mapping.Remote)}
 	}

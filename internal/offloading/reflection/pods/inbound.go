@@ -106,6 +106,8 @@ func (p *Pods) report(ctx context.Context, facts *podplan.Facts, step podplan.In
 		status = project.Unreachable(local, now)
 	case podplan.ReportMissing:
 		status = project.Missing(local, now)
+	case podplan.ReportUnmet:
+		status = project.NotMet(local, facts.RunWithout)
 	case podplan.ReportNotOffloaded:
 		status = project.NotOffloaded(local, now)
 	default:
@@ -211,7 +213,7 @@ func (p *Pods) debounce(local *corev1.Pod, status *corev1.PodStatus) (wait time.
 // difference returns the patch that sets the status, in the form that kubelets send; nil if nothing differs. The patch also sets the label that shows
 // users where the pod runs.
 func difference(local *corev1.Pod, status *corev1.PodStatus) ([]byte, error) {
-	setLabel := status.Reason != project.OffloadingBackOff && local.Labels[labels.ShadowPod] != "true"
+	setLabel := status.Reason != project.OffloadingBackOff && status.Reason != project.RequestNotMet && local.Labels[labels.ShadowPod] != "true"
 	before := corev1.Pod{Status: local.Status}
 	after := corev1.Pod{Status: *status}
 	if setLabel {

@@ -37,6 +37,9 @@ func (p *Pods) syncOutbound(ctx context.Context, key types.NamespacedName) (time
 	case step.Unmanaged:
 		p.engine.Recorder.Failed(facts.Local, Kind, events.ReasonFailed, engine.ErrUnmanaged)
 		p.engine.CountFailure(key.Namespace, Kind)
+	case step.Refuse:
+		p.engine.Recorder.Failed(facts.Local, Kind, events.ReasonFailed, project.Unsent(facts.Local, facts.RunWithout))
+		p.engine.CountFailure(key.Namespace, Kind)
 	case step.Create:
 		if err := p.held(ctx, facts.Local); err != nil {
 			if facts.Now.Sub(facts.Local.CreationTimestamp.Time) > podplan.SettleTimeout {

@@ -160,6 +160,16 @@ func TestFields(t *testing.T) {
 	}
 }
 
+// TestLostFields: of each field of a pod that does not cross, lostFields has what that means for the pod. What has no row crosses.
+func TestLostFields(t *testing.T) {
+	lost := project.LostFields()
+	for name, rule := range fates["PodSpec"] {
+		if why, has := lost[name]; has != (rule.does != "copied") || has && why == "" {
+			t.Errorf("%s is %s, and lostFields has %q: decide whether a pod that asks for it is sent", name, rule.does, why)
+		}
+	}
+}
+
 type kindFields = struct {
 	name            string
 	local, crossing any

@@ -131,34 +131,6 @@ func projectVolumes(m NamespaceMapping, local *corev1.Pod, spec *corev1.PodSpec,
 	})
 }
 
-// DroppedFields names what a pod asks for and does not get in a peer. It runs without; an event lists the fields.
-func DroppedFields(local *corev1.Pod) []string {
-	var dropped []string
-	for _, field := range []struct {
-		name string
-		set  bool
-	}{
-		{"hostNetwork", local.Spec.HostNetwork},
-		{"hostPID", local.Spec.HostPID},
-		{"hostIPC", local.Spec.HostIPC},
-		{"runtimeClassName", local.Spec.RuntimeClassName != nil},
-		{"resourceClaims", len(local.Spec.ResourceClaims) > 0},
-		{"podCertificate", slices.ContainsFunc(local.Spec.Volumes, func(volume corev1.Volume) bool {
-			return volume.Projected != nil && slices.ContainsFunc(volume.Projected.Sources, isPodCertificate)
-		})},
-	} {
-		if field.set {
-			dropped = append(dropped, field.name)
-		}
-	}
-	for _, key := range slices.Sorted(maps.Keys(local.Annotations)) {
-		if shadow.Reach(key) != "" {
-			dropped = append(dropped, "annotation "+key)
-		}
-	}
-	return dropped
-}
-
 // Amended returns the specification of an existing ShadowPod with those changes of the intent that Kubernetes allows for a pod. All other fields stay as
 // they were when the pod was created, whatever new pods get.
 func Amended(existing, intent *corev1.PodSpec) *corev1.PodSpec {

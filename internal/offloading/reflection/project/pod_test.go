@@ -136,6 +136,10 @@ func TestDroppedFields(t *testing.T) {
 	}) {
 		t.Errorf("dropped %v", got)
 	}
+	windows := read[corev1.PodSpec](t, `{os: {name: windows}}`)
+	if got := project.DroppedFields(&corev1.Pod{Spec: windows}); !reflect.DeepEqual(got, []string{"os"}) {
+		t.Errorf("dropped %v", got)
+	}
 	if got := project.DroppedFields(&corev1.Pod{}); got != nil {
 		t.Errorf("dropped %v of an empty pod", got)
 	}

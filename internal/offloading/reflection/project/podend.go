@@ -16,6 +16,7 @@ import (
 const (
 	OffloadingBackOff = "OffloadingBackOff"
 	OffloadingAborted = "OffloadingAborted"
+	RequestNotMet     = "RequestNotMet"
 )
 
 // The reasons why a pod is not Ready: it may run in the peer, it runs there, or it does not.
@@ -46,6 +47,13 @@ func NotOffloaded(local *corev1.Pod, now metav1.Time) corev1.PodStatus {
 			setFalse(&status.Conditions[i], OffloadingAborted, now)
 		}
 	}
+	return status
+}
+
+// NotMet returns the status of a pod that is not sent, because it asks for what it would not have in the peer: Pending.
+func NotMet(local *corev1.Pod, runWithout []string) corev1.PodStatus {
+	status := *local.Status.DeepCopy()
+	status.Phase, status.Reason, status.Message = corev1.PodPending, RequestNotMet, Unsent(local, runWithout).Error()
 	return status
 }
 
