@@ -118,7 +118,7 @@ func TestAttackM14(t *testing.T) {
 	}
 	// Another namespace, and this one if an administrator shares it with other programs, stay as they are.
 	elsewhere := pods["liqo-auth"].DeepCopy()
-	elsewhere.Namespace, elsewhere.Spec.ServiceAccountName = "default", ""
+	elsewhere.Namespace, elsewhere.Spec.ServiceAccountName = "default", "default"
 	if err := try(elsewhere, escape); err != nil {
 		t.Errorf("in another namespace: %v", err)
 	}

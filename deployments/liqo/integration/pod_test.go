@@ -12,6 +12,7 @@ import (
 
 	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -31,6 +32,7 @@ import (
 	kubemanager "liqo.io/liqo/internal/kube/manager"
 	"liqo.io/liqo/internal/kube/remote"
 	"liqo.io/liqo/internal/offloading"
+	"liqo.io/liqo/internal/offloading/isolation"
 	"liqo.io/liqo/internal/offloading/reflection"
 	"liqo.io/liqo/internal/offloading/reflection/project"
 	"liqo.io/liqo/internal/offloading/shadow"
@@ -58,7 +60,7 @@ func newSide(t *testing.T, admin *rest.Config) *side {
 	t.Helper()
 	s := &side{Env: kubetest.Env{T: t, Client: connect(t, admin)}, admin: admin, writes: map[string]int{}}
 	for _, add := range []func(*runtime.Scheme) error{
-		discoveryv1alpha1.AddToScheme, netv1alpha1.AddToScheme, offloadingv1alpha1.AddToScheme, sharingv1alpha1.AddToScheme, vkv1alpha1.AddToScheme,
+		discoveryv1alpha1.AddToScheme, netv1alpha1.AddToScheme, offloadingv1alpha1.AddToScheme, sharingv1alpha1.AddToScheme, vkv1alpha1.AddToScheme, networkingv1.AddToScheme,
 	} {
 		s.Must(add(s.Scheme()))
 	}
@@ -223,7 +225,7 @@ func TestRemotePod(t *testing.T) {
 			return offloading.SetupRemoteNamespaces(mgr, offloading.RemoteNamespaceOptions{Namespace: liqoItself, Bounds: offloading.Bounds{
 				Quota:           corev1.ResourceList{corev1.ResourceSecrets: resource.MustParse("100")},
 				ContainerLimits: corev1.ResourceList{corev1.ResourceEphemeralStorage: resource.MustParse("1Gi")},
-			}})
+			}, Isolation: offloading.Isolation{Options: isolation.Options{Enabled: true}, InternalNetwork: true}})
 		},
 		func(mgr ctrl.Manager) error {
 			remoteNamespaces, err := offloading.WatchRemoteNamespaces(mgr)
@@ -256,6 +258,9 @@ func TestRemotePod(t *testing.T) {
 		return offloaded.Status.OffloadingPhase == "Ready"
 	})
 	remoteNamespace := offloaded.Status.RemoteNamespaceName
+	if !there.exists(&networkingv1.NetworkPolicy{ObjectMeta: metav1.ObjectMeta{Namespace: remoteNamespace, Name: "liqo-peer"}}) {
+		t.Error("the namespace is offloaded before its pods are isolated")
+	}
 
 	rome.Make(&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "settings"}, Data: map[string]string{"a": "b"}})
 	rome.Make(&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "password"}, StringData: map[string]string{"a": "b"}})
