@@ -200,6 +200,8 @@ const (
 	Reflect = "liqo.io/reflect"
 	// SkipReflection, with any value, excludes an object from reflection.
 	SkipReflection = "liqo.io/skip-reflection"
+	// ReflectTo, on an object that is reflected, are the virtual nodes to whose clusters it is, separated by commas. Without it, to those of all.
+	ReflectTo = "liqo.io/reflect-to"
 	// LocalGeneration, on the copy of a custom resource, is the generation of the local object that the copy has.
 	LocalGeneration = "liqo.io/local-generation"
 	// ForceRemoteNodePort, "true" on a Service, requests the same node ports in the peers.

@@ -30,7 +30,7 @@ var (
 func TestMain(m *testing.M) {
 	env.Main(m, "testdata/three.yaml", keep, func(e *env.Env) error {
 		clusters, rome, milan, turin = e, e.Clusters[0], e.Clusters[1], e.Clusters[2]
-		return e.LoadNeeded("tools")
+		return e.LoadNeeded("tools", "mover-image.tar")
 	})
 }
 
@@ -40,6 +40,7 @@ func TestApplication(t *testing.T)            { step(t, application) }
 func TestFromProviderToProvider(t *testing.T) { step(t, fromProviderToProvider) }
 func TestNodePorts(t *testing.T)              { step(t, nodePorts) }
 func TestJobsUseTheAPIServer(t *testing.T)    { onlyLong(t); step(t, jobsUseTheAPIServer) }
+func TestAttackNM6(t *testing.T)              { onlyLong(t); step(t, keysOfMoves) }
 func TestSelectors(t *testing.T)              { onlyLong(t); step(t, selectors) }
 func TestNameIsTakenInOne(t *testing.T)       { onlyLong(t); step(t, nameIsTakenInOne) }
 func TestRemoteNamespaceDeleted(t *testing.T) { onlyLong(t); step(t, remoteNamespaceDeleted) }

@@ -119,7 +119,7 @@ var catalog = []kind{
 	},
 }
 
-// endpointSlice also obeys the skip annotation of its Service.
+// endpointSlice also obeys the annotations of its Service.
 func endpointSlice(r *Reflector, mapping project.NamespaceMapping, object client.Object) (runtime.ApplyConfiguration, error) {
 	local, ok := object.(*discoveryv1.EndpointSlice)
 	if !ok {
@@ -129,7 +129,7 @@ func endpointSlice(r *Reflector, mapping project.NamespaceMapping, object client
 		if !services.Local.Synced(mapping.Local) {
 			return nil, engine.ErrNotSynced
 		}
-		if services.skipped(local) {
+		if services.skipped(mapping, local) {
 			return nil, nil
 		}
 	}
@@ -140,10 +140,10 @@ func endpointSlice(r *Reflector, mapping project.NamespaceMapping, object client
 	return orNil(shadow), nil
 }
 
-// skipped reports whether the Service of a slice has the skip annotation.
-func (r *Reflector) skipped(slice *discoveryv1.EndpointSlice) bool {
+// skipped reports whether the Service of a slice is not reflected to this peer.
+func (r *Reflector) skipped(mapping project.NamespaceMapping, slice *discoveryv1.EndpointSlice) bool {
 	service := r.Local.Get(types.NamespacedName{Namespace: slice.Namespace, Name: slice.Labels[discoveryv1.LabelServiceName]})
-	return service != nil && project.Skipped(service)
+	return service != nil && mapping.Skips(service)
 }
 
 func slicesOf(r *Reflector, service client.Object) (all []types.NamespacedName) {

@@ -114,7 +114,7 @@ func (o *Objects) Endpoints() (all map[netip.Addr][]project.Port, complete bool)
 			if !ok {
 				continue
 			}
-			if services != nil && services.skipped(local) {
+			if services != nil && services.skipped(one.NamespaceMapping, local) {
 				continue
 			}
 			project.Endpoints(one.NamespaceMapping, local, all)

@@ -108,7 +108,7 @@ func (s *statuses) reconcile(ctx context.Context, key types.NamespacedName) (tim
 	remote, exists := s.remote.Get(types.NamespacedName{Namespace: mapping.Remote, Name: key.Name}).(*unstructured.Unstructured)
 	var status map[string]any
 	switch {
-	case !comesBack || project.Skipped(local):
+	case !comesBack || mapping.Skips(local):
 		if len(local.GetManagedFields()) == 0 {
 			return 0, nil // it is not ours
 		}

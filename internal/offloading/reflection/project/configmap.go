@@ -14,7 +14,7 @@ const rootCA = "kube-root-ca.crt"
 
 // ConfigMap returns the remote ConfigMap: a full copy. Nil: it is skipped.
 func ConfigMap(m NamespaceMapping, local *corev1.ConfigMap) *coreapply.ConfigMapApplyConfiguration {
-	if Skipped(local) {
+	if m.Skips(local) {
 		return nil
 	}
 	remote := coreapply.ConfigMap(ConfigMapName(m, local.Name), m.Remote).

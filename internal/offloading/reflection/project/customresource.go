@@ -14,7 +14,7 @@ import (
 // CustomResource returns the remote copy of a custom resource: all fields but the status. Owners and finalizers stay here, since other controllers obey them there.
 // Nil: it is skipped.
 func CustomResource(m NamespaceMapping, local *unstructured.Unstructured) *unstructured.Unstructured {
-	if Skipped(local) {
+	if m.Skips(local) {
 		return nil
 	}
 	remote := &unstructured.Unstructured{Object: map[string]any{}}

@@ -17,7 +17,7 @@ import (
 // EndpointSlice returns the endpoints of a local EndpointSlice that the peer does not run itself; nil if there are none. The error means that an address
 // cannot be translated yet: the caller must leave the remote object as it is.
 func EndpointSlice(m NamespaceMapping, local *discoveryv1.EndpointSlice, translator Translator) (*vkapply.ShadowEndpointSliceApplyConfiguration, error) {
-	if Skipped(local) || local.Labels[discoveryv1.LabelServiceName] == "" ||
+	if m.Skips(local) || local.Labels[discoveryv1.LabelServiceName] == "" ||
 		local.Labels[discoveryv1.LabelManagedBy] == labels.EndpointSliceReflection {
 		return nil, nil
 	}
@@ -57,7 +57,7 @@ type Port struct {
 // Endpoints adds the addresses of a local EndpointSlice that the peer is to reach, with their ports, to all: those of the endpoints that [EndpointSlice]
 // translates.
 func Endpoints(m NamespaceMapping, local *discoveryv1.EndpointSlice, all map[netip.Addr][]Port) {
-	if Skipped(local) || local.Labels[discoveryv1.LabelServiceName] == "" ||
+	if m.Skips(local) || local.Labels[discoveryv1.LabelServiceName] == "" ||
 		local.Labels[discoveryv1.LabelManagedBy] == labels.EndpointSliceReflection || local.AddressType == discoveryv1.AddressTypeFQDN {
 		return
 	}

@@ -13,7 +13,7 @@ const ingressClass = "kubernetes.io/ingress.class"
 
 // Ingress returns the remote Ingress: the same rules, for the default class of the peer. Nil: it is skipped.
 func Ingress(m NamespaceMapping, local *networkingv1.Ingress) *networkingapply.IngressApplyConfiguration {
-	if Skipped(local) {
+	if m.Skips(local) {
 		return nil
 	}
 	spec := networkingapply.IngressSpec()

@@ -6,6 +6,8 @@ import (
 	"errors"
 	"maps"
 	"net/netip"
+	"slices"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -51,14 +53,23 @@ type Denied struct {
 // Keys are keys of labels or annotations. A key that ends in * stands for all keys with that prefix.
 type Keys = shadow.Keys
 
-// Skipped reports whether the annotation of an object excludes it from reflection.
-func Skipped(object metav1.Object) bool {
+// skipped reports whether the annotation of an object excludes it from reflection.
+func skipped(object metav1.Object) bool {
 	_, skipped := object.GetAnnotations()[labels.SkipReflection]
 	return skipped
 }
 
+// Skips reports whether an annotation of an object excludes it from reflection to this peer.
+func (m NamespaceMapping) Skips(object metav1.Object) bool {
+	if skipped(object) {
+		return true
+	}
+	to, bound := object.GetAnnotations()[labels.ReflectTo]
+	return bound && !slices.ContainsFunc(strings.Split(to, ","), func(node string) bool { return strings.TrimSpace(node) == m.NodeName })
+}
+
 // localAnnotations have no meaning in another cluster. Controllers of this cluster change them, which would cost writes.
-var localAnnotations = Keys{corev1.LastAppliedConfigAnnotation, corev1.EndpointsLastChangeTriggerTime, "kubernetes.io/config.*"}
+var localAnnotations = Keys{corev1.LastAppliedConfigAnnotation, corev1.EndpointsLastChangeTriggerTime, "kubernetes.io/config.*", labels.ReflectTo}
 
 // copied returns the map without the denied keys and without those of own.
 func copied(all map[string]string, denied Keys, own ...string) map[string]string {

@@ -19,7 +19,7 @@ var neverSecret = []corev1.SecretType{corev1.SecretTypeServiceAccountToken, core
 
 // Secret returns the remote Secret: a full copy. Nil: it is skipped, or of a type that is never reflected.
 func Secret(m NamespaceMapping, local *corev1.Secret) *coreapply.SecretApplyConfiguration {
-	if Skipped(local) || slices.Contains(neverSecret, local.Type) {
+	if m.Skips(local) || slices.Contains(neverSecret, local.Type) {
 		return nil
 	}
 	remote := coreapply.Secret(local.Name, m.Remote).

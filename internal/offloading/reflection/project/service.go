@@ -19,7 +19,7 @@ var addresses = Keys{
 
 // Service returns the remote Service: the same selector and ports; the peer allocates the addresses. Nil: it is skipped, or is that of our API server.
 func Service(m NamespaceMapping, local *corev1.Service) *coreapply.ServiceApplyConfiguration {
-	if Skipped(local) || local.Namespace == corev1.NamespaceDefault && local.Name == "kubernetes" {
+	if m.Skips(local) || local.Namespace == corev1.NamespaceDefault && local.Name == "kubernetes" {
 		return nil
 	}
 	spec := coreapply.ServiceSpec().WithSelector(local.Spec.Selector).WithLoadBalancerSourceRanges(local.Spec.LoadBalancerSourceRanges...)

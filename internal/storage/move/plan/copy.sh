@@ -91,6 +91,8 @@ send() {
 			compare --files-from=/tmp/differs
 		fi
 		verified=true
+		# The verified copy is out of reach. A pod of an older version goes on, until it is deleted.
+		$shell root@"$TARGET" end </dev/null >/dev/null 2>&1 || :
 	fi
 	changed=$(number 'Number of regular files transferred')
 	sent=$(($(number 'Total bytes sent') + $(number 'Total bytes received')))
@@ -112,10 +114,10 @@ serve)
 		AllowUsers root
 		DisableForwarding yes
 		PermitTTY no
-		PidFile none
+		PidFile /run/sshd.pid
 		PrintMotd no
 		ClientAliveInterval 5
-		ForceCommand case "\$SSH_ORIGINAL_COMMAND" in check) ;; sync) exec sync -f /data ;; *) exec rsync --server --daemon --config=/run/rsyncd.conf . ;; esac
+		ForceCommand case "\$SSH_ORIGINAL_COMMAND" in check) ;; sync) exec sync -f /data ;; end) : >/run/ended; read pid </run/sshd.pid; kill \$pid ;; *) exec rsync --server --daemon --config=/run/rsyncd.conf . ;; esac
 	END
 	cat >/run/rsyncd.conf <<-END
 		use chroot = yes
@@ -127,8 +129,16 @@ serve)
 		[data]
 		path = /data
 		read only = no
+		write only = yes
+		list = no
 	END
-	exec /usr/sbin/sshd -D -e -f /run/sshd_config
+	/usr/sbin/sshd -D -e -f /run/sshd_config &
+	server=$!
+	trap 'kill $server' TERM
+	code=0
+	wait $server || code=$?
+	[ ! -e /run/ended ] || exit 0
+	exit $code
 	;;
 measure)
 	code=0

@@ -192,12 +192,13 @@ func namedFor(real, claim *corev1.PersistentVolumeClaim) Object {
 	return changed
 }
 
-// secret has the keys of one pod. No provider gets those of a pod of this cluster.
+// secret has the keys of one pod. Only the cluster that runs the pod gets them: with the keys of the one that sends, another provider could write into the copy.
 func (f *Facts) secret(role string) *corev1.Secret {
 	meta, at := f.meta(ID(f.Move)+"-"+role, role), f.Move.Status.From
 	if role == labels.MoveRoleTarget {
 		at = f.Move.Status.To
 	}
+	meta.Annotations = map[string]string{labels.ReflectTo: at}
 	if at == here {
 		meta.Annotations = map[string]string{labels.SkipReflection: "its pod runs here"}
 	}
@@ -267,6 +268,7 @@ func (f *Facts) reader(mode string) Object {
 // server is the pod that receives.
 func (f *Facts) server() Object {
 	pod := f.pod(ID(f.Move)+"-"+labels.MoveRoleTarget, labels.MoveRoleTarget, "serve", TargetName(f.Move))
+	pod.Spec.RestartPolicy = corev1.RestartPolicyOnFailure // it ends after the verification, so that nothing connects any more
 	pod.Spec.Containers[0].Ports = []corev1.ContainerPort{{Name: "ssh", ContainerPort: Port}}
 	pod.Spec.Containers[0].ReadinessProbe = &corev1.Probe{
 		ProbeHandler: corev1.ProbeHandler{TCPSocket: &corev1.TCPSocketAction{Port: intstr.FromInt32(Port)}}, PeriodSeconds: 1,

@@ -12,8 +12,8 @@ import (
 	v1alpha1 "liqo.io/liqo/apis/storage/v1alpha1"
 )
 
-// TestKeysStay: no provider gets the keys of a pod that runs in this cluster.
-func TestKeysStay(t *testing.T) {
+// TestAttackNM6: no provider gets the keys of a pod that it does not run.
+func TestAttackNM6(t *testing.T) {
 	for _, row := range []struct {
 		from, to       string
 		source, target bool // reflected
@@ -28,6 +28,9 @@ func TestKeysStay(t *testing.T) {
 		for i, reflected := range []bool{row.source, row.target} {
 			if _, skipped := secrets[i].Annotations[labels.SkipReflection]; skipped == reflected {
 				t.Errorf("from %s to %s: secret %s is reflected: %t", row.from, row.to, secrets[i].Name, !skipped)
+			}
+			if to, place := secrets[i].Annotations[labels.ReflectTo], []string{row.from, row.to}[i]; reflected && to != place {
+				t.Errorf("from %s to %s: secret %s is reflected to %q, and its pod runs in %s", row.from, row.to, secrets[i].Name, to, place)
 			}
 		}
 		if _, has := secrets[0].Data[ServerKey]; has || secrets[1].Data[ClientKey] != nil {

@@ -44,12 +44,17 @@ func (f *Facts) receiving() (s Step, is bool) {
 	switch {
 	case server == nil:
 		return do(Create, f.server()), false
-	case server.DeletionTimestamp == nil && (server.Status.Phase == corev1.PodFailed || server.Status.Phase == corev1.PodSucceeded):
+	case over(server):
 		return do(Delete, server), false
 	case !isReady(server):
 		return f.wait("waiting for the target: %s", waiting(server)), false
 	}
 	return Step{}, true
+}
+
+// over reports whether the pod that receives has ended: its provider has lost it, or a pass was verified and left no result. Another one takes its place.
+func over(server *corev1.Pod) bool {
+	return server != nil && server.DeletionTimestamp == nil && (server.Status.Phase == corev1.PodFailed || server.Status.Phase == corev1.PodSucceeded)
 }
 
 // pass runs one pod until it has ended well. nil: not yet, do the step.

@@ -61,6 +61,8 @@ func (f *Facts) prepare() Step {
 	switch {
 	case len(s.Do) > 0:
 		return s
+	case over(f.Server) && !late:
+		return do(Delete, f.Server)
 	case f.TargetVolume != nil && f.Source.Status.Phase == corev1.ClaimBound && isReady(f.Server):
 		return f.enter(v1alpha1.MoveCopying, "")
 	case f.TargetVolume == nil && late:
