@@ -132,7 +132,7 @@ func (o *controllerManagerOptions) Register(flags *pflag.FlagSet) {
 	flags.BoolVar(&o.incomingManual, "manual-incoming-peering", false, "let peers whose incoming peering is Auto wait until an administrator sets it to Yes or No")
 	flags.BoolVar(&o.sharedToken, "shared-token", true, "keep a token in Secret auth-token with which every cluster may make first contact, without end")
 	flags.IntVar(&o.peerLimits.Total, "max-peers", 100, "number of clusters that may register with this one; 0 for no limit")
-	flags.IntVar(&o.peerLimits.PerToken, "max-peers-per-token", 50, "number of clusters that may register with the same token; 0 for no limit")
+	flags.IntVar(&o.peerLimits.PerToken, "max-peers-per-token", 3, "number of clusters that may register with the same token; 0 for no limit")
 	flags.StringToStringVar(&o.clusterLabels, "cluster-labels", nil, "labels of the virtual nodes that represent this cluster (KEY=VALUE,...)")
 	flags.IntVar(&o.sharingPercentage, "resource-sharing-percentage", 50, "percentage of the free resources that each peer may use; the ConfigMap liqo-resource-sharing overrides it")
 	flags.IntVar(&o.offerThreshold, "offer-update-threshold-percentage", -1, "change of the resources, in percent, that updates the offer at once (default 5, or 0 with a resource plugin)")

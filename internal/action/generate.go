@@ -54,12 +54,25 @@ func (c PeerCommand) Args() []string {
 	}
 }
 
-// TokenOptions are the limits of the token of a peer command. With none, it is the shared token, if there is one.
+// TokenOptions are the limits of the token of a peer command, which one cluster may use, unless it is the shared one.
 type TokenOptions struct {
-	// For is the ID or the name of the only cluster that may use it.
+	// For is the ID or the name of the only cluster that may use it; if empty, the first one that does.
 	For string
-	// Expires is how long it is valid. Zero means a day, unless it is the shared token, which does not expire.
+	// Expires is how long it is valid. Zero means a day.
 	Expires time.Duration
+	// Shared: it is the token that all clusters may use, without end. It has no other limits.
+	Shared bool
+}
+
+// validate returns what is wrong with the options.
+func (o TokenOptions) validate() error {
+	switch {
+	case o.Expires < 0:
+		return fmt.Errorf("the token cannot be valid for %s", o.Expires)
+	case o.Shared && o != TokenOptions{Shared: true}:
+		return errors.New("the shared token is for all clusters and does not expire: leave out --for and --expires, or --shared")
+	}
+	return nil
 }
 
 // tokenLifetime is that of an issued token without another limit.
@@ -67,8 +80,8 @@ const tokenLifetime = 24 * time.Hour
 
 // GeneratePeerCommand collects what another cluster needs to peer with this one.
 func GeneratePeerCommand(ctx context.Context, c client.WithWatch, namespace string, o TokenOptions, p Progress) (PeerCommand, error) {
-	if o.Expires < 0 {
-		return PeerCommand{}, fmt.Errorf("the token cannot be valid for %s", o.Expires)
+	if err := o.validate(); err != nil {
+		return PeerCommand{}, err
 	}
 	identity, err := LocalIdentity(ctx, c, namespace)
 	if err != nil {
@@ -82,26 +95,25 @@ func GeneratePeerCommand(ctx context.Context, c client.WithWatch, namespace stri
 	if command.AuthURL, err = waitAuthURL(ctx, c, namespace, p); err != nil {
 		return PeerCommand{}, err
 	}
-	if o == (TokenOptions{}) {
-		if token.Secret, err = sharedSecret(ctx, c, namespace); err != nil {
-			return PeerCommand{}, err
-		}
+	if o.Shared {
+		token.Secret, err = sharedSecret(ctx, c, namespace)
+	} else { // last, as only this changes something
+		token.Secret, err = issueToken(ctx, c, namespace, o, time.Now())
 	}
-	if token.Secret == "" { // last, as only this changes something
-		if token.Secret, err = issueToken(ctx, c, namespace, o, time.Now()); err != nil {
-			return PeerCommand{}, err
-		}
+	if err != nil {
+		return PeerCommand{}, err
 	}
 	command.Token = token.String()
 	return command, nil
 }
 
-// sharedSecret reads the token that every cluster may use; empty if there is none.
+// sharedSecret reads the token that every cluster may use.
 func sharedSecret(ctx context.Context, c client.Reader, namespace string) (string, error) {
 	var secret corev1.Secret
 	err := c.Get(ctx, client.ObjectKey{Namespace: namespace, Name: auth.SharedTokenSecret}, &secret)
 	if apierrors.IsNotFound(err) {
-		return "", nil
+		return "", fmt.Errorf("this cluster has no Secret %s/%s: it has no token that all clusters may use (auth.config.sharedToken); without --shared, the command has a token for one cluster",
+			namespace, auth.SharedTokenSecret)
 	}
 	if err != nil {
 		return "", fmt.Errorf("read the pre-shared token from Secret %s/%s: %w", namespace, auth.SharedTokenSecret, err)

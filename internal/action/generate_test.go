@@ -4,6 +4,7 @@ package action
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"slices"
 	"strings"
@@ -13,8 +14,10 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
 	"liqo.io/liqo/apis/labels"
 	"liqo.io/liqo/internal/kube/clusterkey"
@@ -26,6 +29,47 @@ func node(name, address string, ready corev1.ConditionStatus) corev1.Node {
 		Addresses:  []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: address}},
 		Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: ready}},
 	}}
+}
+
+// TestAttackNL9: who reads the printed command in a history or a log has a token that a second cluster cannot use, and that ends.
+func TestAttackNL9(t *testing.T) {
+	in := func(name string) metav1.ObjectMeta { return metav1.ObjectMeta{Namespace: testNamespace, Name: name} }
+	identity := &corev1.ConfigMap{ObjectMeta: in("clusterid"), Data: map[string]string{"CLUSTER_ID": localID, "CLUSTER_NAME": "rome"}}
+	identity.Labels = map[string]string{labels.AppName: identityAppName}
+	service := &corev1.Service{ObjectMeta: in("liqo-auth"), Spec: corev1.ServiceSpec{Ports: []corev1.ServicePort{{Port: 443}}}}
+	service.Annotations = map[string]string{"liqo.io/override-address": "auth.example.org"}
+	const shared = "the token of all clusters, without end"
+	c := fake.NewClientBuilder().WithScheme(scheme.Scheme).WithObjects(identity, service,
+		&corev1.Secret{ObjectMeta: in(clusterkey.Secret), Data: providerKeys.Data()},
+		&corev1.Secret{ObjectMeta: in(auth.SharedTokenSecret), Data: map[string][]byte{auth.SharedTokenKey: []byte(shared)}},
+	).WithIndex(&corev1.Service{}, "metadata.name", func(o client.Object) []string { return []string{o.GetName()} }).Build()
+	command, err := GeneratePeerCommand(t.Context(), c, testNamespace, TokenOptions{}, &recorder{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	printed := auth.ParseToken(command.Token).Secret
+	if printed == shared {
+		t.Fatal("the command holds the token that all clusters may use, without end")
+	}
+	var stored corev1.Secret
+	var token auth.AcceptedToken
+	err = c.Get(t.Context(), client.ObjectKey{Namespace: testNamespace, Name: auth.IssuedTokensSecret}, &stored)
+	if err := errors.Join(err, json.Unmarshal(stored.Data[auth.TokenID(printed)], &token)); err != nil {
+		t.Fatal(err)
+	}
+	if left := time.Until(token.Expires); token.Secret != printed || !token.Once || left < 23*time.Hour || left > 24*time.Hour {
+		t.Errorf("one cluster may use it: %t; valid for %s", token.Once, left)
+	}
+}
+
+// setShared replaces the token that all clusters may use.
+func setShared(t *testing.T, c client.Client, secret string) {
+	t.Helper()
+	if err := changeSecret(t.Context(), c, client.ObjectKey{Namespace: testNamespace, Name: auth.SharedTokenSecret}, func(data map[string][]byte) {
+		data[auth.SharedTokenKey] = []byte(secret)
+	}); err != nil {
+		t.Fatal(err)
+	}
 }
 
 func testGeneratePeerCommand(t *testing.T, config *rest.Config) {
@@ -67,10 +111,23 @@ func testGeneratePeerCommand(t *testing.T, config *rest.Config) {
 	if err := errors.Join(err, <-given); err != nil {
 		t.Fatal(err)
 	}
+	if command, err = GeneratePeerCommand(ctx, c, testNamespace, TokenOptions{Shared: true}, progress); err != nil {
+		t.Fatal(err)
+	}
 	want := "peer out-of-band rome --auth-url https://192.0.2.7 --cluster-id " + localID + " --auth-token " + sharedBefore + "." + providerKeys.Fingerprint()
 	if got := strings.Join(command.Args(), " "); got != want {
 		t.Errorf("got  %s\nwant %s", got, want)
 	}
+	for _, both := range []TokenOptions{{Shared: true, For: "milan"}, {Shared: true, Expires: time.Hour}, {Expires: -time.Hour}} {
+		if _, err := GeneratePeerCommand(ctx, c, testNamespace, both, progress); err == nil {
+			t.Errorf("%+v is accepted", both)
+		}
+	}
+	if err := RotateToken(ctx, c, testNamespace); err != nil { // of what is above, nothing is left
+		t.Fatal(err)
+	}
+	setShared(t, c, sharedBefore)
+	source := auth.SecretTokens{Secrets: kubernetes.NewForConfigOrDie(config).CoreV1(), Namespace: testNamespace}
 	issued := map[string]bool{}
 	for range 2 {
 		command, err := GeneratePeerCommand(ctx, c, testNamespace, TokenOptions{For: "milan", Expires: time.Hour}, progress)
@@ -80,7 +137,6 @@ func testGeneratePeerCommand(t *testing.T, config *rest.Config) {
 		}
 		issued[token.Secret] = true
 	}
-	source := auth.SecretTokens{Secrets: kubernetes.NewForConfigOrDie(config).CoreV1(), Namespace: testNamespace}
 	accepted := func() (names []string) {
 		all, err := source.Tokens(ctx)
 		if err != nil {

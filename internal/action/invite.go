@@ -77,8 +77,11 @@ func (g *guest) networks() (pods, external string) {
 
 // Invite prepares an in-band peering in this cluster, the provider, so that the other one needs one command.
 func Invite(ctx context.Context, c client.WithWatch, namespace string, o TokenOptions, p Progress) (*InviteCommand, error) {
-	if o.Expires < 0 {
-		return nil, fmt.Errorf("the invitation cannot be valid for %s", o.Expires)
+	if o.Shared {
+		return nil, errors.New("an invitation is for one cluster, and so is its token: leave out --shared")
+	}
+	if err := o.validate(); err != nil {
+		return nil, err
 	}
 	s := &side{Access: Access{Client: c, Namespace: namespace}}
 	if err := s.read(ctx); err != nil {

@@ -30,8 +30,9 @@ func newGeneratePeerCommand(f *Factory) *cobra.Command {
 		Use: "peer-command", Short: "Print the command that makes another cluster use the resources of this one",
 		Long: f.text("Print the command that, run in another cluster, makes that one use the resources of this one.\n\n" +
 			"The command contains a token, which proves both clusters to each other: treat it like a password.\n" +
-			"Without flags, it is the token that all clusters may use, without end. With --for or --expires, only one cluster\n" +
-			"may use it. `{{name}} rotate token` withdraws all tokens; clusters that are peers already do not need them."),
+			"The first cluster that uses it is the only one that may use it, within a day (--expires); --for names that cluster.\n" +
+			"So run this command once for each cluster. With --shared, it is the token that all clusters may use, without end.\n" +
+			"`{{name}} rotate token` withdraws all tokens; clusters that are peers already do not need them."),
 		Example: f.text(`  {{name}} generate peer-command
 
   # Only for the cluster rome, within an hour
@@ -66,7 +67,8 @@ func newGeneratePeerCommand(f *Factory) *cobra.Command {
 		},
 	}
 	cmd.Flags().StringVar(&o.For, "for", "", "ID or name of the only cluster that may use the token")
-	cmd.Flags().DurationVar(&o.Expires, "expires", 0, "How long the token is valid, like 1h; such a token can be used once (default 24h with --for)")
+	cmd.Flags().DurationVar(&o.Expires, "expires", 0, "How long the token is valid, like 1h (default 24h)")
+	cmd.Flags().BoolVar(&o.Shared, "shared", false, "Print the token that all clusters may use, without end, in place of one that one cluster may use")
 	cmd.Flags().BoolVar(&inBand, "in-band", false, "The other cluster reaches the gateway of this one only; the command holds an invitation, which can be used once and ends with the token")
 	cmd.Flags().BoolVar(&only, "only-command", only, "Print the command and nothing else, for scripts")
 	return cmd

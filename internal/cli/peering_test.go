@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -275,8 +276,8 @@ func TestPeeringCommands(t *testing.T) {
 	}
 	command := "liqoctl peer out-of-band rome --auth-url https://auth.example.org:8443 --cluster-id 11111111-1111-4111-8111-111111111111 --auth-token abc." + keys.Fingerprint() + "\n"
 	for args, want := range map[string]string{
-		"generate peer-command --only-command": command,
-		"generate peer-command":                "\nTo let another cluster use the resources of this one, run there:\n\n" + command,
+		"generate peer-command --shared --only-command": command,
+		"generate peer-command --shared":                "\nTo let another cluster use the resources of this one, run there:\n\n" + command,
 		"__complete peer m":                    "milan\n:4\n",
 		"__complete unpeer out-of-band n":      "naples\n:4\n",
 		"__complete status peer milan ":        "naples\n:4\n",
@@ -285,6 +286,10 @@ func TestPeeringCommands(t *testing.T) {
 		if code, out, errOut := run(t, "", words...); code != 0 || out != want {
 			t.Errorf("%s: %d\n%q, want\n%q\n%s", args, code, out, want, errOut)
 		}
+	}
+	own := regexp.MustCompile("^" + strings.Replace(regexp.QuoteMeta(command), "abc", "[0-9a-f]{64}", 1) + "$")
+	if code, out, errOut := run(t, "", "generate", "peer-command", "--only-command"); code != 0 || !own.MatchString(out) {
+		t.Errorf("a command for one cluster: %d\n%q\n%s", code, out, errOut)
 	}
 	if code, out, _ := run(t, "", "status", "-o", "yaml"); code != 1 || !strings.Contains(out, "name: liqo-controller-manager\n") || !strings.Contains(out, "status: External") {
 		t.Errorf("status as YAML: %d\n%s", code, out)

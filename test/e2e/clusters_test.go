@@ -292,10 +292,10 @@ func tokens(t *testing.T) {
 		})
 	}
 	rome.NodeReady(t, milan)
-	// The provider's administrator ends it, and changes the token, or the consumer would be back within a moment: its identity is worth
+	// The provider's administrator ends it, and withdraws the tokens, or the consumer would be back within a moment: its identity is worth
 	// nothing as soon as the API server has received the deletion.
 	token, _, own := identity(t, rome, milan)
-	milan.Kubectl(t, "-n", "liqo", "patch", "secret", "auth-token", "--type=merge", "-p", `{"stringData":{"token":"`+strings.Repeat("5e", 64)+`"}}`)
+	milan.Liqoctl(t, "rotate", "token")
 	milan.Liqoctl(t, "unpeer", "out-of-band", rome.Name, "--force")
 	env.Eventually(t, env.Hang, "the revoked identity is refused", func() (string, bool) {
 		status, text := call(t, milan, token, "GET", "/apis/sharing.liqo.io/v1alpha1/namespaces/"+own+"/resourceslices", "")

@@ -83,9 +83,17 @@ func Everything(config *rest.Config) (all []string, err error) {
 	return all, nil
 }
 
+// ofToken reports whether an object is a record of tokens that were printed: it lasts until they have ended, a day, or until Liqo is removed.
+func ofToken(line string) bool {
+	return strings.HasPrefix(line, "/secrets ") && strings.HasSuffix(line, "/liqo-peer-tokens") || strings.HasPrefix(line, "/configmaps ") && strings.Contains(line, "/peer-token-")
+}
+
 // Added returns what is in now and was not before.
 func Added(before, now []string) (extra []string) {
 	for _, line := range now {
+		if ofToken(line) {
+			continue
+		}
 		if _, was := slices.BinarySearch(before, line); !was {
 			extra = append(extra, line)
 		}
