@@ -22,6 +22,7 @@ import (
 	ctrllog "sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 
+	kubemanager "liqo.io/liqo/internal/kube/manager"
 	"liqo.io/liqo/internal/network"
 	"liqo.io/liqo/internal/network/agent/gateway"
 	"liqo.io/liqo/internal/network/carrier"
@@ -148,7 +149,7 @@ func runGateway(ctx context.Context, cfg *rest.Config, o *gatewayOptions) (err e
 		if err := metrics.Registry.Register(agent); err != nil {
 			return fmt.Errorf("register the metrics: %w", err)
 		}
-		group.Go(func() error { return serve(ctx, o.metricsAddress, metricsHandler()) })
+		group.Go(func() error { return serve(ctx, o.metricsAddress, kubemanager.Metrics()) })
 	}
 	return group.Wait()
 }

@@ -15,6 +15,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/rest"
 
+	"liqo.io/liqo/internal/kube/listener"
 	"liqo.io/liqo/internal/offloading/caller"
 	"liqo.io/liqo/internal/offloading/reflection"
 	"liqo.io/liqo/internal/offloading/serving"
@@ -71,16 +72,17 @@ func serveKubeletAPI(ctx context.Context, cfg *rest.Config, o *virtualKubeletOpt
 	if err != nil {
 		return err
 	}
-	listener, err := new(net.ListenConfig).Listen(ctx, "tcp", ":"+strconv.Itoa(int(o.api.port)))
+	at, err := listener.Open(ctx, ":"+strconv.Itoa(int(o.api.port)))
 	if err != nil {
 		return fmt.Errorf("port of the kubelet API: %w", err)
 	}
+	callers := caller.New(local)
 	api := vk.NewKubelet(vk.KubeletOptions{
 		NodeName: o.node.NodeName, ConsumerID: o.homeID, RemoteName: o.remoteName, Mappings: from, Pods: from,
-		Provider: vk.NewUplink(local, o.node.Namespace, o.node.ClusterID), Callers: caller.New(local),
+		Provider: vk.NewUplink(local, o.node.Namespace, o.node.ClusterID), Callers: callers,
 	})
 	group, ctx := errgroup.WithContext(ctx)
-	group.Go(func() error { return serving.Serve(ctx, listener, certificate.Get, api) })
+	group.Go(func() error { return serving.Serve(ctx, at, certificate.Get, callers.Certified, api) })
 	group.Go(func() error {
 		if o.api.certificateType == certificateKubelet {
 			certificate.KeepSigned(ctx, serving.Request{Client: local, Node: node.Registered, Retry: time.Second})

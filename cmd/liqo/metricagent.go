@@ -20,6 +20,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/healthz"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 
+	"liqo.io/liqo/internal/kube/listener"
 	kubemanager "liqo.io/liqo/internal/kube/manager"
 	"liqo.io/liqo/internal/offloading/caller"
 	agent "liqo.io/liqo/internal/offloading/metricagent"
@@ -88,15 +89,16 @@ func runMetricAgent(ctx context.Context, cfg *rest.Config, o *metricAgentOptions
 	if err != nil {
 		return err
 	}
-	listener, err := new(net.ListenConfig).Listen(ctx, "tcp", ":"+strconv.Itoa(int(o.port)))
+	at, err := listener.Open(ctx, ":"+strconv.Itoa(int(o.port)))
 	if err != nil {
 		return fmt.Errorf("port of the aggregated API: %w", err)
 	}
-	served := agent.New(mgr.GetCache(), caller.New(mgr.GetClient()), kubelets)
+	callers := caller.New(mgr.GetClient())
+	served := agent.New(mgr.GetCache(), callers, kubelets)
 	err = errors.Join(
 		agent.Watch(ctx, mgr.GetCache()),
 		mgr.Add(manager.RunnableFunc(func(ctx context.Context) error { keep(ctx); return nil })),
-		mgr.Add(manager.RunnableFunc(func(ctx context.Context) error { return serving.Serve(ctx, listener, certificate, served) })),
+		mgr.Add(manager.RunnableFunc(func(ctx context.Context) error { return serving.Serve(ctx, at, certificate, callers.Certified, served) })),
 		mgr.AddReadyzCheck("port", healthz.Ping),
 	)
 	if err != nil {

@@ -17,7 +17,10 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	"sigs.k8s.io/controller-runtime/pkg/client/config"
+	"sigs.k8s.io/controller-runtime/pkg/log"
 
+	"liqo.io/liqo/internal/kube/listener"
+	kubemanager "liqo.io/liqo/internal/kube/manager"
 	vk "liqo.io/liqo/internal/offloading/virtualkubelet"
 	"liqo.io/liqo/internal/storage/claims"
 )
@@ -132,7 +135,7 @@ func runVirtualKubelet(ctx context.Context, cfg *rest.Config, o *virtualKubeletO
 	group.Go(func() error { return serveKubeletAPI(ctx, cfg, o, node, scheduledPods{engine}) })
 	group.Go(func() error { return serve(ctx, o.healthAddress, healthOf(node)) })
 	if o.metricsEnabled {
-		group.Go(func() error { return serve(ctx, o.metricsAddress, metricsHandler()) })
+		group.Go(func() error { return serve(ctx, o.metricsAddress, kubemanager.Metrics()) })
 	}
 	return group.Wait()
 }
@@ -150,13 +153,13 @@ func healthOf(node *vk.Node) http.Handler {
 	return mux
 }
 
-// serve serves at address until ctx ends.
+// serve serves probes, metrics or reports at an address until ctx ends. What it answers may last.
 func serve(ctx context.Context, address string, handler http.Handler) error {
-	server := &http.Server{Addr: address, Handler: handler, ReadHeaderTimeout: 5 * time.Second}
-	stop := context.AfterFunc(ctx, func() { _ = server.Close() }) // a probe may fail
-	defer stop()
-	if err := server.ListenAndServe(); err != nil && !errors.Is(err, http.ErrServerClosed) {
-		return fmt.Errorf("serve at %s: %w", address, err)
+	limits := listener.Small()
+	limits.Write = 0
+	server, err := listener.Listen(ctx, address, listener.Port{Limits: limits, Handler: handler, Log: log.FromContext(ctx)})
+	if err != nil {
+		return err
 	}
-	return nil
+	return server.Serve(ctx)
 }

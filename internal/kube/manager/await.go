@@ -6,12 +6,13 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"time"
 
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/log"
+
+	"liqo.io/liqo/internal/kube/listener"
 )
 
 const (
@@ -87,15 +88,16 @@ func serveProbes(healthAddress string) (stop func(), err error) {
 	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) {
 		http.Error(w, "the API server does not answer", http.StatusServiceUnavailable)
 	})
-	server := &http.Server{Handler: mux, ReadHeaderTimeout: awaitTimeout}
-	listener, err := net.Listen("tcp", healthAddress)
+	ctx, cancel := context.WithCancel(context.Background())
+	server, err := listener.Listen(ctx, healthAddress, listener.Port{Limits: listener.Small(), Handler: mux, Log: log.Log})
 	if err != nil {
+		cancel()
 		return nil, fmt.Errorf("serve probes: %w", err)
 	}
 	ended := make(chan error, 1)
-	go func() { ended <- server.Serve(listener) }()
+	go func() { ended <- server.Serve(ctx) }()
 	return func() {
-		_ = server.Close() // a probe may fail
+		cancel() // a probe may fail
 		<-ended
 	}, nil
 }

@@ -10,7 +10,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"net/http"
 	"slices"
 	"strings"
 	"time"
@@ -20,7 +19,6 @@ import (
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/healthz"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
@@ -99,13 +97,12 @@ func New(cfg *rest.Config, o Options) (manager.Manager, error) {
 		cfg.WarningHandlerWithContext = log.NewKubeAPIWarningLogger(log.KubeAPIWarningLoggerOptions{Deduplicate: true})
 	}
 	options := manager.Options{
-		Scheme:  o.Scheme,
-		Logger:  log.Log,
-		Cache:   caches(o),
-		Client:  client.Options{Cache: &client.CacheOptions{DisableFor: append([]client.Object{&corev1.Secret{}, &corev1.ConfigMap{}}, o.Uncached...)}},
-		Metrics: metricsserver.Options{BindAddress: address(o.MetricsAddress)},
-
-		HealthProbeBindAddress: address(o.HealthAddress),
+		Scheme: o.Scheme,
+		Logger: log.Log,
+		Cache:  caches(o),
+		Client: client.Options{Cache: &client.CacheOptions{DisableFor: append([]client.Object{&corev1.Secret{}, &corev1.ConfigMap{}}, o.Uncached...)}},
+		// Both are served with bounds of ours, see ports.go.
+		Metrics: metricsserver.Options{BindAddress: disabled}, HealthProbeBindAddress: disabled,
 
 		LeaderElection: o.LeaderElection, LeaderElectionID: o.LeaderElectionID, LeaderElectionNamespace: o.Namespace,
 		// A role ends with its manager, so the lease can be released at once.
@@ -125,7 +122,7 @@ func New(cfg *rest.Config, o Options) (manager.Manager, error) {
 	if err != nil {
 		return nil, fmt.Errorf("make the manager: %w", err)
 	}
-	return made, addChecks(made, o)
+	return withPorts(made, o)
 }
 
 func address(text string) string {
@@ -176,19 +173,4 @@ func Trim(in any) (any, error) {
 	return ssa.Owned(func(owner string) bool {
 		return strings.HasPrefix(owner, ownerPrefix) || slices.Contains(otherOwners, owner)
 	})(in)
-}
-
-func addChecks(made manager.Manager, o Options) error {
-	if slices.Contains([]string{"", disabled}, o.HealthAddress) {
-		return nil
-	}
-	if err := made.AddHealthzCheck("ping", healthz.Ping); err != nil {
-		return err
-	}
-	return made.AddReadyzCheck("caches", func(request *http.Request) error {
-		if !made.GetCache().WaitForCacheSync(request.Context()) {
-			return errors.New("caches are not filled yet")
-		}
-		return nil
-	})
 }

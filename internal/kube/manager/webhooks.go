@@ -4,15 +4,25 @@ package manager
 
 import (
 	"bytes"
+	"context"
 	"crypto/subtle"
 	"crypto/tls"
 	"errors"
 	"fmt"
+	"net"
 	"net/http"
 	"os"
 	"path/filepath"
+	"strconv"
+	"sync/atomic"
+	"time"
 
+	"sigs.k8s.io/controller-runtime/pkg/certwatcher"
+	"sigs.k8s.io/controller-runtime/pkg/healthz"
+	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/webhook"
+
+	"liqo.io/liqo/internal/kube/listener"
 )
 
 // pathFile is the file beside the certificate with the secret segment of the paths of all webhooks.
@@ -21,21 +31,35 @@ const pathFile = "path"
 // leastSegment is the least length of the secret segment. With letters and digits, it then has more than 128 bits.
 const leastSegment = 24
 
+// webhookLimits have places for an API server that opens a connection for each of hundreds of requests at once. When it has asked at the right path, its
+// connection has a place that no one else can take.
+func webhookLimits() listener.Limits {
+	return listener.Limits{All: 1024, Kept: 2048, Idle: 90 * time.Second}
+}
+
+// webhooksEnd is how long requests may take to finish when the process ends.
+const webhooksEnd = 15 * time.Second
+
 // webhooks is a server of webhooks whose paths cannot be guessed. API servers have no client certificate by default, so a webhook cannot
 // authenticate its caller, and every pod can connect to its port. Only a client that may read the webhook configurations, or the Secret with
 // the certificate, knows the secret segment. The server answers 404 to all other clients.
 type webhooks struct {
-	webhook.Server
+	webhook.Server // registers webhooks and counts their requests; it serves nothing
+	mux            *http.ServeMux
+	port           int
+	dir            string
+	listens        atomic.Bool
 	// file has the segment. It is read for each request, so a new segment needs no restart, like a new certificate.
 	file string
 }
 
 // newWebhooks returns a server with the certificate and the secret segment in the directory.
 func newWebhooks(port int, dir string) (webhook.Server, error) {
-	w := &webhooks{file: filepath.Join(dir, pathFile), Server: webhook.NewServer(webhook.Options{
-		Port: port, CertDir: dir,
-		TLSOpts: []func(*tls.Config){func(config *tls.Config) { config.MinVersion = tls.VersionTLS12 }},
-	})}
+	mux := http.NewServeMux()
+	w := &webhooks{
+		Server: webhook.NewServer(webhook.Options{Port: port, WebhookMux: mux}),
+		mux:    mux, port: port, dir: dir, file: filepath.Join(dir, pathFile),
+	}
 	_, err := w.segment()
 	return w, err
 }
@@ -48,8 +72,41 @@ func (w *webhooks) Register(path string, hook http.Handler) {
 			http.NotFound(writer, request)
 			return
 		}
+		listener.Keep(request.Context(), "API server")
 		hook.ServeHTTP(writer, request)
 	}))
+}
+
+// Start serves until ctx ends.
+func (w *webhooks) Start(ctx context.Context) error {
+	certificate, err := certwatcher.New(filepath.Join(w.dir, "tls.crt"), filepath.Join(w.dir, "tls.key"))
+	if err != nil {
+		return fmt.Errorf("read the certificate of the webhooks: %w", err)
+	}
+	server, err := listener.Listen(ctx, net.JoinHostPort("", strconv.Itoa(w.port)), listener.Port{
+		Limits: webhookLimits(), Handler: w.mux, Log: log.FromContext(ctx),
+		TLS: &tls.Config{MinVersion: tls.VersionTLS12, GetCertificate: certificate.GetCertificate},
+	})
+	if err != nil {
+		return fmt.Errorf("port of the webhooks: %w", err)
+	}
+	w.listens.Store(true)
+	go func() {
+		if err := certificate.Start(ctx); err != nil && ctx.Err() == nil {
+			log.FromContext(ctx).Error(err, "a new certificate of the webhooks is used after a restart only")
+		}
+	}()
+	return server.Drain(ctx, func() {}, webhooksEnd)
+}
+
+// StartedChecker returns a check whether the server has started.
+func (w *webhooks) StartedChecker() healthz.Checker {
+	return func(*http.Request) error {
+		if !w.listens.Load() {
+			return errors.New("the server of the webhooks has not started yet")
+		}
+		return nil
+	}
 }
 
 func (w *webhooks) segment() ([]byte, error) {

@@ -4,6 +4,7 @@ package caller
 
 import (
 	"context"
+	"crypto/tls"
 	"crypto/x509"
 	"encoding/json"
 	"errors"
@@ -90,23 +91,23 @@ func (s *source) get(ctx context.Context, maxAge time.Duration) (*authorities, e
 	return nil, fmt.Errorf("read the API server's authorities in ConfigMap %s: %w", ConfigMap, err)
 }
 
-// verify returns the client certificate of a request if one of the authorities in the pool signed it, and errUnknown otherwise. It reads the
+// verify returns the client certificate of a connection if one of the authorities in the pool signed it, and errUnknown otherwise. It reads the
 // authorities again before it gives up, because one may just have been replaced.
-func (s *source) verify(r *http.Request, pool func(*authorities) *x509.CertPool) (*x509.Certificate, *authorities, error) {
-	if r.TLS == nil || len(r.TLS.PeerCertificates) == 0 {
+func (s *source) verify(ctx context.Context, state *tls.ConnectionState, pool func(*authorities) *x509.CertPool) (*x509.Certificate, *authorities, error) {
+	if state == nil || len(state.PeerCertificates) == 0 {
 		return nil, nil, errUnknown
 	}
 	var failure error
 	for _, maxAge := range []time.Duration{rereadInterval, shortInterval} {
-		known, err := s.get(r.Context(), maxAge)
+		known, err := s.get(ctx, maxAge)
 		if err != nil {
 			return nil, nil, err
 		}
 		options := x509.VerifyOptions{Roots: pool(known), Intermediates: x509.NewCertPool(), KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}}
-		for _, intermediate := range r.TLS.PeerCertificates[1:] {
+		for _, intermediate := range state.PeerCertificates[1:] {
 			options.Intermediates.AddCert(intermediate)
 		}
-		leaf := r.TLS.PeerCertificates[0]
+		leaf := state.PeerCertificates[0]
 		if _, failure = leaf.Verify(options); failure == nil {
 			return leaf, known, nil
 		}

@@ -14,6 +14,7 @@ package caller
 import (
 	"context"
 	"crypto/sha256"
+	"crypto/tls"
 	"crypto/x509"
 	"encoding/json"
 	"errors"
@@ -29,6 +30,8 @@ import (
 	authorizationv1 "k8s.io/api/authorization/v1"
 	"k8s.io/apimachinery/pkg/util/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"liqo.io/liqo/internal/kube/listener"
 )
 
 const (
@@ -79,9 +82,23 @@ func (d *Denied) Unwrap() error { return d.err }
 
 func deny(code int, err error) *Denied { return &Denied{Code: code, err: err} }
 
+func clients(a *authorities) *x509.CertPool { return a.clients }
+func proxies(a *authorities) *x509.CertPool { return a.proxies }
+
+// Certified returns who has proven to have a certificate of the API server's client authority, or to be an API server, "" if there is no proof. It decides only
+// which connections stay: each request is judged on its own.
+func (c *Callers) Certified(state tls.ConnectionState) string {
+	for _, pool := range []func(*authorities) *x509.CertPool{clients, proxies} {
+		if leaf, _, err := c.source.verify(context.Background(), &state, pool); err == nil {
+			return leaf.Subject.CommonName
+		}
+	}
+	return ""
+}
+
 // Direct returns the user whose certificate or token the request carries.
 func (c *Callers) Direct(r *http.Request) (*authenticationv1.UserInfo, *Denied) {
-	leaf, _, err := c.source.verify(r, func(a *authorities) *x509.CertPool { return a.clients })
+	leaf, _, err := c.source.verify(r.Context(), r.TLS, clients)
 	if err == nil {
 		return &authenticationv1.UserInfo{Username: leaf.Subject.CommonName, Groups: withAuthenticated(leaf.Subject.Organization)}, nil
 	}
@@ -124,7 +141,7 @@ func (c *Callers) tokenUser(ctx context.Context, token string) (*authenticationv
 
 // Proxied returns the user that the API server names in the headers of a request to an aggregated API. The API server has authenticated that user.
 func (c *Callers) Proxied(r *http.Request) (*authenticationv1.UserInfo, *Denied) {
-	leaf, known, err := c.source.verify(r, func(a *authorities) *x509.CertPool { return a.proxies })
+	leaf, known, err := c.source.verify(r.Context(), r.TLS, proxies)
 	switch {
 	case errors.Is(err, errUnknown):
 		return nil, deny(http.StatusUnauthorized, errors.New("the request does not come from the API server; this port serves an aggregated API"))
@@ -140,7 +157,7 @@ func (c *Callers) Proxied(r *http.Request) (*authenticationv1.UserInfo, *Denied)
 	return user, nil
 }
 
-// Allow returns nil if the API server lets the user do that.
+// Allow returns nil if the API server lets the user do that. ctx is that of the request: its connection then stays, however many others come.
 func (c *Callers) Allow(ctx context.Context, user *authenticationv1.UserInfo, what *authorizationv1.ResourceAttributes) *Denied {
 	spec := authorizationv1.SubjectAccessReviewSpec{User: user.Username, UID: user.UID, Groups: user.Groups, ResourceAttributes: what}
 	for name, values := range user.Extra {
@@ -162,6 +179,7 @@ func (c *Callers) Allow(ctx context.Context, user *authenticationv1.UserInfo, wh
 		if reason, ok := cached.(string); ok {
 			return refused(reason)
 		}
+		listener.Keep(ctx, user.Username)
 		return nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, reviewTimeout)
@@ -172,6 +190,7 @@ func (c *Callers) Allow(ctx context.Context, user *authenticationv1.UserInfo, wh
 	}
 	if review.Status.Allowed && !review.Status.Denied {
 		c.accesses.Add(key, nil, accessTTL)
+		listener.Keep(ctx, user.Username)
 		return nil
 	}
 	reason := review.Status.Reason

@@ -210,7 +210,9 @@ func (b *env) serve(insecure bool) {
 	b.port = listener.Addr().(*net.TCPAddr).Port
 	ended := make(chan error, 2)
 	go func() { ended <- cached.Start(ctx) }()
-	go func() { ended <- serving.Serve(ctx, listener, certificate.Get, New(cached, caller.New(api), kubelets)) }()
+	go func() {
+		ended <- serving.Serve(ctx, listener, certificate.Get, nil, New(cached, caller.New(api), kubelets))
+	}()
 	t.Cleanup(func() {
 		cancel()
 		for range 2 {

@@ -17,7 +17,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -156,7 +155,7 @@ func TestServe(t *testing.T) {
 	streamEnded := make(chan struct{})
 	ended := make(chan error, 1)
 	go func() {
-		ended <- Serve(ctx, listener, c.Get, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		ended <- Serve(ctx, listener, c.Get, nil, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			connection, _, err := http.NewResponseController(w).Hijack()
 			if err != nil {
 				t.Error(err)
@@ -181,53 +180,6 @@ func TestServe(t *testing.T) {
 	}
 	cancel()
 	<-streamEnded
-	if err := <-ended; err != nil {
-		t.Errorf("ended with %v", err)
-	}
-}
-
-// TestBounded: a connection over the limit waits until another one is closed.
-func TestBounded(t *testing.T) {
-	const limit, clients = 2, 8
-	listener, c := listen(t)
-	ctx, cancel := context.WithCancel(t.Context())
-	ended := make(chan error, 1)
-	var active atomic.Int32
-	entered, leave := make(chan int32), make(chan struct{})
-	go func() {
-		ended <- serve(ctx, listener, limit, c.Get, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-			defer active.Add(-1)
-			entered <- active.Add(1)
-			<-leave
-			w.Header().Set("Connection", "close")
-		}))
-	}()
-	answered := make(chan error, clients)
-	for range clients {
-		go func() {
-			client := http.Client{Transport: &http.Transport{DisableKeepAlives: true, TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}}
-			response, err := client.Get("https://" + listener.Addr().String())
-			if err == nil {
-				err = response.Body.Close()
-			}
-			answered <- err
-		}()
-	}
-	for range clients {
-		if n := <-entered; n > limit {
-			t.Errorf("%d connections are served at once, want at most %d", n, limit)
-		}
-		if active.Load() == limit {
-			leave <- struct{}{}
-		}
-	}
-	close(leave)
-	for range clients {
-		if err := <-answered; err != nil {
-			t.Error(err)
-		}
-	}
-	cancel()
 	if err := <-ended; err != nil {
 		t.Errorf("ended with %v", err)
 	}

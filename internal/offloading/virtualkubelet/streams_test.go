@@ -149,7 +149,7 @@ func (r *streamEnv) serve() {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	r.Must(err)
 	r.port = listener.Addr().(*net.TCPAddr).Port
-	kubetest.Start(t, "kubelet API", func(ctx context.Context) error { return serving.Serve(ctx, listener, certificate.Get, r.api) })
+	kubetest.Start(t, "kubelet API", func(ctx context.Context) error { return serving.Serve(ctx, listener, certificate.Get, nil, r.api) })
 }
 
 // workload creates a running pod, and its node.

@@ -9,7 +9,6 @@ import (
 	"net"
 	"net/http"
 	"testing"
-	"time"
 
 	"github.com/go-logr/logr"
 
@@ -103,87 +102,6 @@ func TestRequestsOfAConnection(t *testing.T) {
 		}
 		connection.Close()
 	}
-}
-
-func TestListenerIsBounded(t *testing.T) {
-	inner, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer inner.Close()
-	listener := newListener(inner, 1, 1)
-	for range 2 {
-		client, err := net.Dial("tcp", inner.Addr().String())
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer client.Close()
-	}
-	first, err := listener.Accept()
-	if err != nil {
-		t.Fatal(err)
-	}
-	second := make(chan error, 1)
-	go func() {
-		connection, err := listener.Accept()
-		if err == nil {
-			err = connection.Close()
-		}
-		second <- err
-	}()
-	select {
-	case <-second:
-		t.Error("two connections in one slot")
-	case <-time.After(50 * time.Millisecond): // only waiting shows that nothing happens
-	}
-	_, _ = first.Close(), first.Close() // twice, as servers do, frees one slot
-	if err := <-second; err != nil {
-		t.Error(err)
-	}
-	if len(listener.slots) != 0 {
-		t.Error("a slot is lost")
-	}
-}
-
-// TestListenerIsFair: an address that holds connections leaves some for others.
-func TestListenerIsFair(t *testing.T) {
-	inner, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer inner.Close()
-	listener := newListener(inner, 3, 1)
-	accepted := make(chan net.Conn, 3)
-	go func() {
-		for {
-			connection, err := listener.Accept()
-			if err != nil {
-				return
-			}
-			accepted <- connection
-		}
-	}()
-	dial := func(from string) net.Conn {
-		t.Helper()
-		dialer := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(from)}}
-		connection, err := dialer.Dial("tcp", inner.Addr().String())
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() { connection.Close() })
-		return connection
-	}
-	dial("127.0.0.1")
-	first := <-accepted
-	refused := dial("127.0.0.1")
-	if _, err := refused.Read(make([]byte, 1)); err == nil {
-		t.Error("a second connection from the same address is served")
-	}
-	dial("127.0.0.2")
-	<-accepted
-	first.Close()
-	dial("127.0.0.1")
-	<-accepted
 }
 
 func freeAddress(t *testing.T) string {

@@ -49,7 +49,7 @@ func New(each, all Pace) *Limiter {
 func (l *Limiter) Admit(from netip.Addr, now time.Time) time.Duration {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	budget := l.budgets.Get(NetworkOf(from))
+	budget := l.budgets.Get(ratelimit.NetworkOf(from))
 	// The network's own budget first: a network that exceeds it takes nothing from the total.
 	if wait := shortage(budget, l.each, now); wait > 0 {
 		return wait
@@ -66,22 +66,11 @@ func (l *Limiter) Admit(from netip.Addr, now time.Time) time.Duration {
 func (l *Limiter) Punish(from netip.Addr, now time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	budget := l.budgets.Get(NetworkOf(from))
+	budget := l.budgets.Get(ratelimit.NetworkOf(from))
 	cost := min(penalty, int(budget.TokensAt(now))+l.each.Burst)
 	if cost > 0 {
 		budget.ReserveN(now, cost)
 	}
-}
-
-// NetworkOf returns the network from which one client can choose addresses: with IPv6, a /64.
-func NetworkOf(from netip.Addr) netip.Prefix {
-	from = from.Unmap().WithZone("")
-	bits := from.BitLen()
-	if from.Is6() {
-		bits = 64
-	}
-	network, _ := from.Prefix(bits) // the zero address has the zero prefix
-	return network
 }
 
 func shortage(budget *rate.Limiter, p Pace, now time.Time) time.Duration {
