@@ -98,6 +98,8 @@ type controllerManagerOptions struct {
 	serviceCIDRs    []string
 	reservedPools   []string
 	additionalPools []string
+	remapPools      []string
+	unmapped        []string
 
 	shadows shadowOptions
 	storage bool
@@ -159,7 +161,9 @@ func (o *controllerManagerOptions) Register(flags *pflag.FlagSet) {
 	flags.StringSliceVar(&o.podCIDRs, "pod-cidr", nil, "networks of the pods of this cluster (CIDR,...); peers use the first one")
 	flags.StringSliceVar(&o.serviceCIDRs, "service-cidr", nil, "networks of the Services of this cluster (CIDR,...)")
 	flags.StringSliceVar(&o.reservedPools, "reserved-pools", nil, "networks that are never used to remap a peer (CIDR,...)")
-	flags.StringSliceVar(&o.additionalPools, "additional-pools", nil, "networks that may be used to remap peers, besides 10.0.0.0/8, 192.168.0.0/16 and 172.16.0.0/12 (CIDR,...)")
+	flags.StringSliceVar(&o.additionalPools, "additional-pools", nil, "further networks that peers are remapped to, after --remap-pools (CIDR,...)")
+	flags.StringSliceVar(&o.remapPools, "remap-pools", []string{"242.0.0.0/8"}, "networks set apart: the networks of peers are remapped to these (CIDR,...)")
+	flags.StringSliceVar(&o.unmapped, "unmapped-networks", nil, "networks of peers that are used as they are, if a peer announces one inside of them (CIDR,...)")
 }
 
 // incomingSetting is what Auto means for the incoming peering of a ForeignCluster.
@@ -211,6 +215,8 @@ func (o *controllerManagerOptions) network() (fabric network.Options, own []neti
 		{"service-cidr", o.serviceCIDRs, &options.ServiceCIDRs},
 		{"reserved-pools", o.reservedPools, &options.Reserved},
 		{"additional-pools", o.additionalPools, &options.Pools},
+		{"remap-pools", o.remapPools, &options.RemapPools},
+		{"unmapped-networks", o.unmapped, &options.Unmapped},
 	} {
 		for _, text := range list.from {
 			prefix, err := netip.ParsePrefix(strings.TrimSpace(text))

@@ -68,6 +68,8 @@ var other = map[string]any{
 	"gateway.metrics.serviceMonitor.scrapeTimeout":            "5s",
 	"networkConfig.mtu":                                       1340.0,
 	"networkManager.config.additionalPools":                   []any{"100.64.0.0/10"},
+	"networkManager.config.remapPools":                        []any{"250.0.0.0/8"},
+	"networkManager.config.unmappedNetworks":                  []any{"10.60.0.0/14"},
 	"peers.services.types":                                    []any{"ExternalName"},
 	"peers.ingresses.hosts":                                   []any{"shop.example.org"},
 	"peers.ingresses.classes":                                 []any{"internal"},

@@ -50,6 +50,9 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
+// setApart is a pool among the addresses that peers announce: what they announce in it is used as it is, if it is free.
+var setApart = []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")}
+
 // bench is a real API server with the controllers under test. The test plays the peers and the gateways.
 type bench struct {
 	kubetest.Env

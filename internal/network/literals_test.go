@@ -24,6 +24,7 @@ import (
 // peer is refused, and that assignment stays.
 func TestLiterals(t *testing.T) {
 	b := newBench(t)
+	b.options.RemapPools = setApart
 	b.node("n1", "192.0.2.1", true)
 	b.service(0, corev1.ServiceTypeNodePort)
 	stop := b.run()

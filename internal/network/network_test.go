@@ -41,7 +41,7 @@ func TestAgreement(t *testing.T) {
 	b.Edit(milan.fc, func() { milan.fc.Spec.OutgoingPeeringEnabled = discoveryv1alpha1.PeeringYes })
 	milan.published(netv1alpha1.ReasonAnswerPending, "")
 	spec := milan.ours.Spec
-	if spec.PodCIDR != "10.200.0.0/16" || spec.ExternalCIDR != "10.0.0.0/16" || spec.Cluster.ClusterID != "milan-id" || spec.BackendType != "wireguard" {
+	if spec.PodCIDR != "10.200.0.0/16" || spec.ExternalCIDR != "242.0.0.0/16" || spec.Cluster.ClusterID != "milan-id" || spec.BackendType != "wireguard" {
 		t.Errorf("published %+v", spec)
 	}
 	if len(spec.Lanes) != 1 || len(spec.Lanes[0].Carriers) != 1 || !slices.Equal(spec.Lanes[0].Carriers[0].Addresses, []string{"192.0.2.1", "192.0.2.2"}) ||
@@ -56,8 +56,8 @@ func TestAgreement(t *testing.T) {
 		}
 	}
 
-	milan.reports("10.200.0.0/16", "10.0.0.0/16", 1)
-	milan.seen("10.1.0.0/16", "10.2.0.0/16")
+	milan.reports("10.200.0.0/16", "242.0.0.0/16", 1)
+	milan.seen("242.1.0.0/16", "242.2.0.0/16")
 	if b.there(milan.tunnel) {
 		t.Error("a tunnel before the peer has answered")
 	}
@@ -65,8 +65,8 @@ func TestAgreement(t *testing.T) {
 	milan.connected(netv1alpha1.Connecting, netv1alpha1.ReasonGatewaySilent, "no gateway pod runs")
 	milan.published(netv1alpha1.ReasonPublished, "")
 	tunnel := milan.tunnel.Spec
-	if tunnel.LocalPodCIDR != "10.200.0.0/16" || tunnel.LocalNATPodCIDR != "10.50.0.0/16" || tunnel.LocalExternalCIDR != "10.0.0.0/16" || tunnel.LocalNATExternalCIDR != "None" ||
-		tunnel.RemotePodCIDR != "10.200.0.0/16" || tunnel.RemoteNATPodCIDR != "10.1.0.0/16" || tunnel.RemoteExternalCIDR != "10.0.0.0/16" || tunnel.RemoteNATExternalCIDR != "10.2.0.0/16" {
+	if tunnel.LocalPodCIDR != "10.200.0.0/16" || tunnel.LocalNATPodCIDR != "10.50.0.0/16" || tunnel.LocalExternalCIDR != "242.0.0.0/16" || tunnel.LocalNATExternalCIDR != "None" ||
+		tunnel.RemotePodCIDR != "10.200.0.0/16" || tunnel.RemoteNATPodCIDR != "242.1.0.0/16" || tunnel.RemoteExternalCIDR != "242.0.0.0/16" || tunnel.RemoteNATExternalCIDR != "242.2.0.0/16" {
 		t.Errorf("tunnel %+v", tunnel)
 	}
 	if tunnel.EndpointIP != "203.0.113.7" || tunnel.BackendConfig["port"] != "5871" || len(tunnel.Lanes) != 2 || tunnel.Lanes[0].PublicKey != testKey(1) ||
@@ -75,9 +75,10 @@ func TestAgreement(t *testing.T) {
 	}
 
 	paris := b.peer("paris")
+	paris.writeDown("10.33.0.0/16")
 	paris.outgoing(discoveryv1alpha1.StatusPending)
 	paris.reports("10.200.0.0/16", "10.33.0.0/16", 2)
-	paris.seen("10.3.0.0/16", "None")
+	paris.seen("242.3.0.0/16", "None")
 	paris.answers("None", "None")
 	paris.connected(netv1alpha1.Connecting, netv1alpha1.ReasonGatewaySilent, "")
 
@@ -88,8 +89,8 @@ func TestAgreement(t *testing.T) {
 	stop = b.run()
 	milan.amend(func(to *netv1alpha1.NetworkConfigSpec) { to.Lanes[0].Carriers[0].Port = 5999 })
 	b.Until("the port is passed on", func() bool { b.Read(milan.tunnel); return milan.tunnel.Spec.Lanes[0].Carriers[0].Port == 5999 })
-	milan.seen("10.1.0.0/16", "10.2.0.0/16")
-	paris.seen("10.3.0.0/16", "None")
+	milan.seen("242.1.0.0/16", "242.2.0.0/16")
+	paris.seen("242.3.0.0/16", "None")
 	b.Until("the generation is noted", func() bool {
 		b.Read(milan.tunnel)
 		return milan.tunnel.Status.ObservedGeneration == milan.tunnel.Generation
@@ -100,8 +101,8 @@ func TestAgreement(t *testing.T) {
 	}
 
 	// A peer that changes our answer has no effect.
-	b.EditStatus(paris.copy, func() { paris.copy.Status.PodCIDRNAT = "10.1.0.0/16" })
-	paris.seen("10.3.0.0/16", "None")
+	b.EditStatus(paris.copy, func() { paris.copy.Status.PodCIDRNAT = "242.1.0.0/16" })
+	paris.seen("242.3.0.0/16", "None")
 
 	// The end.
 	b.Edit(milan.fc, func() { milan.fc.Spec.OutgoingPeeringEnabled = discoveryv1alpha1.PeeringNo })
@@ -125,6 +126,7 @@ func TestAgreement(t *testing.T) {
 // TestHostile: a bad claim is refused with a condition that both administrators can read, and other peers are not affected.
 func TestHostile(t *testing.T) {
 	b := newBench(t)
+	b.options.RemapPools = setApart
 	b.node("n1", "192.0.2.1", true)
 	b.service(0, corev1.ServiceTypeNodePort)
 	b.run()
@@ -258,6 +260,7 @@ func TestOtherConfigsAreIgnored(t *testing.T) {
 	}
 	// The key of an ignored copy does not block other peers.
 	good := b.peer("good")
+	good.writeDown("10.55.0.0/16", "10.56.0.0/16")
 	good.outgoing(discoveryv1alpha1.StatusEstablished)
 	good.reports("10.55.0.0/16", "10.56.0.0/16", 9)
 	good.seen("None", "None")
@@ -293,6 +296,7 @@ func TestExternalStays(t *testing.T) {
 	b.service(0, corev1.ServiceTypeNodePort)
 	stop := b.run()
 	bad := b.peer("bad")
+	bad.writeDown("10.40.0.0/16", "10.41.0.0/16")
 	bad.outgoing(discoveryv1alpha1.StatusEstablished)
 	bad.reports("10.40.0.0/16", "10.41.0.0/16", 1)
 	bad.seen("None", "None")
@@ -376,7 +380,7 @@ func TestConnection(t *testing.T) {
 	milan.connected(netv1alpha1.Connected, netv1alpha1.ReasonConnected, "lane 0, 1 up")
 	connection := milan.tunnel.Status.Connection
 	if connection.MTU != 1380 || connection.PeerConfiguration["endpointIP"] != "203.0.113.7" || connection.PeerConfiguration["port"] != "5871" ||
-		connection.PeerConfiguration["allowedIPs"] != "10.201.0.0/16,10.202.0.0/16" || connection.PeerConfiguration["lane"] != "0" || !strings.HasPrefix(connection.Latency.Value, "1.") ||
+		connection.PeerConfiguration["allowedIPs"] != "242.1.0.0/16,242.2.0.0/16" || connection.PeerConfiguration["lane"] != "0" || !strings.HasPrefix(connection.Latency.Value, "1.") ||
 		milan.tunnel.Status.GatewayIP != "127.0.1.1" {
 		t.Errorf("%+v, gateway %s", connection, milan.tunnel.Status.GatewayIP)
 	}
@@ -511,11 +515,11 @@ func TestMappings(t *testing.T) {
 	api, dns := mapping("api", "10.96.0.1"), mapping("dns", "10.96.0.10", "paris-id")
 	expect(api, netv1alpha1.ReasonAssigned, "")
 	expect(dns, netv1alpha1.ReasonAssigned, "")
-	if api.Status.ExternalAddress == dns.Status.ExternalAddress || !strings.HasPrefix(api.Status.ExternalAddress, "10.0.") {
+	if api.Status.ExternalAddress == dns.Status.ExternalAddress || !strings.HasPrefix(api.Status.ExternalAddress, "242.0.") {
 		t.Errorf("%s and %s", api.Status.ExternalAddress, dns.Status.ExternalAddress)
 	}
 	for address, part := range map[string]string{
-		"10.200.3.4": "pod network", "127.0.0.1": "loopback", "169.254.169.254": "link-local", "ten": "not an IP address", "10.0.3.3": "external network", "fd00::1": "IPv4",
+		"10.200.3.4": "pod network", "127.0.0.1": "loopback", "169.254.169.254": "link-local", "ten": "not an IP address", "242.0.3.3": "external network", "fd00::1": "IPv4",
 	} {
 		expect(mapping("bad-"+strings.NewReplacer(".", "-", ":", "-").Replace(address), address), netv1alpha1.ReasonAddressInvalid, part)
 	}
@@ -524,7 +528,7 @@ func TestMappings(t *testing.T) {
 	milan.reports("10.201.0.0/16", "10.202.0.0/16", 1)
 	milan.answers("None", "10.77.0.0/16")
 	b.Until("the peer's address is reported", func() bool { b.Read(api); return api.Status.PeerAddresses["milan-id"] != "" })
-	if got, want := api.Status.PeerAddresses["milan-id"], strings.Replace(api.Status.ExternalAddress, "10.0.", "10.77.", 1); got != want {
+	if got, want := api.Status.PeerAddresses["milan-id"], strings.Replace(api.Status.ExternalAddress, "242.0.", "10.77.", 1); got != want {
 		t.Errorf("%s, want %s", got, want)
 	}
 	b.Read(dns)

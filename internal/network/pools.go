@@ -84,13 +84,14 @@ func (b *poolReader) External(ctx context.Context) (netip.Prefix, error) {
 	if err != nil {
 		return netip.Prefix{}, err
 	}
-	for _, a := range agreed(all) {
+	word := b.wordsOf(all)
+	for _, a := range agreed(all, word) {
 		pools.Restore(a)
 	}
 	// A network that we announced is ours, whatever a peer has claimed since. So recall comes before the answers to claims.
 	external, ok := pools.Recall(bits, onRecord(all, mappings.Items, bits))
 	if !ok {
-		for _, a := range answered(all) {
+		for _, a := range answered(all, word) {
 			pools.Restore(a)
 		}
 		if external, err = pools.External(bits, nil); err != nil {
@@ -151,7 +152,7 @@ func byAge[T any, P interface {
 
 // emptyPools returns pools without assignments. Our own networks and addresses are used; addresses of peers are only avoided.
 func (b *poolReader) emptyPools(ctx context.Context, all *records) (*ipam.Pools, error) {
-	pools := &ipam.Pools{Networks: slices.Concat(ipam.DefaultNetworks(), b.options.Pools), Used: b.options.ownNetworks()}
+	pools := &ipam.Pools{Networks: b.options.pools(), Used: b.options.ownNetworks()}
 	for _, network := range b.options.Reserved {
 		pools.Used = append(pools.Used, ipam.Use{Name: ipam.ReservedName, Network: network})
 	}
@@ -190,35 +191,39 @@ func (b *poolReader) pools(ctx context.Context, all *records) (*ipam.Pools, erro
 		return nil, err
 	}
 	pools.Used = append(pools.Used, ipam.Use{Name: "external network", Network: external})
-	for _, a := range slices.Concat(agreed(all), answered(all)) { // the most trusted first
+	word := b.wordsOf(all)
+	for _, a := range slices.Concat(agreed(all, word), answered(all, word)) { // the most trusted first
 		pools.Restore(a)
 	}
 	return pools, nil
 }
 
 // agreed returns the assignments of TunnelEndpoints, which only we write.
-func agreed(all *records) (found []ipam.Assignment) {
+func agreed(all *records, word words) (found []ipam.Assignment) {
 	for _, tunnel := range byAge(all.tunnels) {
-		found = assigned(found, tunnel.Namespace, ipam.PodNetwork, tunnel.Spec.RemotePodCIDR, tunnel.Spec.RemoteNATPodCIDR)
-		found = assigned(found, tunnel.Namespace, ipam.ExternalNetwork, tunnel.Spec.RemoteExternalCIDR, tunnel.Spec.RemoteNATExternalCIDR)
+		found = word.assigned(found, tunnel.Namespace, ipam.PodNetwork, tunnel.Spec.RemotePodCIDR, tunnel.Spec.RemoteNATPodCIDR)
+		found = word.assigned(found, tunnel.Namespace, ipam.ExternalNetwork, tunnel.Spec.RemoteExternalCIDR, tunnel.Spec.RemoteNATExternalCIDR)
+	}
+	for i := range found {
+		found[i].Agreed = true
 	}
 	return found
 }
 
 // answered returns the assignments in our answers to peers. A peer writes into the same namespace, so they rank after agreed ones, and hold only
 // for the generation that they answer: with a later spec they would assign whatever the peer claims.
-func answered(all *records) (found []ipam.Assignment) {
+func answered(all *records, word words) (found []ipam.Assignment) {
 	for _, config := range byAge(all.configs) {
 		if isCopy(config) && config.Status.Processed && config.Status.ObservedGeneration == config.Generation {
-			found = assigned(found, config.Namespace, ipam.PodNetwork, config.Spec.PodCIDR, config.Status.PodCIDRNAT)
-			found = assigned(found, config.Namespace, ipam.ExternalNetwork, config.Spec.ExternalCIDR, config.Status.ExternalCIDRNAT)
+			found = word.assigned(found, config.Namespace, ipam.PodNetwork, config.Spec.PodCIDR, config.Status.PodCIDRNAT)
+			found = word.assigned(found, config.Namespace, ipam.ExternalNetwork, config.Spec.ExternalCIDR, config.Status.ExternalCIDRNAT)
 		}
 	}
 	return found
 }
 
 // assigned appends an assignment if it is valid. Its owner is the tenant namespace, which no peer can choose.
-func assigned(found []ipam.Assignment, owner string, kind ipam.Kind, own netv1alpha1.CIDR, nat string) []ipam.Assignment {
+func (w words) assigned(found []ipam.Assignment, owner string, kind ipam.Kind, own netv1alpha1.CIDR, nat string) []ipam.Assignment {
 	want, err := netip.ParsePrefix(string(own))
 	if err != nil || nat == "" {
 		return found
@@ -227,7 +232,7 @@ func assigned(found []ipam.Assignment, owner string, kind ipam.Kind, own netv1al
 	if err != nil {
 		return found
 	}
-	return append(found, ipam.Assignment{Owner: owner, Kind: kind, Want: want, Have: have})
+	return append(found, ipam.Assignment{Owner: owner, Kind: kind, Want: want, Have: have, Written: w.of(owner, want) != ""})
 }
 
 // laneKey is a public key on a lane. Each lane has a device of its own, so equal keys on two lanes do not conflict.

@@ -45,8 +45,10 @@ type Options struct {
 	Namespace string
 	// PodCIDRs and ServiceCIDRs are the networks of this cluster. Peers reach the first pod network only.
 	PodCIDRs, ServiceCIDRs []netip.Prefix
-	// Pools are assigned to peers in addition to the private networks; Reserved never are.
-	Pools, Reserved []netip.Prefix
+	// RemapPools and Pools are what the networks of peers are remapped to, in this order; Reserved never is. No RemapPools: ipam.DefaultNetworks.
+	RemapPools, Pools, Reserved []netip.Prefix
+	// Unmapped are networks of peers that are used as they are, whichever peer announces one inside of them.
+	Unmapped []netip.Prefix
 
 	// ReportPort is the port of the gateways' reports. Default 5873.
 	ReportPort int
@@ -87,10 +89,18 @@ func (o *Options) Validate() error {
 			return fmt.Errorf("network of this cluster: %w", err)
 		}
 	}
-	if err := ipam.CheckReserved(o.Pools, o.Reserved, o.ownNetworks()); err != nil {
+	if err := ipam.CheckReserved(slices.Concat(o.pools(), o.Unmapped), o.Reserved, o.ownNetworks()); err != nil {
 		return fmt.Errorf("pools: %w", err)
 	}
 	return nil
+}
+
+// pools returns the networks that are set apart for peers.
+func (o *Options) pools() []netip.Prefix {
+	if len(o.RemapPools) == 0 {
+		return slices.Concat(ipam.DefaultNetworks(), o.Pools)
+	}
+	return slices.Concat(o.RemapPools, o.Pools)
 }
 
 // ownNetworks returns the networks of this cluster without the external one.

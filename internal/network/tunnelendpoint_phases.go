@@ -103,11 +103,11 @@ func (r *tunnelReconciler) decide(ctx context.Context, s *tunnelScope) error {
 	if err != nil {
 		return err
 	}
-	_, pools, err := r.assess(ctx, s, r.client, lanes)
-	if err != nil || s.refused != nil || s.recall(pools) && s.sameLanes() {
+	all, pools, err := r.assess(ctx, s, r.client, lanes)
+	if err != nil || s.refused != nil || s.recall(pools, r.poolReader.wordsOf(all)) && s.sameLanes() {
 		return err
 	}
-	all, pools, err := r.assess(ctx, s, r.live, lanes)
+	all, pools, err = r.assess(ctx, s, r.live, lanes)
 	if err != nil || s.refused != nil {
 		return err
 	}
@@ -128,8 +128,9 @@ func (r *tunnelReconciler) decide(ctx context.Context, s *tunnelScope) error {
 	pools.Avoid = append(pools.Avoid, servers...)
 	// We dial its gateways at these addresses, so the assigned prefixes must not contain them.
 	pools.Used = append(pools.Used, carrierLiterals("gateway of the peer", s.claim.lanes)...)
-	if s.agreed.pods, _, err = pools.Acquire(s.namespace, ipam.PodNetwork, s.claim.pods); err == nil {
-		s.agreed.external, _, err = pools.Acquire(s.namespace, ipam.ExternalNetwork, s.claim.external)
+	word := r.poolReader.wordsOf(all)
+	if s.agreed.pods, _, err = pools.Acquire(s.namespace, ipam.PodNetwork, s.claim.pods, word.of(s.namespace, s.claim.pods) != ""); err == nil {
+		s.agreed.external, _, err = pools.Acquire(s.namespace, ipam.ExternalNetwork, s.claim.external, word.of(s.namespace, s.claim.external) != "")
 	}
 	switch {
 	case errors.Is(err, ipam.ErrExhausted):
@@ -156,10 +157,10 @@ func (r *tunnelReconciler) assess(ctx context.Context, s *tunnelScope, from clie
 	return all, pools, nil
 }
 
-// recall takes over the recorded assignments if both exist.
-func (s *tunnelScope) recall(pools *ipam.Pools) bool {
-	pods, ok := pools.Held(s.namespace, ipam.PodNetwork, s.claim.pods)
-	external, ok2 := pools.Held(s.namespace, ipam.ExternalNetwork, s.claim.external)
+// recall takes over the recorded assignments if both exist, and no word of an administrator changes them.
+func (s *tunnelScope) recall(pools *ipam.Pools, word words) bool {
+	pods, ok := pools.Settled(s.namespace, ipam.PodNetwork, s.claim.pods, word.of(s.namespace, s.claim.pods) != "")
+	external, ok2 := pools.Settled(s.namespace, ipam.ExternalNetwork, s.claim.external, word.of(s.namespace, s.claim.external) != "")
 	s.agreed = agreement{pods, external}
 	return ok && ok2
 }

@@ -63,11 +63,11 @@ func settled(t *testing.T) {
 	}
 }
 
-// TestNetworks: networks that do not overlap are taken as they are; those that are reserved, or outside of all pools, are not.
+// TestNetworks: networks that an administrator wrote down are taken as they are; others are remapped to the range set apart, without what is reserved.
 func TestNetworks(t *testing.T) {
 	start(t)
-	rome.Install(t, "--set", "networkManager.config.additionalPools={100.64.0.0/10}")
-	milan.Install(t)
+	rome.Install(t, "--set", "networkManager.config.unmappedNetworks={"+milan.PodCIDR.String()+"}")
+	milan.Install(t, "--set", "networkManager.config.unmappedNetworks={"+rome.PodCIDR.String()+"}")
 	for _, c := range clusters.Clusters {
 		env.Healthy(t, c)
 	}
@@ -84,15 +84,18 @@ func TestNetworks(t *testing.T) {
 	rome.Liqoctl(t, "unpeer", "out-of-band", milan.Name)
 	settled(t)
 
-	reserved := []string{"10.100.0.0/16", "10.0.0.0/14", "192.168.0.0/16"}
+	reserved := []string{"10.100.0.0/16", "242.0.0.0/14", "192.168.0.0/16"}
 	rome.Install(t, "--reset-values")
-	milan.Install(t, "--reserved-subnets", strings.Join(reserved, ","))
+	milan.Install(t, "--reset-values", "--reserved-subnets", strings.Join(reserved, ","))
 	rome.Peer(t, milan)
 	for _, view := range seen(t) {
 		network, err := netip.ParsePrefix(view.Spec.RemoteNATPodCIDR)
 		if err != nil {
 			t.Errorf("%s sees the pods of %s, %s, as %s, want them remapped", view.Here.Name, view.There.Name, view.Spec.RemotePodCIDR, view.Spec.RemoteNATPodCIDR)
 			continue
+		}
+		if apart := netip.MustParsePrefix("242.0.0.0/8"); !apart.Contains(network.Addr()) {
+			t.Errorf("%s remaps %s to %s, which is outside of %s", view.Here.Name, view.There.Name, network, apart)
 		}
 		for _, one := range reserved {
 			if view.Here == milan && netip.MustParsePrefix(one).Overlaps(network) {

@@ -43,6 +43,10 @@ type Assignment struct {
 	Kind  Kind
 	// Want is the network of the peer, Have the assigned prefix.
 	Want, Have netip.Prefix
+	// Written: an administrator of this cluster wrote the network of the peer down, to be used as it is.
+	Written bool
+	// Agreed: the record is one that only this cluster writes. Earlier versions remapped into the private networks; such an assignment stays.
+	Agreed bool
 }
 
 // Pools are the networks that can be assigned to peers. The value is rebuilt from the recorded assignments whenever it is needed: first the
@@ -59,15 +63,17 @@ type Pools struct {
 	assigned []Assignment
 }
 
-// DefaultNetworks are the private networks of RFC 1918, in the documented order.
-func DefaultNetworks() []netip.Prefix {
-	return []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8"), netip.MustParsePrefix("192.168.0.0/16"), netip.MustParsePrefix("172.16.0.0/12")}
-}
+// DefaultNetworks are set apart for the networks of peers. No host has an address in 240.0.0.0/4, neither in a private network nor in the Internet, so
+// nothing that this cluster reaches is behind one of them.
+func DefaultNetworks() []netip.Prefix { return []netip.Prefix{netip.MustParsePrefix("242.0.0.0/8")} }
+
+// private are the networks of RFC 1918, from which earlier versions assigned.
+var private = []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8"), netip.MustParsePrefix("192.168.0.0/16"), netip.MustParsePrefix("172.16.0.0/12")}
 
 // never are networks whose addresses are never routed between hosts.
 var never = []netip.Prefix{
 	netip.MustParsePrefix("0.0.0.0/8"), netip.MustParsePrefix("127.0.0.0/8"), netip.MustParsePrefix("169.254.0.0/16"),
-	netip.MustParsePrefix("224.0.0.0/3"), // multicast, reserved, broadcast
+	netip.MustParsePrefix("224.0.0.0/4"), netip.MustParsePrefix("255.255.255.255/32"),
 }
 
 // Check refuses prefixes that cannot be a network of pods or other hosts.
@@ -84,7 +90,7 @@ func Check(network netip.Prefix) error {
 	}
 	for _, one := range never {
 		if one.Overlaps(network) {
-			return fmt.Errorf("%s is %w: it overlaps %s, which is loopback, link-local, multicast or reserved", network, ErrInvalid, one)
+			return fmt.Errorf("%s is %w: it overlaps %s, which is loopback, link-local, multicast or broadcast", network, ErrInvalid, one)
 		}
 	}
 	return nil
@@ -107,10 +113,13 @@ func CheckReserved(pools, reserved []netip.Prefix, own []Use) error {
 	return nil
 }
 
-// Restore adds a recorded assignment. It returns false and drops the assignment if it is no longer possible: the networks differ in size, it
-// lies in no pool, it overlaps something, or its owner already has one of this kind.
+// Restore adds a recorded assignment. It returns false and drops the assignment if it is no longer possible: the networks differ in size, it is
+// not allowed here, it overlaps something, or its owner already has one of this kind.
 func (p *Pools) Restore(a Assignment) bool {
-	if Check(a.Want) != nil || Check(a.Have) != nil || a.Want.Bits() != a.Have.Bits() || !p.free(a.Have) {
+	if Check(a.Want) != nil || Check(a.Have) != nil || a.Want.Bits() != a.Have.Bits() || !p.allowed(a) {
+		return false
+	}
+	if _, taken := p.taken(a.Have); taken {
 		return false
 	}
 	if slices.ContainsFunc(p.assigned, func(other Assignment) bool { return other.Owner == a.Owner && other.Kind == a.Kind }) {
@@ -143,33 +152,51 @@ func (p *Pools) Held(owner string, kind Kind, want netip.Prefix) (netip.Prefix, 
 	return netip.Prefix{}, false
 }
 
+// Settled is Held, unless the network has been written down since it was remapped and can be used as it is.
+func (p *Pools) Settled(owner string, kind Kind, want netip.Prefix, written bool) (netip.Prefix, bool) {
+	have, ok := p.Held(owner, kind, want)
+	if ok && written && have != want && p.without(owner, kind).unused(want) {
+		return netip.Prefix{}, false
+	}
+	return have, ok
+}
+
 // Acquire returns the prefix under which we reach a network of a peer. It keeps an existing assignment. Otherwise it assigns the network itself if
-// that lies in a pool and is free, else the first free one of its size. An assignment of the same owner and kind for another network is released.
-func (p *Pools) Acquire(owner string, kind Kind, want netip.Prefix) (have netip.Prefix, remapped bool, err error) {
+// that is free, and either written down by an administrator of this cluster or inside a pool; else the first free one of its size. What a peer claims
+// decides nothing outside of the pools. An assignment of the same owner and kind for another network is released.
+func (p *Pools) Acquire(owner string, kind Kind, want netip.Prefix, written bool) (have netip.Prefix, remapped bool, err error) {
 	if err := Check(want); err != nil {
 		return netip.Prefix{}, false, err
 	}
-	if have, ok := p.Held(owner, kind, want); ok {
+	if have, ok := p.Settled(owner, kind, want, written); ok {
 		return have, have != want, nil
 	}
-	if !slices.ContainsFunc(p.Networks, func(pool netip.Prefix) bool { return pool.Bits() <= want.Bits() }) {
-		return netip.Prefix{}, false, fmt.Errorf("%s is %w: it is larger than every pool (%s)", want, ErrInvalid, join(p.Networks))
-	}
-	p.assigned = slices.DeleteFunc(p.assigned, func(a Assignment) bool { return a.Owner == owner && a.Kind == kind })
+	rest := p.without(owner, kind)
 	have = want
-	if !p.free(want) || avoided(p.Avoid, want).IsValid() {
-		if have, err = p.first(want.Bits()); err != nil {
+	// Addresses that peers named do not count against the word of an administrator, or any peer could revoke it.
+	if keep := rest.unused(want) && (written || rest.pooled(want) && !avoided(p.Avoid, want).IsValid()); !keep {
+		if !slices.ContainsFunc(p.Networks, func(pool netip.Prefix) bool { return pool.Bits() <= want.Bits() }) {
+			return netip.Prefix{}, false, fmt.Errorf("%s is %w: it is larger than every pool (%s)", want, ErrInvalid, join(p.Networks))
+		}
+		if have, err = rest.first(want.Bits()); err != nil {
 			return netip.Prefix{}, false, err
 		}
 	}
-	p.assigned = append(p.assigned, Assignment{Owner: owner, Kind: kind, Want: want, Have: have})
+	p.assigned = append(rest.assigned, Assignment{Owner: owner, Kind: kind, Want: want, Have: have, Written: written, Agreed: true})
 	return have, have != want, nil
 }
 
-// Recall returns the first recorded network that can still be the cluster's own external network.
+// without returns the pools without the assignment of one kind to an owner.
+func (p *Pools) without(owner string, kind Kind) *Pools {
+	rest := *p
+	rest.assigned = slices.DeleteFunc(slices.Clone(p.assigned), func(a Assignment) bool { return a.Owner == owner && a.Kind == kind })
+	return &rest
+}
+
+// Recall returns the first recorded network that can still be the cluster's own external network. Earlier versions chose a private one.
 func (p *Pools) Recall(bits int, onRecord []netip.Prefix) (netip.Prefix, bool) {
 	for _, network := range onRecord {
-		if network.IsValid() && network.Bits() == bits && Check(network) == nil && p.free(network) {
+		if network.IsValid() && network.Bits() == bits && Check(network) == nil && (p.pooled(network) || isPrivate(network)) && p.unused(network) {
 			return network, true
 		}
 	}
@@ -185,11 +212,30 @@ func (p *Pools) External(bits int, onRecord []netip.Prefix) (netip.Prefix, error
 	return p.first(bits)
 }
 
-// free reports whether a network lies in a pool and overlaps nothing.
-func (p *Pools) free(network netip.Prefix) bool {
-	inside := slices.ContainsFunc(p.Networks, func(pool netip.Prefix) bool { return pool.Bits() <= network.Bits() && pool.Overlaps(network) })
+// allowed reports whether an assignment was decided here: it lies in a pool; or an administrator wrote the network down; or an earlier version chose
+// it, which was not the claim of the peer if the network is remapped.
+func (p *Pools) allowed(a Assignment) bool {
+	if p.pooled(a.Have) {
+		return true
+	}
+	if a.Have == a.Want {
+		return a.Written
+	}
+	return a.Agreed && isPrivate(a.Have)
+}
+
+func (p *Pools) pooled(network netip.Prefix) bool { return within(network, p.Networks) }
+
+func isPrivate(network netip.Prefix) bool { return within(network, private) }
+
+func within(network netip.Prefix, all []netip.Prefix) bool {
+	return slices.ContainsFunc(all, func(one netip.Prefix) bool { return one.Bits() <= network.Bits() && one.Overlaps(network) })
+}
+
+// unused reports whether a network overlaps nothing that is used or assigned.
+func (p *Pools) unused(network netip.Prefix) bool {
 	_, taken := p.taken(network)
-	return inside && !taken
+	return !taken
 }
 
 // taken returns a used or assigned network that a network overlaps.
@@ -252,7 +298,7 @@ func (p *Pools) search(bits int, avoid []Use) (netip.Prefix, error) {
 			at = max(at+step, (after+step-1)/step*step)
 		}
 	}
-	return netip.Prefix{}, fmt.Errorf("%w: none of size /%d in the pools (%s); add a pool with --additional-pools", ErrExhausted, bits, join(p.Networks))
+	return netip.Prefix{}, fmt.Errorf("%w: none of size /%d in the pools (%s); add one with networkManager.config.additionalPools", ErrExhausted, bits, join(p.Networks))
 }
 
 // FreeMapping returns the first free address of the external network for a mapping.

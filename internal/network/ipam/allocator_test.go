@@ -28,6 +28,9 @@ func uses(all ...string) (list []Use) {
 	return list
 }
 
+// privateNetworks are pools of an administrator who has set them apart: what a peer announces in them is used as it is.
+func privateNetworks() []netip.Prefix { return prefixes("10.0.0.0/8", "192.168.0.0/16", "172.16.0.0/12") }
+
 // TestAcquire: each row acquires in order; a result is the network itself, or the one assigned for it.
 func TestAcquire(t *testing.T) {
 	type ask struct{ owner, want, have string }
@@ -56,10 +59,10 @@ func TestAcquire(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			p := Pools{Networks: row.pools, Used: row.used}
 			if p.Networks == nil {
-				p.Networks = DefaultNetworks()
+				p.Networks = privateNetworks()
 			}
 			for _, ask := range row.asks {
-				have, remapped, err := p.Acquire(ask.owner, PodNetwork, prefix(ask.want))
+				have, remapped, err := p.Acquire(ask.owner, PodNetwork, prefix(ask.want), false)
 				if err != nil || have != prefix(ask.have) || remapped != (ask.want != ask.have) {
 					t.Errorf("%s wants %s: %s, remapped %t, %v; want %s", ask.owner, ask.want, have, remapped, err, ask.have)
 				}
@@ -78,28 +81,28 @@ func TestRefused(t *testing.T) {
 		{"10.1.2.3/16", "the network is 10.1.0.0/16", ErrInvalid},
 		{"127.0.0.0/16", "127.0.0.0/8", ErrInvalid},
 		{"169.254.0.0/24", "169.254.0.0/16", ErrInvalid},
-		{"224.1.0.0/16", "224.0.0.0/3", ErrInvalid},
-		{"192.0.0.0/2", "224.0.0.0/3", ErrInvalid},
-		{"255.255.255.255/32", "224.0.0.0/3", ErrInvalid},
+		{"224.1.0.0/16", "224.0.0.0/4", ErrInvalid},
+		{"192.0.0.0/2", "224.0.0.0/4", ErrInvalid},
+		{"255.255.255.255/32", "255.255.255.255/32", ErrInvalid},
 		{"0.0.0.0/16", "0.0.0.0/8", ErrInvalid},
 		{"fd00::/64", "IPv4", ErrInvalid},
 		{"::ffff:10.0.0.0/112", "IPv4", ErrInvalid},
-		{"10.200.0.0/16", "size /16 in the pools (10.0.0.0/8, 192.168.0.0/16, 172.16.0.0/12); add a pool with --additional-pools", ErrExhausted},
+		{"10.200.0.0/16", "size /16 in the pools (10.0.0.0/8, 192.168.0.0/16, 172.16.0.0/12); add one with networkManager.config.additionalPools", ErrExhausted},
 	} {
-		p := Pools{Networks: DefaultNetworks(), Used: uses("10.0.0.0/8", "192.168.0.0/17", "172.16.0.0/12")}
-		_, _, err := p.Acquire("a", PodNetwork, prefix(row.want))
+		p := Pools{Networks: privateNetworks(), Used: uses("10.0.0.0/8", "192.168.0.0/17", "172.16.0.0/12")}
+		_, _, err := p.Acquire("a", PodNetwork, prefix(row.want), false)
 		if !errors.Is(err, row.is) || !strings.Contains(err.Error(), row.message) {
 			t.Errorf("%s: %v, want %v with %q", row.want, err, row.is, row.message)
 		}
 	}
-	p := Pools{Networks: DefaultNetworks()}
-	if _, _, err := p.Acquire("a", PodNetwork, netip.Prefix{}); !errors.Is(err, ErrInvalid) {
+	p := Pools{Networks: privateNetworks()}
+	if _, _, err := p.Acquire("a", PodNetwork, netip.Prefix{}, false); !errors.Is(err, ErrInvalid) {
 		t.Errorf("no network: %v", err)
 	}
 }
 
 func TestRestore(t *testing.T) {
-	p := Pools{Networks: DefaultNetworks(), Used: uses("10.200.0.0/16")}
+	p := Pools{Networks: privateNetworks(), Used: uses("10.200.0.0/16")}
 	for _, row := range []struct {
 		owner, want, have string
 		kept              bool
@@ -114,7 +117,7 @@ func TestRestore(t *testing.T) {
 		{"b", "0.0.0.0/0", "0.0.0.0/0", false},
 		{"b", "10.1.0.0/16", "10.1.0.0/16", true},
 	} {
-		if got := p.Restore(Assignment{row.owner, PodNetwork, prefix(row.want), prefix(row.have)}); got != row.kept {
+		if got := p.Restore(Assignment{Owner: row.owner, Kind: PodNetwork, Want: prefix(row.want), Have: prefix(row.have)}); got != row.kept {
 			t.Errorf("%s, %s as %s: %t", row.owner, row.want, row.have, got)
 		}
 	}
@@ -124,18 +127,103 @@ func TestRestore(t *testing.T) {
 	if have, ok := p.Held("b", ExternalNetwork, prefix("10.1.0.0/16")); ok {
 		t.Errorf("%s is held as another kind", have)
 	}
-	if have, _, err := p.Acquire("b", ExternalNetwork, prefix("10.1.0.0/16")); err != nil || have != prefix("10.2.0.0/16") {
+	if have, _, err := p.Acquire("b", ExternalNetwork, prefix("10.1.0.0/16"), false); err != nil || have != prefix("10.2.0.0/16") {
 		t.Errorf("external network equal to the pods': %s, %v", have, err)
+	}
+}
+
+// TestWritten: with the pools of a new installation, a network is used as it is only if an administrator wrote it down.
+func TestWritten(t *testing.T) {
+	for name, row := range map[string]struct {
+		used    []Use
+		want    string
+		written bool
+		have    string
+	}{
+		"a resolver":               {nil, "10.0.0.0/30", false, "242.0.0.0/30"},
+		"the subnet of the nodes":  {nil, "192.0.2.0/24", false, "242.0.0.0/24"},
+		"a public network":         {nil, "8.8.8.0/24", false, "242.0.0.0/24"},
+		"a pod network":            {nil, "10.201.0.0/16", false, "242.0.0.0/16"},
+		"a pod network, written":   {nil, "10.201.0.0/16", true, "10.201.0.0/16"},
+		"a public one, written":    {nil, "198.51.100.0/24", true, "198.51.100.0/24"},
+		"written, but used here":   {uses("10.201.7.7/32"), "10.201.0.0/16", true, "242.0.0.0/16"},
+		"in the set apart":         {nil, "242.7.0.0/16", false, "242.7.0.0/16"},
+		"there, but used":          {uses("242.7.0.0/16"), "242.7.0.0/16", false, "242.0.0.0/16"},
+		"elsewhere in class E":     {nil, "250.7.0.0/16", false, "242.0.0.0/16"},
+		"larger than all, written": {nil, "10.0.0.0/7", true, "10.0.0.0/7"},
+	} {
+		p := Pools{Networks: DefaultNetworks(), Used: row.used}
+		have, _, err := p.Acquire("a", PodNetwork, prefix(row.want), row.written)
+		if err != nil || have != prefix(row.have) {
+			t.Errorf("%s: %s, %v, want %s", name, have, err, row.have)
+		}
+	}
+}
+
+// TestWordChanges: a network that is written down later is used as it is from then on, and the record of one that is no longer written down is dropped.
+func TestWordChanges(t *testing.T) {
+	p := Pools{Networks: DefaultNetworks(), Avoid: uses("10.1.2.3/32")}
+	acquire := func(written bool, want string) {
+		t.Helper()
+		if have, _, err := p.Acquire("a", PodNetwork, prefix("10.1.0.0/16"), written); err != nil || have != prefix(want) {
+			t.Errorf("written %t: %s, %v, want %s", written, have, err, want)
+		}
+	}
+	acquire(false, "242.0.0.0/16")
+	acquire(true, "10.1.0.0/16") // an address that a peer named does not revoke the word
+	again := Pools{Networks: DefaultNetworks()}
+	for _, a := range p.assigned {
+		if a.Written = false; again.Restore(a) {
+			t.Errorf("%+v is restored without a word", a)
+		}
+	}
+	// What the network overlaps decides again only if that is gone.
+	p = Pools{Networks: DefaultNetworks(), Used: uses("10.1.0.0/24")}
+	acquire(true, "242.0.0.0/16")
+	if _, ok := p.Settled("a", PodNetwork, prefix("10.1.0.0/16"), true); !ok {
+		t.Error("it is not settled, although nothing better is possible")
+	}
+	p.Used = nil
+	if have, ok := p.Settled("a", PodNetwork, prefix("10.1.0.0/16"), true); ok {
+		t.Errorf("it is settled as %s, although it can be used as it is", have)
+	}
+}
+
+// TestRestoreOfEarlierVersions: what an earlier version remapped into a private network stays, what it used as the peer claimed does not.
+func TestRestoreOfEarlierVersions(t *testing.T) {
+	for name, row := range map[string]struct {
+		a    Assignment
+		kept bool
+	}{
+		"remapped":                 {Assignment{Want: prefix("10.200.0.0/16"), Have: prefix("10.1.0.0/16"), Agreed: true}, true},
+		"remapped, by the answer":  {Assignment{Want: prefix("10.200.0.0/16"), Have: prefix("10.1.0.0/16")}, false}, // the peer writes there
+		"as claimed":                {Assignment{Want: prefix("10.1.0.0/16"), Have: prefix("10.1.0.0/16"), Agreed: true}, false},
+		"as claimed, written":       {Assignment{Want: prefix("10.1.0.0/16"), Have: prefix("10.1.0.0/16"), Agreed: true, Written: true}, true},
+		"remapped to a public one": {Assignment{Want: prefix("10.1.0.0/16"), Have: prefix("8.8.0.0/16"), Agreed: true, Written: true}, false},
+		"remapped now":             {Assignment{Want: prefix("10.1.0.0/16"), Have: prefix("242.1.0.0/16")}, true},
+	} {
+		p := Pools{Networks: DefaultNetworks()}
+		row.a.Owner, row.a.Kind = "a", PodNetwork
+		if got := p.Restore(row.a); got != row.kept {
+			t.Errorf("%s: restored %t", name, got)
+		}
+	}
+	p := Pools{Networks: DefaultNetworks()}
+	if got, err := p.External(16, prefixes("8.8.0.0/16", "10.0.0.0/16")); err != nil || got != prefix("10.0.0.0/16") {
+		t.Errorf("our external network as recorded by an earlier version: %s, %v", got, err)
+	}
+	if got, err := p.External(16, nil); err != nil || got != prefix("242.0.0.0/16") {
+		t.Errorf("our external network: %s, %v", got, err)
 	}
 }
 
 func TestCheckReserved(t *testing.T) {
 	own := []Use{{"pod network", prefix("10.200.0.0/16")}, {"service network", prefix("10.96.0.0/16")}}
-	if err := CheckReserved(DefaultNetworks(), prefixes("10.0.0.0/16", "192.168.0.0/16"), own); err != nil {
+	if err := CheckReserved(privateNetworks(), prefixes("10.0.0.0/16", "192.168.0.0/16"), own); err != nil {
 		t.Error(err)
 	}
 	for _, reserved := range []string{"10.200.3.0/24", "10.0.0.0/8"} {
-		err := CheckReserved(DefaultNetworks(), prefixes(reserved), own)
+		err := CheckReserved(privateNetworks(), prefixes(reserved), own)
 		if err == nil || !strings.Contains(err.Error(), reserved) || !strings.Contains(err.Error(), "10.200.0.0/16") {
 			t.Errorf("reserved %s: %v", reserved, err)
 		}
@@ -146,7 +234,7 @@ func TestCheckReserved(t *testing.T) {
 }
 
 func TestExternal(t *testing.T) {
-	p := Pools{Networks: DefaultNetworks(), Used: uses("10.0.0.0/16", "10.96.0.0/16")}
+	p := Pools{Networks: privateNetworks(), Used: uses("10.0.0.0/16", "10.96.0.0/16")}
 	for _, row := range []struct {
 		record []netip.Prefix
 		want   string
@@ -215,8 +303,10 @@ func (o *oracle) fits(network netip.Prefix) bool {
 }
 
 func (o *oracle) acquire(owner string, want netip.Prefix) (netip.Prefix, bool) {
+	var released []netip.Addr
 	for a, before := range o.owner {
 		if before == owner {
+			released = append(released, a)
 			delete(o.owner, a)
 		}
 	}
@@ -234,6 +324,10 @@ func (o *oracle) acquire(owner string, want netip.Prefix) (netip.Prefix, bool) {
 	}
 	if found {
 		each(have, func(a netip.Addr) { o.owner[a] = owner })
+	} else { // what it had stays
+		for _, a := range released {
+			o.owner[a] = owner
+		}
 	}
 	return have, found
 }
@@ -259,7 +353,7 @@ func TestOracle(t *testing.T) {
 				want = held[owner]
 			}
 			had, kept := p.Held(owner, PodNetwork, want)
-			got, _, err := p.Acquire(owner, PodNetwork, want)
+			got, _, err := p.Acquire(owner, PodNetwork, want, false)
 			if kept {
 				if got != had || err != nil {
 					t.Fatalf("seed %d: %s had %s, now %s, %v", seed, owner, had, got, err)
@@ -270,7 +364,9 @@ func TestOracle(t *testing.T) {
 			if found != (err == nil) || found && got != right {
 				t.Fatalf("seed %d: %s wants %s: %s, %v; the oracle %s %t\nused %v\nassigned %v", seed, owner, want, got, err, right, found, used, p.assigned)
 			}
-			held[owner] = want
+			if err == nil {
+				held[owner] = want
+			}
 		}
 		// Pools that are rebuilt from the recorded assignments, in any order, are the same.
 		again := Pools{Networks: pools, Used: used}
@@ -284,9 +380,9 @@ func TestOracle(t *testing.T) {
 
 func BenchmarkAcquireHundredPeers(b *testing.B) {
 	for range b.N {
-		p := Pools{Networks: DefaultNetworks(), Used: uses("10.200.0.0/16")}
+		p := Pools{Networks: privateNetworks(), Used: uses("10.200.0.0/16")}
 		for i := range 100 {
-			if _, _, err := p.Acquire(fmt.Sprint(i), PodNetwork, prefix("10.200.0.0/16")); err != nil {
+			if _, _, err := p.Acquire(fmt.Sprint(i), PodNetwork, prefix("10.200.0.0/16"), false); err != nil {
 				b.Fatal(err)
 			}
 		}
@@ -309,7 +405,7 @@ func TestAvoid(t *testing.T) {
 		"what is ours is not given even then": {[]string{"10.1.2.3/32", "10.2.0.0/32", "10.3.0.0/32"}, "10.0.0.0/16", "10.1.0.0/16"},
 	} {
 		p := pools(row.avoid...)
-		if have, _, err := p.Acquire("a", PodNetwork, prefix(row.want)); err != nil || have != prefix(row.have) {
+		if have, _, err := p.Acquire("a", PodNetwork, prefix(row.want), false); err != nil || have != prefix(row.have) {
 			t.Errorf("%s: %s, %v, want %s", name, have, err, row.have)
 		}
 		if slices.Contains(p.Inside(), prefix(row.avoid[0])) {
@@ -320,7 +416,7 @@ func TestAvoid(t *testing.T) {
 	if !p.Restore(Assignment{Owner: "a", Kind: PodNetwork, Want: prefix("10.1.0.0/16"), Have: prefix("10.1.0.0/16")}) {
 		t.Error("what was given is lost because of an address in it")
 	}
-	if have, _, err := p.Acquire("a", PodNetwork, prefix("10.1.0.0/16")); err != nil || have != prefix("10.1.0.0/16") {
+	if have, _, err := p.Acquire("a", PodNetwork, prefix("10.1.0.0/16"), false); err != nil || have != prefix("10.1.0.0/16") {
 		t.Errorf("what was given is changed to %s, %v", have, err)
 	}
 	if have, err := pools("10.1.2.3/32").External(16, nil); err != nil || have != prefix("10.2.0.0/16") {

@@ -7,11 +7,13 @@ package v1alpha1
 // PeerNetworkApplyConfiguration represents a declarative configuration of the PeerNetwork type for use
 // with apply.
 //
-// PeerNetwork is what the administrator knows of the remote cluster's network. It counts only where another network than that of Liqo joins the
-// clusters (networking.internal=false); Liqo's own network agrees on addresses with the remote cluster.
+// PeerNetwork is what the administrator knows of the remote cluster's network. With Liqo's network, a network of the remote cluster that is listed exactly
+// as announced is used as it is, and every other one is remapped. Where another network joins the clusters (networking.internal=false), no other
+// address of the remote cluster counts.
 type PeerNetworkApplyConfiguration struct {
-	// PodCIDRs are the networks of the remote cluster's pods, and of what else of it is reached here, in CIDR notation. This cluster believes no other
-	// address of the remote cluster: neither that of a pod, nor that of an endpoint.
+	// PodCIDRs are the networks of the remote cluster's pods, and of what else of it is reached here (its external network), in CIDR notation. Nothing
+	// else that nodes or pods of this cluster must reach may have an address in them: they lead to the remote cluster. Where another network joins the
+	// clusters, this cluster believes no other address of the remote cluster: neither that of a pod, nor that of an endpoint.
 	PodCIDRs []string `json:"podCIDRs,omitempty"`
 }
 

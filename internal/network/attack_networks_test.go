@@ -1,0 +1,128 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package network
+
+import (
+	"net/netip"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+
+	discoveryv1alpha1 "liqo.io/liqo/apis/discovery/v1alpha1"
+	netv1alpha1 "liqo.io/liqo/apis/net/v1alpha1"
+	"liqo.io/liqo/internal/network/ipam"
+)
+
+// reached returns the prefixes that lead to the peer here: every node has a route for each of them.
+func (p *peer) reached() (all []netip.Prefix) {
+	p.T.Helper()
+	p.Read(p.tunnel)
+	spec := &p.tunnel.Spec
+	for _, text := range []string{seen(spec.RemotePodCIDR, spec.RemoteNATPodCIDR), seen(spec.RemoteExternalCIDR, spec.RemoteNATExternalCIDR)} {
+		all = append(all, netip.MustParsePrefix(text))
+	}
+	return all
+}
+
+// writeDown writes networks of the peer down, as an administrator of this cluster would.
+func (p *peer) writeDown(networks ...string) {
+	p.T.Helper()
+	p.Edit(p.fc, func() { p.fc.Spec.Network = &discoveryv1alpha1.PeerNetwork{PodCIDRs: networks} })
+}
+
+// TestAttackNC1: peers announce addresses of hosts that this cluster reaches as their own networks: the resolver, the subnet of the nodes, a large part of the
+// private networks. None of it ever leads to them, unless an administrator here wrote it down.
+func TestAttackNC1(t *testing.T) {
+	b := newBench(t)
+	b.node("n1", "10.0.12.7", true)
+	b.service(0, corev1.ServiceTypeNodePort)
+	stop := b.run()
+	apart := netip.MustParsePrefix("242.0.0.0/8")
+	claims := map[string]string{"resolver": "10.0.0.0/30", "subnet": "10.0.12.0/24", "some": "172.20.0.0/14", "ten": "10.64.0.0/10", "twelve": "172.16.0.0/12"}
+	var peers []*peer
+	expect := func(p *peer, what string) {
+		t.Helper()
+		for _, network := range p.reached() {
+			if !apart.Contains(network.Addr()) || network.Bits() < apart.Bits() {
+				t.Errorf("%s announces %s and %s, and %s leads to it %s", p.id.ClusterName, p.copy.Spec.PodCIDR, p.copy.Spec.ExternalCIDR, network, what)
+			}
+		}
+	}
+	key := byte(0)
+	for name, claimed := range claims {
+		p := b.peer(name)
+		p.outgoing(discoveryv1alpha1.StatusEstablished)
+		key++
+		p.reports(claimed, "192.168.0.0/28", key)
+		b.Until("the claim of "+name+" is decided", func() bool {
+			b.Read(p.copy)
+			return p.copy.Status.ObservedGeneration == p.copy.Generation
+		})
+		if !p.copy.Status.Processed {
+			continue // refused, so there is no tunnel
+		}
+		p.answers("None", "None")
+		p.connected(netv1alpha1.Connecting, netv1alpha1.ReasonGatewaySilent, "")
+		expect(p, "at first")
+		peers = append(peers, p)
+	}
+	if len(peers) < 3 {
+		t.Fatalf("only %d of the peers have tunnels", len(peers))
+	}
+	// The same claims later, for the network of other addresses as well, and after a restart.
+	for _, p := range peers {
+		for _, claimed := range []string{"10.0.0.0/30", "10.64.0.0/10", "10.0.12.0/24"} {
+			p.amend(func(to *netv1alpha1.NetworkConfigSpec) { to.PodCIDR = netv1alpha1.CIDR(claimed) })
+			b.Until("it is decided", func() bool { b.Read(p.copy); return p.copy.Status.ObservedGeneration == p.copy.Generation })
+			expect(p, "after a change")
+		}
+	}
+	stop()
+	for _, p := range peers { // what a peer writes into our answer is no record
+		b.EditStatus(p.copy, func() {
+			p.copy.Status.Processed, p.copy.Status.PodCIDRNAT, p.copy.Status.ObservedGeneration = true, "10.0.12.0/24", p.copy.Generation
+		})
+	}
+	b.run()
+	for _, p := range peers {
+		b.Until("our answer is back", func() bool { b.Read(p.copy); return p.copy.Status.PodCIDRNAT != "10.0.12.0/24" })
+		expect(p, "after a restart")
+	}
+}
+
+// TestWrittenDown: the network that an administrator wrote down is used as it is, that of the value as well, and nothing else of the same peer.
+func TestWrittenDown(t *testing.T) {
+	b := newBench(t)
+	b.options.Unmapped = []netip.Prefix{netip.MustParsePrefix("10.60.0.0/14")}
+	b.node("n1", "192.0.2.1", true)
+	b.service(0, corev1.ServiceTypeNodePort)
+	b.run()
+	milan, paris := b.peer("milan"), b.peer("paris")
+	for i, p := range []*peer{milan, paris} {
+		p.outgoing(discoveryv1alpha1.StatusEstablished)
+		p.reports([]string{"10.50.0.0/16", "10.61.0.0/16"}[i], "10.40.0.0/16", byte(i+1))
+		p.answers("None", "None")
+	}
+	paris.decided(netv1alpha1.ReasonAgreed, "")
+	if status := paris.copy.Status; status.PodCIDRNAT != "None" || status.ExternalCIDRNAT == "None" {
+		t.Errorf("paris, whose pod network is in the value: %+v", status)
+	}
+	paris.connected(netv1alpha1.Connecting, netv1alpha1.ReasonGatewaySilent, "")
+	milan.connected(netv1alpha1.Connecting, netv1alpha1.ReasonGatewaySilent, "")
+	for _, networks := range [][]string{{"10.50.0.0/15"}, {"10.50.1.0/24"}, {"999.1.1.1/16", "10.0.0.0/8"}, nil} { // another network is no word for this one
+		milan.writeDown(networks...)
+		for _, now := range milan.reached() {
+			if !ipam.DefaultNetworks()[0].Contains(now.Addr()) {
+				t.Errorf("with %v written down, milan is reached as %s", networks, now)
+			}
+		}
+	}
+	milan.writeDown("10.50.0.0/16", "10.40.0.0/16")
+	milan.seen("None", "None")
+	b.Until("the tunnel follows the word", func() bool { b.Read(milan.tunnel); return milan.tunnel.Spec.RemoteNATPodCIDR == "None" })
+	milan.writeDown("10.40.0.0/16")
+	b.Until("the word is taken back", func() bool { return ipam.DefaultNetworks()[0].Contains(milan.reached()[0].Addr()) })
+	if now := milan.reached()[1].String(); now != "10.40.0.0/16" {
+		t.Errorf("other addresses are reached as %s", now)
+	}
+}

@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package network
+
+import (
+	"fmt"
+	"net/netip"
+	"slices"
+
+	discoveryv1alpha1 "liqo.io/liqo/apis/discovery/v1alpha1"
+)
+
+// UnmappedValue is the Helm value with the networks of peers that are used as they are.
+const UnmappedValue = "networkManager.config.unmappedNetworks"
+
+// words are what administrators of this cluster wrote about the networks of peers. A network of a peer is used as it is only by such a word: what the peer
+// itself claims must not decide which addresses lead to it.
+type words struct {
+	// peers are the ForeignClusters by tenant namespace.
+	peers map[string]*discoveryv1alpha1.ForeignCluster
+	// unmapped are the networks of the value.
+	unmapped []netip.Prefix
+}
+
+// wordsOf returns them. A namespace of two ForeignClusters has no word.
+func (b *poolReader) wordsOf(all *records) words {
+	w := words{peers: map[string]*discoveryv1alpha1.ForeignCluster{}, unmapped: b.options.Unmapped}
+	for i := range all.fcs {
+		fc := &all.fcs[i]
+		namespace := fc.Status.TenantNamespace.Local
+		if id := fc.Spec.ClusterIdentity; namespace == "" || id == nil || discoveryv1alpha1.OwnerOf(all.fcs, id.ClusterID) != fc {
+			continue
+		}
+		if _, twice := w.peers[namespace]; twice {
+			fc = nil
+		}
+		w.peers[namespace] = fc
+	}
+	return w
+}
+
+// of returns who wrote a network of the peer with this tenant namespace down; empty if no administrator did. A ForeignCluster lists the network itself, so that the
+// peer cannot choose among the addresses of a larger one.
+func (w words) of(namespace string, network netip.Prefix) string {
+	if fc := w.peers[namespace]; fc != nil && slices.ContainsFunc(fc.PodCIDRs(), func(text string) bool {
+		listed, err := netip.ParsePrefix(text)
+		return err == nil && listed == network
+	}) {
+		return fmt.Sprintf("spec.network.podCIDRs of ForeignCluster %s", fc.Name)
+	}
+	for _, one := range w.unmapped {
+		if one.Bits() <= network.Bits() && one.Overlaps(network) {
+			return fmt.Sprintf("value %s, which lists %s", UnmappedValue, one)
+		}
+	}
+	return ""
+}
