@@ -53,6 +53,7 @@ func (o *shadowOptions) Register(flags *pflag.FlagSet) {
 	flags.StringSliceVar(&o.labels, "peer-pod-labels", nil, "further keys of labels that pods of peers may have, separated by commas; KEY* stands for all keys with that prefix")
 	flags.StringSliceVar(&o.annotations, "peer-pod-annotations", nil, "the same for annotations")
 	flags.StringSliceVar(&o.tolerations, "peer-tolerations", nil, "keys of further taints that pods of peers may tolerate, in the same form")
+	flags.BoolVar(&o.allowed.AlwaysPull, "peer-always-pull", false, "pull the images of pods of peers each time, whatever the pod asks for")
 	flags.BoolVar(&o.enforce, "enable-resource-enforcement", false, "refuse pods of a peer if the sum of their limits, not only of their requests, exceeds its grant")
 	flags.IntVar(&o.mostPods, "max-peer-shadow-pods", 15000, "number of ShadowPods that one peer may have, those that have ended included")
 	flags.IntVar(&o.mostSlices, "max-peer-shadow-endpoint-slices", 5000, "number of ShadowEndpointSlices that one peer may have")

@@ -73,6 +73,8 @@ var other = map[string]any{
 	"peers.services.types":                                    []any{"ExternalName"},
 	"peers.ingresses.hosts":                                   []any{"shop.example.org"},
 	"peers.ingresses.classes":                                 []any{"internal"},
+	"peers.images.allow":                                      []any{"registry.example.org/*"},
+	"peers.images.deny":                                       []any{"registry.example.org/*"},
 	"peers.tolerations":                                       []any{"gpu"},
 	"peers.metadata.pods.labels":                              []any{"example.org/*"},
 	"peers.metadata.pods.annotations":                         []any{"example.org/*"},

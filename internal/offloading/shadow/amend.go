@@ -46,6 +46,9 @@ func Amend(shadow *vkv1alpha1.ShadowPod, pod *corev1.Pod, peer, owner string, al
 		if !allowed.Tracing {
 			one.SecurityContext = untraced(one.SecurityContext)
 		}
+		if allowed.AlwaysPull {
+			one.ImagePullPolicy = corev1.PullAlways
+		}
 		ephemeral = append(ephemeral, element(list, there, one))
 		there++
 	}

@@ -49,6 +49,8 @@ type Allowed struct {
 	Labels, Annotations, Tolerations Keys
 	// Tracing: ephemeral containers keep SYS_PTRACE. Namespaces with the Pod Security label of a level refuse it.
 	Tracing bool
+	// AlwaysPull: images are pulled each time, so that no pod runs what another one has brought to a node.
+	AlwaysPull bool
 }
 
 // Components of a cluster take orders from labels and annotations: injectors of sidecars, plugins of networks and runtimes, autoscalers,

@@ -34,6 +34,9 @@ func Pod(shadow *vkv1alpha1.ShadowPod, peer string, allowed Allowed) *corev1.Pod
 	spec.Priority, spec.PriorityClassName, spec.PreemptionPolicy = nil, "", nil
 	spec.RuntimeClassName, spec.Overhead = nil, nil
 	spec.Tolerations = tolerations(spec.Tolerations, allowed)
+	if allowed.AlwaysPull {
+		alwaysPull(&spec)
+	}
 
 	pod := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{
@@ -50,6 +53,20 @@ func Pod(shadow *vkv1alpha1.ShadowPod, peer string, allowed Allowed) *corev1.Pod
 		pod.Finalizers = []string{labels.FinalizerPodEnd}
 	}
 	return pod
+}
+
+// alwaysPull has each image of a new pod pulled when it starts.
+func alwaysPull(spec *corev1.PodSpec) {
+	for _, containers := range [][]corev1.Container{spec.InitContainers, spec.Containers} {
+		for i := range containers {
+			containers[i].ImagePullPolicy = corev1.PullAlways
+		}
+	}
+	for i := range spec.Volumes {
+		if image := spec.Volumes[i].Image; image != nil {
+			image.PullPolicy = corev1.PullAlways
+		}
+	}
 }
 
 // guarded are key prefixes of taints that keep pods of users away: from the control plane, from nodes that are cordoned or not ready for use,
