@@ -42,6 +42,7 @@ import (
 	"liqo.io/liqo/internal/kube/policies"
 	"liqo.io/liqo/internal/network"
 	"liqo.io/liqo/internal/offloading"
+	"liqo.io/liqo/internal/offloading/hosts"
 	"liqo.io/liqo/internal/offloading/shadow"
 	offloadingwebhook "liqo.io/liqo/internal/offloading/webhook"
 	"liqo.io/liqo/internal/peering"
@@ -257,6 +258,7 @@ func (o *controllerManagerOptions) caches() cache.Options {
 		&corev1.ResourceQuota{}:       {Label: ours},
 		&corev1.LimitRange{}:          {Label: ours},
 		&networkingv1.NetworkPolicy{}: {Label: ours},
+		&networkingv1.Ingress{}:       {Transform: hosts.Trim},
 		&corev1.ConfigMap{}:           {Namespaces: install, Label: hasLabel(labels.PinnedKey)},
 		&corev1.Secret{}:              {Namespaces: install, Label: hasLabel(labels.AuthToken)},
 		&vkv1alpha1.ShadowPod{}:       {Transform: offloading.TrimShadowPod},
@@ -347,7 +349,7 @@ func runControllerManager(ctx context.Context, cfg *rest.Config, o *controllerMa
 			return err
 		}
 	}
-	if err := o.shadows.setup(mgr, guard, offloading.ShadowEndpointSliceOptions{InternalNetwork: !o.disableInternalNetwork, OwnNetworks: own}, o.webhookPort > 0); err != nil {
+	if err := o.shadows.setup(ctx, mgr, guard, offloading.ShadowEndpointSliceOptions{InternalNetwork: !o.disableInternalNetwork, OwnNetworks: own}, o.webhookPort > 0); err != nil {
 		return err
 	}
 	if err := o.serve(mgr); err != nil {

@@ -3,6 +3,7 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"net/netip"
 	"slices"
@@ -18,6 +19,7 @@ import (
 
 	"liqo.io/liqo/internal/kube/policies"
 	"liqo.io/liqo/internal/offloading"
+	"liqo.io/liqo/internal/offloading/hosts"
 	"liqo.io/liqo/internal/offloading/isolation"
 	"liqo.io/liqo/internal/offloading/shadow"
 	offloadingwebhook "liqo.io/liqo/internal/offloading/webhook"
@@ -33,6 +35,7 @@ type shadowOptions struct {
 	mostNamespaces           int
 	mostBytes                string
 	custom                   []string
+	compareHosts             bool
 	mostCustom               int
 	podSecurity              string
 	labels, annotations      []string
@@ -60,6 +63,7 @@ func (o *shadowOptions) Register(flags *pflag.FlagSet) {
 	flags.IntVar(&o.mostNamespaces, "max-peer-namespaces", 500, "number of remote namespaces that one peer may have")
 	flags.StringVar(&o.mostBytes, "max-peer-bytes", "256Mi", "bytes of JSON that the objects of one peer may have in all its remote namespaces")
 	flags.StringSliceVar(&o.custom, "peer-custom-resources", nil, "custom resources that peers may write in their remote namespaces, as NAME.GROUP, separated by commas")
+	flags.BoolVar(&o.compareHosts, "compare-ingress-hosts", false, "refuse Ingresses of peers with hosts that other Ingresses of this cluster have")
 	flags.IntVar(&o.mostCustom, "max-peer-custom-resources", 1000, "number of custom resources of each kind that one peer may have in all its remote namespaces")
 	flags.StringToStringVar(&o.quota, "peer-quota", nil, "ResourceQuota of each remote namespace (RESOURCE=AMOUNT,...), of resources of Kubernetes itself")
 	flags.StringToStringVar(&o.containerLimits, "peer-container-limits", nil, "limits of containers of peers that set none (RESOURCE=AMOUNT,...)")
@@ -171,7 +175,7 @@ func amounts(flag string, pairs map[string]string) (corev1.ResourceList, error) 
 }
 
 // setup adds the controllers and the webhook to the manager.
-func (o *shadowOptions) setup(mgr manager.Manager, guard *policies.Guard, endpoints offloading.ShadowEndpointSliceOptions, webhooks bool) error {
+func (o *shadowOptions) setup(ctx context.Context, mgr manager.Manager, guard *policies.Guard, endpoints offloading.ShadowEndpointSliceOptions, webhooks bool) error {
 	remoteNamespaces, err := offloading.WatchRemoteNamespaces(mgr)
 	if err != nil {
 		return err
@@ -205,6 +209,11 @@ func (o *shadowOptions) setup(mgr manager.Manager, guard *policies.Guard, endpoi
 	}
 	if options.Bytes, err = offloadingwebhook.SetupPeerBytes(mgr, bytes); err != nil {
 		return err
+	}
+	if o.compareHosts {
+		if err := hosts.Setup(ctx, mgr, remoteNamespaces); err != nil {
+			return err
+		}
 	}
 	offloadingwebhook.RegisterPeerObjects(mgr.GetWebhookServer(), options.Objects, options.Bytes)
 	offloadingwebhook.RegisterShadowPod(mgr.GetWebhookServer(), mgr.GetScheme(), options)

@@ -59,9 +59,16 @@ func offloads(t *testing.T) {
 	apply(t, namespace, offloaded)
 	rome.Kubectl(t, "-n", namespace, "wait", "pod/runs", "--for=condition=Ready", "--timeout=180s")
 	env.Eventually(t, env.Hang, "the provider has all of it", func() (string, bool) {
-		r := milan.TryKubectl("", "-n", remote, "get", "pods/runs", "services/runs", "endpointslices/runs-elsewhere", "configmaps/settings", "secrets/password", "ingresses/runs")
+		r := milan.TryKubectl("", "-n", remote, "get", "pods/runs", "services/runs", "endpointslices/runs-elsewhere", "configmaps/settings", "secrets/password")
 		return r.String(), r.Code == 0
 	})
+	env.Eventually(t, env.Hang, "an event in the consumer gives the value that refuses the Ingress", func() (string, bool) {
+		r := rome.TryKubectl("", "-n", namespace, "get", "events")
+		return r.String(), strings.Contains(r.Out, "peers.ingresses.hosts")
+	})
+	if found := milan.Kubectl(t, "-n", remote, "get", "ingresses", "-o", "name"); found != "" {
+		t.Errorf("the provider has %s with default values", found)
+	}
 	env.Eventually(t, env.Hang, "an event in the consumer gives the reason why a pod does not start", func() (string, bool) {
 		r := rome.TryKubectl("", "-n", namespace, "get", "events")
 		return r.String(), strings.Contains(r.Out, "pull policy of Never")

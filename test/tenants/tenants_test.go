@@ -59,7 +59,7 @@ func TestAttackH5(t *testing.T) {
 		c.Installed(t)
 	}
 	// By default a consumer is granted nearly everything that is free, also the pods of a node that its pods do not tolerate. Then nothing is left for others.
-	provider.Liqoctl(t, "install", "--cluster-name", provider.Name, "--set", "controllerManager.config.resourceSharingPercentage=20")
+	provider.Liqoctl(t, "install", "--cluster-name", provider.Name, "--set", "controllerManager.config.resourceSharingPercentage=20", "--set", "peers.ingresses.hosts={*.rome.example}")
 	for _, consumer := range []*env.Cluster{hostile, good} {
 		env.Peered(t, consumer, provider)
 		_ = consumer.TryKubectl("", "create", "namespace", namespace)
@@ -274,7 +274,7 @@ func (a *attack) kinds() []filler {
 		{"/api/v1" + remote + "configmaps", object("v1", "ConfigMap", `,"data":{"a":`+string(text)+`}`)},
 		{"/api/v1" + remote + "secrets", object("v1", "Secret", `,"stringData":{"a":`+string(text)+`}`)},
 		{"/api/v1" + remote + "services", object("v1", "Service", `,"spec":{"ports":[{"port":80}]}`)},
-		{"/apis/networking.k8s.io/v1" + remote + "ingresses", object("networking.k8s.io/v1", "Ingress", `,"spec":{"defaultBackend":{"service":{"name":"a","port":{"number":80}}}}`)},
+		{"/apis/networking.k8s.io/v1" + remote + "ingresses", object("networking.k8s.io/v1", "Ingress", `,"spec":{"rules":[{"host":"a.rome.example","http":{"paths":[{"path":"/","pathType":"Prefix","backend":{"service":{"name":"a","port":{"number":80}}}}]}}]}`)},
 		{"/apis/virtualkubelet.liqo.io/v1alpha1" + remote + "shadowpods", object("virtualkubelet.liqo.io/v1alpha1", "ShadowPod", pod)},
 		{"/apis/virtualkubelet.liqo.io/v1alpha1" + remote + "shadowendpointslices", object("virtualkubelet.liqo.io/v1alpha1", "ShadowEndpointSlice", `,"spec":{"template":{"endpoints":[],"addressType":"IPv4"}}`)},
 		{"/apis/sharing.liqo.io/v1alpha1/namespaces/" + a.tenant + "/resourceslices", object("sharing.liqo.io/v1alpha1", "ResourceSlice", `,"spec":{}`)},

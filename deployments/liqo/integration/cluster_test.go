@@ -303,19 +303,19 @@ const extended = "peers.metadata.ingresses.annotations={nginx.ingress.kubernetes
 
 // installed returns an API server with the objects of the chart, and its administrator. The context is a guard
 // against hanging. Such tests run in parallel, as they wait for their API servers more than they compute.
-func installed(t *testing.T) (context.Context, *rest.Config, client.Client) {
+func installed(t *testing.T, set ...string) (context.Context, *rest.Config, client.Client) {
 	t.Helper()
 	t.Parallel()
 	admin := kubetest.Cluster(t)
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	t.Cleanup(cancel)
 	root := connect(t, admin)
-	install(ctx, t, root)
+	install(ctx, t, root, set...)
 	return ctx, admin, root
 }
 
-// install applies the objects of the chart, in Helm's order as far as it matters: definitions first.
-func install(ctx context.Context, t *testing.T, c client.Client) {
+// install applies the objects of the chart with further values, in Helm's order as far as it matters: definitions first.
+func install(ctx context.Context, t *testing.T, c client.Client, set ...string) {
 	t.Helper()
 	definitions, err := crds.Load(liqo.FS)
 	if err != nil {
@@ -327,7 +327,7 @@ func install(ctx context.Context, t *testing.T, c client.Client) {
 	if err := c.Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "liqo"}}); err != nil {
 		t.Fatal(err)
 	}
-	objects := slices.DeleteFunc(charttest.Render(t, "controllerManager.replicas=2", "auth.ingress.enable=true", "auth.ingress.host=liqo.example.org", charttest.Lavish, extended),
+	objects := slices.DeleteFunc(charttest.Render(t, append(set, "controllerManager.replicas=2", "auth.ingress.enable=true", "auth.ingress.host=liqo.example.org", charttest.Lavish, extended)...),
 		func(object *unstructured.Unstructured) bool {
 			return strings.HasPrefix(object.GetAPIVersion(), "monitoring.")
 		})

@@ -12,6 +12,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -20,6 +21,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	eventsv1 "k8s.io/api/events/v1"
+	networkingv1 "k8s.io/api/networking/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -33,6 +35,8 @@ import (
 	"liqo.io/liqo/deployments/liqo/charttest"
 	"liqo.io/liqo/internal/kube/kubetest"
 	kubemanager "liqo.io/liqo/internal/kube/manager"
+	"liqo.io/liqo/internal/offloading"
+	"liqo.io/liqo/internal/offloading/hosts"
 	offloadingwebhook "liqo.io/liqo/internal/offloading/webhook"
 )
 
@@ -41,6 +45,7 @@ import (
 type webhookEnv struct {
 	*testing.T
 	client.Client
+	admin    *rest.Config
 	warnings *warnings
 	// urls are the addresses of the webhooks, by name.
 	urls map[string]string
@@ -64,11 +69,11 @@ func (w *warnings) text() string {
 	return strings.Join(w.texts, "\n")
 }
 
-func newWebhookEnv(t *testing.T) *webhookEnv {
+func newWebhookEnv(t *testing.T, set ...string) *webhookEnv {
 	t.Helper()
 	t.Parallel()
 	admin := kubetest.Cluster(t)
-	h := &webhookEnv{T: t, warnings: &warnings{}, urls: map[string]string{}}
+	h := &webhookEnv{T: t, admin: admin, warnings: &warnings{}, urls: map[string]string{}}
 	admin.WarningHandler = h.warnings
 	h.Client = connect(t, admin)
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
@@ -76,7 +81,8 @@ func newWebhookEnv(t *testing.T) *webhookEnv {
 	h.must(offloadingv1alpha1.AddToScheme(h.Scheme()))
 	h.must(eventsv1.AddToScheme(h.Scheme()))
 	h.must(appsv1.AddToScheme(h.Scheme()))
-	install(ctx, t, h.Client)
+	h.must(networkingv1.AddToScheme(h.Scheme()))
+	install(ctx, t, h.Client, set...)
 	h.must(client.IgnoreAlreadyExists(h.Create(ctx, &rbacv1.ClusterRoleBinding{
 		ObjectMeta: metav1.ObjectMeta{Name: "liqo-controller-manager"},
 		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "liqo-controller-manager"},
@@ -88,7 +94,7 @@ func newWebhookEnv(t *testing.T) *webhookEnv {
 	dir := t.TempDir()
 	h.must(os.WriteFile(filepath.Join(dir, "tls.crt"), public, 0o600))
 	h.must(os.WriteFile(filepath.Join(dir, "tls.key"), private, 0o600))
-	objects := charttest.Render(t)
+	objects := charttest.Render(t, set...)
 	segment, err := base64.StdEncoding.DecodeString(fmt.Sprint(charttest.Field(t, charttest.Find(t, objects, "Secret", "liqo-webhook-certs"), "data", "path")))
 	h.must(err)
 	h.must(os.WriteFile(filepath.Join(dir, "path"), segment, 0o600))
@@ -104,6 +110,9 @@ func newWebhookEnv(t *testing.T) *webhookEnv {
 	offloadingwebhook.Register(mgr.GetWebhookServer(), h.Scheme(), offloadingwebhook.Options{
 		Cached: mgr.GetClient(), Live: mgr.GetAPIReader(), Namespace: "liqo",
 	})
+	remoteNamespaces, err := offloading.WatchRemoteNamespaces(mgr)
+	h.must(err)
+	h.must(hosts.Setup(ctx, mgr, remoteNamespaces))
 	kubetest.Start(t, "manager", mgr.Start)
 
 	// The configuration of the chart with the address of this server, without the webhooks that it does not serve.
@@ -114,7 +123,7 @@ func newWebhookEnv(t *testing.T) *webhookEnv {
 		var kept []any
 		for _, one := range all {
 			one := one.(map[string]any)
-			if strings.HasPrefix(one["name"].(string), "fc.") || strings.HasPrefix(one["name"].(string), "shadowpod.") {
+			if slices.Contains([]string{"fc", "shadowpod", "peerbytes"}, strings.Split(one["name"].(string), ".")[0]) {
 				continue
 			}
 			where := one["clientConfig"].(map[string]any)

@@ -28,7 +28,7 @@ import (
 
 // TestRemoteNamespaces: the policy restricts what a peer writes in its remote namespace, whatever rights it has there.
 func TestRemoteNamespaces(t *testing.T) {
-	ctx, admin, root := installed(t)
+	ctx, admin, root := installed(t, "peers.ingresses.hosts={*,}")
 	const remote = "web-rome-000000"
 	c := asPeer(ctx, t, admin, root, remote)
 	try := func(version, kind string, metadata, rest map[string]any) error {

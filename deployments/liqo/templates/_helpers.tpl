@@ -53,6 +53,11 @@ NOTE: {{ join ", " $set }} {{ gt (len $set) 1 | ternary "have" "has" }} no effec
 {{- end }}
 {{- end }}
 
+{{/* Whether hosts of peers are compared with those of others: only if a policy does not refuse all of them. */}}
+{{- define "liqo.comparesHosts" -}}
+{{- if or .Values.peers.ingresses.hosts (not (.Capabilities.APIVersions.Has "admissionregistration.k8s.io/v1/ValidatingAdmissionPolicy")) }}true{{ end }}
+{{- end }}
+
 {{/* Where pods may run: the values of the user, plus tolerations and affinity of the component. */}}
 {{- define "liqo.placement" -}}
 {{- with .root.Values.common.nodeSelector }}

@@ -289,7 +289,7 @@ func schemaErrors(text string) string {
 	return strings.Join(problems, "; ")
 }
 
-// notes returns the notes of the rendered chart about values that have no effect.
+// notes returns the notes of the rendered chart: values that have no effect, and what values leave open.
 func notes(text string) (found []string) {
 	for line := range strings.Lines(text) {
 		if note, is := strings.CutPrefix(line, "NOTE: "); is {
