@@ -4,9 +4,13 @@ package network
 
 import (
 	"net/netip"
+	"slices"
+	"strings"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+	eventsv1 "k8s.io/api/events/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 
 	discoveryv1alpha1 "liqo.io/liqo/apis/discovery/v1alpha1"
 	netv1alpha1 "liqo.io/liqo/apis/net/v1alpha1"
@@ -28,6 +32,39 @@ func (p *peer) reached() (all []netip.Prefix) {
 func (p *peer) writeDown(networks ...string) {
 	p.T.Helper()
 	p.Edit(p.fc, func() { p.fc.Spec.Network = &discoveryv1alpha1.PeerNetwork{PodCIDRs: networks} })
+}
+
+// accept agrees to other networks of the peer, as an administrator of this cluster would.
+func (p *peer) accept(networks ...string) {
+	p.T.Helper()
+	p.Edit(p.fc, func() {
+		if p.fc.Spec.Network == nil {
+			p.fc.Spec.Network = &discoveryv1alpha1.PeerNetwork{}
+		}
+		p.fc.Spec.Network.AcceptedCIDRs = networks
+	})
+}
+
+// event waits for an event of the ForeignCluster.
+func (p *peer) event(reason string, parts ...string) {
+	p.T.Helper()
+	p.Until("an event "+reason, func() bool {
+		var recorded eventsv1.EventList
+		p.Must(p.List(p.T.Context(), &recorded))
+		return slices.ContainsFunc(recorded.Items, func(one eventsv1.Event) bool {
+			return one.Reason == reason && one.Regarding.Name == p.fc.Name && !slices.ContainsFunc(parts, func(part string) bool { return !strings.Contains(one.Note, part) })
+		})
+	})
+}
+
+// tunnelIs waits for the condition Ready of the tunnel.
+func (p *peer) tunnelIs(reason string, parts ...string) {
+	p.T.Helper()
+	p.Until("the tunnel is "+reason, func() bool {
+		p.Read(p.tunnel)
+		c := meta.FindStatusCondition(p.tunnel.Status.Conditions, netv1alpha1.ConditionReady)
+		return c != nil && c.Reason == reason && !slices.ContainsFunc(parts, func(part string) bool { return !strings.Contains(c.Message, part) })
+	})
 }
 
 // TestAttackNC1: peers announce addresses of hosts that this cluster reaches as their own networks: the resolver, the subnet of the nodes, a large part of the
@@ -66,8 +103,8 @@ func TestAttackNC1(t *testing.T) {
 		expect(p, "at first")
 		peers = append(peers, p)
 	}
-	if len(peers) < 3 {
-		t.Fatalf("only %d of the peers have tunnels", len(peers))
+	if len(peers) != 3 { // the other two claim too much
+		t.Fatalf("%d of the peers have tunnels", len(peers))
 	}
 	// The same claims later, for the network of other addresses as well, and after a restart.
 	for _, p := range peers {
@@ -119,10 +156,52 @@ func TestWrittenDown(t *testing.T) {
 	}
 	milan.writeDown("10.50.0.0/16", "10.40.0.0/16")
 	milan.seen("None", "None")
+	milan.tunnelIs(netv1alpha1.ReasonAgreed, "10.50.0.0/16 is used as it is, by spec.network.podCIDRs of ForeignCluster milan", "10.40.0.0/16 is used as it is")
+	milan.event(netv1alpha1.ReasonNetworkUnmapped, "10.50.0.0/16", "spec.network.podCIDRs of ForeignCluster milan")
+	paris.tunnelIs(netv1alpha1.ReasonAgreed, "10.61.0.0/16 is used as it is, by value "+UnmappedValue)
 	b.Until("the tunnel follows the word", func() bool { b.Read(milan.tunnel); return milan.tunnel.Spec.RemoteNATPodCIDR == "None" })
 	milan.writeDown("10.40.0.0/16")
 	b.Until("the word is taken back", func() bool { return ipam.DefaultNetworks()[0].Contains(milan.reached()[0].Addr()) })
 	if now := milan.reached()[1].String(); now != "10.40.0.0/16" {
 		t.Errorf("other addresses are reached as %s", now)
 	}
+	milan.event(netv1alpha1.ReasonNetworkRemapped, "10.50.0.0/16")
+	// What this cluster uses itself is not given away by a word either.
+	milan.writeDown("10.40.0.0/16", "10.200.0.0/16")
+	milan.amend(func(to *netv1alpha1.NetworkConfigSpec) { to.PodCIDR = "10.200.0.0/16" })
+	milan.tunnelIs(netv1alpha1.ReasonAgreed, "10.200.0.0/16 is remapped although", "overlaps what this cluster uses")
+}
+
+// TestAttackNC1Change: a peer changes its networks while they are in use, every time to those of another host. Nothing changes, an event and the conditions
+// name the change, and it is used, remapped, once an administrator agrees to it.
+func TestAttackNC1Change(t *testing.T) {
+	b := newBench(t)
+	b.node("n1", "192.0.2.1", true)
+	b.service(0, corev1.ServiceTypeNodePort)
+	b.run()
+	bad := b.peer("bad")
+	bad.outgoing(discoveryv1alpha1.StatusEstablished)
+	bad.reports("10.201.0.0/16", "10.40.0.0/16", 1)
+	bad.answers("None", "None")
+	bad.connected(netv1alpha1.Connecting, netv1alpha1.ReasonGatewaySilent, "")
+	first, generation := bad.reached(), bad.tunnel.Generation
+	for _, network := range []string{"10.0.0.0/30", "10.7.7.0/24", "10.202.0.0/16"} {
+		bad.amend(func(to *netv1alpha1.NetworkConfigSpec) { to.PodCIDR = netv1alpha1.CIDR(network) })
+		bad.decided(netv1alpha1.ReasonNetworkChanged, "podCIDR is now "+network+", and 10.201.0.0/16 is in use")
+		bad.tunnelIs(netv1alpha1.ReasonNetworkChanged, network, "the previous agreement stays in use")
+		if now := bad.reached(); !slices.Equal(now, first) || bad.tunnel.Generation != generation {
+			t.Errorf("%s: the peer was reached as %s and is reached as %s", network, first, now)
+		}
+	}
+	bad.event(netv1alpha1.ReasonNetworkChanged, "10.0.0.0/30")
+	bad.accept("10.202.0.0/16")
+	bad.decided(netv1alpha1.ReasonAgreed, "")
+	b.Until("the tunnel follows", func() bool { bad.reached(); return bad.tunnel.Spec.RemotePodCIDR == "10.202.0.0/16" })
+	if now := bad.reached()[0]; !ipam.DefaultNetworks()[0].Contains(now.Addr()) {
+		t.Errorf("accepted, it is reached as %s", now)
+	}
+	// Too much of the pools, and a change back, are refused as before.
+	bad.amend(func(to *netv1alpha1.NetworkConfigSpec) { to.ExternalCIDR = "10.64.0.0/10" })
+	bad.decided(netv1alpha1.ReasonNetworkTooLarge, "10.202.0.0/16, 10.64.0.0/10")
+	bad.event(netv1alpha1.ReasonNetworkTooLarge, "10.64.0.0/10")
 }

@@ -231,3 +231,11 @@ func remap(from, to netip.Prefix) string {
 	}
 	return to.String()
 }
+
+// natOf is remap for a network as text.
+func natOf(own netv1alpha1.CIDR, as netip.Prefix) string {
+	if string(own) == as.String() {
+		return netv1alpha1.NotRemapped
+	}
+	return as.String()
+}

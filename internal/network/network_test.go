@@ -146,7 +146,7 @@ func TestHostile(t *testing.T) {
 		part   string
 	}{
 		"everything":           {func(s *netv1alpha1.NetworkConfigSpec) { s.PodCIDR = "0.0.0.0/0" }, netv1alpha1.ReasonNetworkInvalid, "0.0.0.0/0"},
-		"too much":             {func(s *netv1alpha1.NetworkConfigSpec) { s.PodCIDR = "8.0.0.0/6" }, netv1alpha1.ReasonNetworkInvalid, "larger than every pool"},
+		"too much":             {func(s *netv1alpha1.NetworkConfigSpec) { s.PodCIDR = "8.0.0.0/6" }, netv1alpha1.ReasonNetworkTooLarge, "8.0.0.0/6, 10.40.0.0/16"},
 		"no network":           {func(s *netv1alpha1.NetworkConfigSpec) { s.ExternalCIDR = "ten" }, netv1alpha1.ReasonNetworkInvalid, "externalCIDR"},
 		"loopback":             {func(s *netv1alpha1.NetworkConfigSpec) { s.PodCIDR = "127.0.0.0/8" }, netv1alpha1.ReasonNetworkInvalid, "127.0.0.0/8"},
 		"another's key":        {func(s *netv1alpha1.NetworkConfigSpec) { s.Lanes[0].PublicKey = testKey(1) }, netv1alpha1.ReasonKeyInUse, "cluster good"},
@@ -156,7 +156,8 @@ func TestHostile(t *testing.T) {
 		"our external network": {func(s *netv1alpha1.NetworkConfigSpec) { s.Lanes[0].Carriers[0].Addresses[0] = "10.0.3.4" }, netv1alpha1.ReasonLaneInvalid, "10.0.0.0/16"},
 		"the other's network":  {func(s *netv1alpha1.NetworkConfigSpec) { s.Lanes[0].Carriers[0].Addresses[0] = "10.40.3.4" }, netv1alpha1.ReasonLaneInvalid, "10.40.0.0/16"},
 		"for another one":      {func(s *netv1alpha1.NetworkConfigSpec) { s.Cluster.ClusterID = "good-id" }, netv1alpha1.ReasonWrongDestination, "good-id"},
-		"exhausting":           {func(s *netv1alpha1.NetworkConfigSpec) { s.PodCIDR = "10.0.0.0/8" }, netv1alpha1.ReasonNetworksExhausted, "10.0.0.0/8"},
+		"exhausting":           {func(s *netv1alpha1.NetworkConfigSpec) { s.PodCIDR = "10.0.0.0/8" }, netv1alpha1.ReasonNetworkTooLarge, "10.0.0.0/8"},
+		"another one":          {func(s *netv1alpha1.NetworkConfigSpec) { s.PodCIDR = "10.201.0.0/16" }, netv1alpha1.ReasonNetworkChanged, "podCIDR is now 10.201.0.0/16, and 10.200.0.0/16 is in use"},
 		"a lane from afar":     {func(s *netv1alpha1.NetworkConfigSpec) { s.Lanes[1].Number = 70 }, netv1alpha1.ReasonLaneInvalid, "lane 70"},
 	} {
 		bad.amend(func(to *netv1alpha1.NetworkConfigSpec) {
@@ -178,7 +179,8 @@ func TestHostile(t *testing.T) {
 			return c.Type == netv1alpha1.ConditionReady && c.Status == metav1.ConditionFalse && strings.Contains(c.Message, "stays in use")
 		})
 	})
-	// The assigned prefix of another peer is remapped.
+	// The assigned prefix of another peer is remapped, once an administrator agrees to the change.
+	bad.accept(before.RemoteNATPodCIDR)
 	bad.amend(func(to *netv1alpha1.NetworkConfigSpec) {
 		*to = *spec.DeepCopy()
 		to.PodCIDR = netv1alpha1.CIDR(before.RemoteNATPodCIDR)
@@ -303,6 +305,7 @@ func TestExternalStays(t *testing.T) {
 	b.Until("ours is published", func() bool { return b.there(bad.ours) })
 	had := bad.ours.Spec.ExternalCIDR
 	stop()
+	bad.accept(string(had))
 	bad.amend(func(to *netv1alpha1.NetworkConfigSpec) { to.PodCIDR = had })
 	b.run()
 	b.Until("it is decided", func() bool {

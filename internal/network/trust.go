@@ -106,13 +106,15 @@ func distrust(fc *discoveryv1alpha1.ForeignCluster, tunnel *netv1alpha1.TunnelEn
 	return nil
 }
 
-// recordDistrust records an event at the ForeignCluster when a peer's NetworkConfig is not believed for another reason than before.
+// recordDistrust records an event at the ForeignCluster when a peer's NetworkConfig is not believed, or its networks are not used, for another reason than
+// before.
 func (r *tunnelReconciler) recordDistrust(s *tunnelScope, answer *netv1alpha1.NetworkConfigStatus) {
 	if s.refused == nil {
 		return
 	}
 	switch s.refused.reason {
-	case netv1alpha1.ReasonNotSigned, netv1alpha1.ReasonSignatureInvalid, netv1alpha1.ReasonVersionOld:
+	case netv1alpha1.ReasonNotSigned, netv1alpha1.ReasonSignatureInvalid, netv1alpha1.ReasonVersionOld,
+		netv1alpha1.ReasonNetworkTooLarge, netv1alpha1.ReasonNetworkChanged, netv1alpha1.ReasonNetworksExhausted:
 	default:
 		return
 	}

@@ -129,6 +129,11 @@ func (r *tunnelReconciler) decide(ctx context.Context, s *tunnelScope) error {
 	// We dial its gateways at these addresses, so the assigned prefixes must not contain them.
 	pools.Used = append(pools.Used, carrierLiterals("gateway of the peer", s.claim.lanes)...)
 	word := r.poolReader.wordsOf(all)
+	if !s.recall(pools, word) {
+		if s.refused = word.judge(s, pools, inUse(all, s.namespace)); s.refused != nil {
+			return nil
+		}
+	}
 	if s.agreed.pods, _, err = pools.Acquire(s.namespace, ipam.PodNetwork, s.claim.pods, word.of(s.namespace, s.claim.pods) != ""); err == nil {
 		s.agreed.external, _, err = pools.Acquire(s.namespace, ipam.ExternalNetwork, s.claim.external, word.of(s.namespace, s.claim.external) != "")
 	}
@@ -278,6 +283,7 @@ func (r *tunnelReconciler) ensureTunnel(ctx context.Context, s *tunnelScope) err
 	intent := netapply.TunnelEndpoint(s.peer.UniqueName(), s.namespace).
 		WithLabels(own).
 		WithSpec(tunnelSpec(s, pods, external).WithBackendConfig(previousKeys(s.tunnel, s.claim.lanes, r.options.Now())))
+	r.recordUse(s)
 	if s.tunnel == nil {
 		log.FromContext(ctx).Info("network agreed", "clusterID", s.peer.ClusterID, "pods", s.agreed.pods, "external", s.agreed.external)
 		return r.own.ApplyTo(ctx, intent, nil)
@@ -312,14 +318,6 @@ func tunnelSpec(s *tunnelScope, pods, external netip.Prefix) *netapply.TunnelEnd
 	return spec
 }
 
-// natOf is remap for a network as text.
-func natOf(own netv1alpha1.CIDR, as netip.Prefix) string {
-	if string(own) == as.String() {
-		return netv1alpha1.NotRemapped
-	}
-	return as.String()
-}
-
 // writeStatus reports the state of the tunnel if it changed.
 func (r *tunnelReconciler) writeStatus(ctx context.Context, s *tunnelScope) error {
 	if s.tunnel == nil || s.tunnel.DeletionTimestamp != nil {
@@ -327,7 +325,7 @@ func (r *tunnelReconciler) writeStatus(ctx context.Context, s *tunnelScope) erro
 	}
 	facts := &tunnelFacts{
 		tunnel: s.tunnel, observations: r.gateways.observations(), refused: s.refused, badSince: r.badSince[s.namespace], lost: r.lost[s.namespace],
-		now: r.options.Now(), namespace: r.options.Namespace, ours: s.ours,
+		now: r.options.Now(), namespace: r.options.Namespace, ours: s.ours, use: r.wordsFor(&s.tenancy).use(s.namespace, &s.tunnel.Spec),
 	}
 	var err error
 	if facts.lanes, err = r.ownLanes(ctx); err != nil {

@@ -41,6 +41,8 @@ type tunnelFacts struct {
 	refused *refusal
 	// ours is what this cluster publishes for the peer; nil if nothing.
 	ours *netv1alpha1.NetworkConfig
+	// use states under which networks the peer is reached, and by whose word.
+	use string
 	// badSince is when the connection was first worse than its written status; zero if it was not at the last reconcile.
 	badSince time.Time
 	// lost are the nodes that did not reach the peer at the last reconcile. A new gateway never had a report from them.
@@ -133,9 +135,7 @@ func (f *tunnelFacts) setReady(status *netv1alpha1.TunnelEndpointStatus) {
 		f.set(&status.Conditions, netv1alpha1.ConditionReady, false, f.refused.reason, f.refused.message+"; the previous agreement stays in use")
 		return
 	}
-	spec := &f.tunnel.Spec
-	message := fmt.Sprintf("the peer's pods are reached as %s, its other addresses as %s", seen(spec.RemotePodCIDR, spec.RemoteNATPodCIDR), seen(spec.RemoteExternalCIDR, spec.RemoteNATExternalCIDR))
-	f.set(&status.Conditions, netv1alpha1.ConditionReady, true, netv1alpha1.ReasonAgreed, message)
+	f.set(&status.Conditions, netv1alpha1.ConditionReady, true, netv1alpha1.ReasonAgreed, f.use)
 }
 
 // seen returns the prefix for a network: its own if it is not remapped.

@@ -161,6 +161,13 @@ type PeerNetwork struct {
 	// +listType=atomic
 	// +optional
 	PodCIDRs []string `json:"podCIDRs,omitempty"`
+	// AcceptedCIDRs are networks to which the remote cluster may change, in CIDR notation. With Liqo's network, a change of its networks while they are in use
+	// is refused, unless the new ones are listed here, and are remapped, or in PodCIDRs, and are used as they are.
+	// +kubebuilder:validation:MaxItems=16
+	// +kubebuilder:validation:items:Pattern=`^[0-9a-fA-F.:]{2,45}/[0-9]{1,3}$`
+	// +listType=atomic
+	// +optional
+	AcceptedCIDRs []string `json:"acceptedCIDRs,omitempty"`
 }
 
 // PeeringCondition is the state of one aspect of a peering.

@@ -45,12 +45,24 @@ const (
 	ReasonBackendUnknown = "BackendUnknown"
 	// ReasonNetworkInvalid: a network is impossible, or larger than every pool.
 	ReasonNetworkInvalid = "NetworkInvalid"
+	// ReasonNetworkTooLarge: the networks are together larger than what one peer gets.
+	ReasonNetworkTooLarge = "NetworkTooLarge"
+	// ReasonNetworkChanged: a network is not the one that is in use, and no administrator of the receiver has agreed to the change.
+	ReasonNetworkChanged = "NetworkChanged"
 	// ReasonNetworksExhausted: no network of that size is free in the pools.
 	ReasonNetworksExhausted = "NetworksExhausted"
 	// ReasonLaneInvalid: no lane, or one with an impossible number, key or address.
 	ReasonLaneInvalid = "LaneInvalid"
 	// ReasonKeyInUse: another peer, or this cluster, has this public key.
 	ReasonKeyInUse = "KeyInUse"
+)
+
+// Reasons of events about the networks of a peer.
+const (
+	// ReasonNetworkUnmapped: a network of the peer is used as it is, by the word of an administrator.
+	ReasonNetworkUnmapped = "NetworkUnmapped"
+	// ReasonNetworkRemapped: a network that was used as it is has no word of an administrator, and is remapped.
+	ReasonNetworkRemapped = "NetworkRemapped"
 )
 
 // Reasons of Published.

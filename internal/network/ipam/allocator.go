@@ -25,6 +25,14 @@ var (
 	ErrInvalid = errors.New("not usable")
 	// ErrExhausted: no network of that size is free.
 	ErrExhausted = errors.New("no network is free")
+	// ErrTooLarge: the networks of one peer are together larger than a peer may have.
+	ErrTooLarge = errors.New("too large")
+)
+
+// What one peer gets of the pools: at most as many addresses as a /12, and at most a quarter of the pools, so that it cannot exhaust them for others.
+const (
+	largest = 12
+	share   = 4
 )
 
 // ReservedName is the name of networks that the administrator reserves for other uses. Gateways of peers may be in them.
@@ -184,6 +192,22 @@ func (p *Pools) Acquire(owner string, kind Kind, want netip.Prefix, written bool
 	}
 	p.assigned = append(rest.assigned, Assignment{Owner: owner, Kind: kind, Want: want, Have: have, Written: written, Agreed: true})
 	return have, have != want, nil
+}
+
+// CheckShare refuses networks of one peer that are together larger than a peer may have.
+func (p *Pools) CheckShare(networks []netip.Prefix) error {
+	sum, all := uint64(0), uint64(0)
+	for _, network := range networks {
+		sum += 1 << (32 - network.Bits())
+	}
+	for _, pool := range p.Networks {
+		all += 1 << (32 - pool.Bits())
+	}
+	if most := min(1<<(32-largest), all/share); sum > most {
+		return fmt.Errorf("%s: %w: %d addresses, and a peer gets at most %d, which is a /%d, or a quarter of what is set apart (%s) if that is less",
+			join(networks), ErrTooLarge, sum, most, largest, join(p.Networks))
+	}
+	return nil
 }
 
 // without returns the pools without the assignment of one kind to an owner.

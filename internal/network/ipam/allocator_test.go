@@ -29,7 +29,9 @@ func uses(all ...string) (list []Use) {
 }
 
 // privateNetworks are pools of an administrator who has set them apart: what a peer announces in them is used as it is.
-func privateNetworks() []netip.Prefix { return prefixes("10.0.0.0/8", "192.168.0.0/16", "172.16.0.0/12") }
+func privateNetworks() []netip.Prefix {
+	return prefixes("10.0.0.0/8", "192.168.0.0/16", "172.16.0.0/12")
+}
 
 // TestAcquire: each row acquires in order; a result is the network itself, or the one assigned for it.
 func TestAcquire(t *testing.T) {
@@ -160,6 +162,28 @@ func TestWritten(t *testing.T) {
 	}
 }
 
+// TestShare: one peer gets no more than a /12, and no more than a quarter of the pools.
+func TestShare(t *testing.T) {
+	for name, row := range map[string]struct {
+		pools, networks []netip.Prefix
+		fits            bool
+	}{
+		"two of /16":           {DefaultNetworks(), prefixes("10.0.0.0/16", "10.1.0.0/16"), true},
+		"two of /13":           {DefaultNetworks(), prefixes("10.0.0.0/13", "10.8.0.0/13"), true},
+		"a /12":                {DefaultNetworks(), prefixes("10.0.0.0/12"), true},
+		"a /12 and an address": {DefaultNetworks(), prefixes("10.0.0.0/12", "10.16.0.0/32"), false},
+		"a /1":                 {DefaultNetworks(), prefixes("128.0.0.0/1"), false},
+		"a quarter":            {prefixes("10.0.0.0/16"), prefixes("10.0.0.0/19", "10.1.0.0/19"), true},
+		"a half":               {prefixes("10.0.0.0/16"), prefixes("10.0.0.0/18", "10.1.0.0/18"), false},
+		"nothing":              {DefaultNetworks(), nil, true},
+	} {
+		err := (&Pools{Networks: row.pools}).CheckShare(row.networks)
+		if (err == nil) != row.fits || err != nil && (!errors.Is(err, ErrTooLarge) || !strings.Contains(err.Error(), row.networks[0].String())) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
 // TestWordChanges: a network that is written down later is used as it is from then on, and the record of one that is no longer written down is dropped.
 func TestWordChanges(t *testing.T) {
 	p := Pools{Networks: DefaultNetworks(), Avoid: uses("10.1.2.3/32")}
@@ -197,8 +221,8 @@ func TestRestoreOfEarlierVersions(t *testing.T) {
 	}{
 		"remapped":                 {Assignment{Want: prefix("10.200.0.0/16"), Have: prefix("10.1.0.0/16"), Agreed: true}, true},
 		"remapped, by the answer":  {Assignment{Want: prefix("10.200.0.0/16"), Have: prefix("10.1.0.0/16")}, false}, // the peer writes there
-		"as claimed":                {Assignment{Want: prefix("10.1.0.0/16"), Have: prefix("10.1.0.0/16"), Agreed: true}, false},
-		"as claimed, written":       {Assignment{Want: prefix("10.1.0.0/16"), Have: prefix("10.1.0.0/16"), Agreed: true, Written: true}, true},
+		"as claimed":               {Assignment{Want: prefix("10.1.0.0/16"), Have: prefix("10.1.0.0/16"), Agreed: true}, false},
+		"as claimed, written":      {Assignment{Want: prefix("10.1.0.0/16"), Have: prefix("10.1.0.0/16"), Agreed: true, Written: true}, true},
 		"remapped to a public one": {Assignment{Want: prefix("10.1.0.0/16"), Have: prefix("8.8.0.0/16"), Agreed: true, Written: true}, false},
 		"remapped now":             {Assignment{Want: prefix("10.1.0.0/16"), Have: prefix("242.1.0.0/16")}, true},
 	} {

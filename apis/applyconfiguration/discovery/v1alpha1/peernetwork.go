@@ -15,6 +15,9 @@ type PeerNetworkApplyConfiguration struct {
 	// else that nodes or pods of this cluster must reach may have an address in them: they lead to the remote cluster. Where another network joins the
 	// clusters, this cluster believes no other address of the remote cluster: neither that of a pod, nor that of an endpoint.
 	PodCIDRs []string `json:"podCIDRs,omitempty"`
+	// AcceptedCIDRs are networks to which the remote cluster may change, in CIDR notation. With Liqo's network, a change of its networks while they are in use
+	// is refused, unless the new ones are listed here, and are remapped, or in PodCIDRs, and are used as they are.
+	AcceptedCIDRs []string `json:"acceptedCIDRs,omitempty"`
 }
 
 // PeerNetworkApplyConfiguration constructs a declarative configuration of the PeerNetwork type for use with
@@ -29,6 +32,16 @@ func PeerNetwork() *PeerNetworkApplyConfiguration {
 func (b *PeerNetworkApplyConfiguration) WithPodCIDRs(values ...string) *PeerNetworkApplyConfiguration {
 	for i := range values {
 		b.PodCIDRs = append(b.PodCIDRs, values[i])
+	}
+	return b
+}
+
+// WithAcceptedCIDRs adds the given value to the AcceptedCIDRs field in the declarative configuration
+// and returns the receiver, so that objects can be build by chaining "With" function invocations.
+// If called multiple times, values provided by each call will be appended to the AcceptedCIDRs field.
+func (b *PeerNetworkApplyConfiguration) WithAcceptedCIDRs(values ...string) *PeerNetworkApplyConfiguration {
+	for i := range values {
+		b.AcceptedCIDRs = append(b.AcceptedCIDRs, values[i])
 	}
 	return b
 }
