@@ -141,6 +141,11 @@ func checkTerms(affinity *corev1.Affinity) string {
 
 func checkVolumes(spec *corev1.PodSpec) string {
 	for i := range spec.Volumes {
+		if ephemeral := spec.Volumes[i].Ephemeral; ephemeral != nil && ephemeral.VolumeClaimTemplate != nil {
+			if problem := checkTemplate(ephemeral.VolumeClaimTemplate); problem != "" {
+				return fmt.Sprintf("volumes[%d].ephemeral.volumeClaimTemplate.%s", i, problem)
+			}
+		}
 		projected := spec.Volumes[i].Projected
 		if projected == nil {
 			continue
@@ -152,6 +157,36 @@ func checkVolumes(spec *corev1.PodSpec) string {
 		}
 	}
 	return ""
+}
+
+// checkTemplate refuses what is refused in a claim that a peer writes itself: Kubernetes makes a claim of the template, with rights of its own. Policies know
+// the storage classes and keys that this cluster lets peers use.
+func checkTemplate(template *corev1.PersistentVolumeClaimTemplate) string {
+	spec := &template.Spec
+	for _, field := range []struct {
+		name string
+		set  bool
+	}{
+		{"metadata.finalizers", len(template.Finalizers) > 0},
+		{"metadata.ownerReferences", len(template.OwnerReferences) > 0},
+		{"spec.volumeName", spec.VolumeName != ""},
+		{"spec.selector", spec.Selector != nil},
+		{"spec.volumeAttributesClassName", spec.VolumeAttributesClassName != nil && *spec.VolumeAttributesClassName != ""},
+		{"spec.dataSource", spec.DataSource != nil && !isClaim(spec.DataSource.APIGroup, spec.DataSource.Kind)},
+		{"spec.dataSourceRef", spec.DataSourceRef != nil && (spec.DataSourceRef.Namespace != nil || !isClaim(spec.DataSourceRef.APIGroup, spec.DataSourceRef.Kind))},
+	} {
+		if field.set {
+			return field.name + " must be empty: a volume of a peer is new, and starts with the data of a claim in its namespace or with none"
+		}
+	}
+	if class := spec.StorageClassName; class != nil && *class == "" {
+		return "spec.storageClassName must not be empty: without a class, the claim would get any volume that has none"
+	}
+	return ""
+}
+
+func isClaim(group *string, kind string) bool {
+	return kind == "PersistentVolumeClaim" && (group == nil || *group == "")
 }
 
 // CheckUpdate returns why an update of a ShadowPod is refused. The same fields may change as in a pod: images, CPU and memory, a shorter deadline,

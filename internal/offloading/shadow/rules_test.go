@@ -39,6 +39,15 @@ func annotated(key, value string) *vkv1alpha1.ShadowPod {
 	return shadowPod(func(s *vkv1alpha1.ShadowPod) { s.Annotations = map[string]string{key: value} })
 }
 
+// template returns a ShadowPod with an ephemeral volume.
+func template(change func(*corev1.PersistentVolumeClaimTemplate)) *vkv1alpha1.ShadowPod {
+	var claim corev1.PersistentVolumeClaimTemplate
+	change(&claim)
+	return spec(func(s *corev1.PodSpec) {
+		s.Volumes = []corev1.Volume{{Name: "v", VolumeSource: corev1.VolumeSource{Ephemeral: &corev1.EphemeralVolumeSource{VolumeClaimTemplate: &claim}}}}
+	})
+}
+
 // hostile is what a peer may try with ShadowPods of its own, and a word of the refusal.
 var hostile = []struct {
 	name   string
@@ -140,6 +149,10 @@ var hostile = []struct {
 	{"a request of the node, at last", spec(func(s *corev1.PodSpec) {
 		s.Containers[0].Lifecycle = &corev1.Lifecycle{PreStop: &corev1.LifecycleHandler{TCPSocket: &corev1.TCPSocketAction{Host: "127.0.0.1"}}}
 	}), `probe or lifecycle host "127.0.0.1"`, true},
+	{"the volume of others", template(func(c *corev1.PersistentVolumeClaimTemplate) { c.Spec.VolumeName = "backup" }), "spec.volumeName", false},
+	{"volumes of others", template(func(c *corev1.PersistentVolumeClaimTemplate) { c.Spec.Selector = &metav1.LabelSelector{} }), "spec.selector", false},
+	{"any volume without a class", template(func(c *corev1.PersistentVolumeClaimTemplate) { c.Spec.StorageClassName = new("") }), "spec.storageClassName", false},
+	{"a claim that nothing ends", template(func(c *corev1.PersistentVolumeClaimTemplate) { c.Finalizers = []string{"example.com/held"} }), "metadata.finalizers", false},
 	{"a switch of the kernel", spec(func(s *corev1.PodSpec) {
 		s.SecurityContext = &corev1.PodSecurityContext{Sysctls: []corev1.Sysctl{{Name: "kernel.msgmax"}}}
 	}), "kernel.msgmax", true},
