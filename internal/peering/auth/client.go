@@ -18,6 +18,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"syscall"
 	"time"
 
 	discoveryv1alpha1 "liqo.io/liqo/apis/discovery/v1alpha1"
@@ -34,6 +35,8 @@ const (
 	// challengeAttempts is more than one because several servers may share an address, and each accepts only its own
 	// challenges.
 	challengeAttempts = 4
+	// connectionAttempts is how often a challenge is asked for at once while the service ends connections for others.
+	connectionAttempts = 4
 )
 
 // ClientOptions configure the connection to a provider.
@@ -70,7 +73,7 @@ func NewClient(authURL string, o ClientOptions) (*Client, error) {
 		DialContext:           o.Dial,
 		TLSHandshakeTimeout:   dialTimeout,
 		ResponseHeaderTimeout: defaultTimeout,
-		IdleConnTimeout:       10 * time.Second,
+		IdleConnTimeout:       time.Second, // shorter than that of the service
 		MaxIdleConns:          2,
 		// Answers are small. A compressed answer could expand without bound.
 		DisableCompression:     true,
@@ -98,7 +101,7 @@ func NewClient(authURL string, o ClientOptions) (*Client, error) {
 	}, nil
 }
 
-// Close closes idle connections. Without it they close after ten seconds.
+// Close closes idle connections. Without it they close after a second.
 func (c *Client) Close() { c.http.CloseIdleConnections() }
 
 // Provider is what a consumer knows of a provider.
@@ -137,7 +140,7 @@ func (c *Client) Register(ctx context.Context, r Registration) (Grant, error) {
 	if len(r.Key) != ed25519.PrivateKeySize || len(r.ClusterKey) != ed25519.PrivateKeySize {
 		return Grant{}, errors.New("register: a private key is missing")
 	}
-	grant, err := c.ask(ctx, r.Provider, asker{r.Cluster.ClusterID, clusterkey.Public(r.Key)}, r.DryRun, func(q question) (grantAnswer, error) {
+	grant, err := c.ask(ctx, r.Provider, asker{r.Cluster.ClusterID, r.Key}, r.DryRun, func(q question) (grantAnswer, error) {
 		request := registrationRequest{
 			Cluster: r.Cluster, AuthURL: r.AuthURL, PublicKey: clusterkey.Public(r.Key), ClusterKey: clusterkey.Public(r.ClusterKey),
 			Protocol: ProtocolRange, DryRun: r.DryRun, Ways: r.DryRun, Question: q, TokenID: TokenID(r.Secret),
@@ -164,7 +167,7 @@ func (c *Client) Renew(ctx context.Context, provider Provider, cluster discovery
 	if len(ours) != ed25519.PrivateKeySize {
 		return Grant{}, errors.New("renew: the private key is missing")
 	}
-	grant, err := c.ask(ctx, provider, asker{cluster.ClusterID, clusterkey.Public(ours)}, false, func(q question) (grantAnswer, error) {
+	grant, err := c.ask(ctx, provider, asker{cluster.ClusterID, ours}, false, func(q question) (grantAnswer, error) {
 		request := renewalRequest{ClusterID: cluster.ClusterID, Question: q}
 		request.Signature = ed25519.Sign(ours, request.signed())
 		var answer grantAnswer
@@ -177,7 +180,7 @@ func (c *Client) Renew(ctx context.Context, provider Provider, cluster discovery
 // asker is the requesting cluster, with its key for the provider.
 type asker struct {
 	id  string
-	key ed25519.PublicKey
+	key ed25519.PrivateKey
 }
 
 // ask proves the provider, sends a request with a challenge of it, and returns the grant if the provider's key signed it.
@@ -192,7 +195,7 @@ func (c *Client) ask(ctx context.Context, provider Provider, us asker, dryRun bo
 	for range challengeAttempts {
 		var q question
 		var theirs ed25519.PublicKey
-		if q, theirs, err = c.question(ctx, provider, us.id); err != nil {
+		if q, theirs, err = c.question(ctx, provider, us); err != nil {
 			return Grant{}, err
 		}
 		q.SealTo = private.public()
@@ -202,7 +205,7 @@ func (c *Client) ask(ctx context.Context, provider Provider, us asker, dryRun bo
 		} else if err != nil {
 			return Grant{}, err
 		}
-		to := answerTo{provider.ID, us.id, us.key, q}
+		to := answerTo{provider.ID, us.id, clusterkey.Public(us.key), q}
 		if !ed25519.Verify(theirs, answer.signed(to), answer.Signature) {
 			return Grant{}, c.unproven("its answer is not signed with its key")
 		}
@@ -230,11 +233,18 @@ func (c *Client) ask(ctx context.Context, provider Provider, us asker, dryRun bo
 }
 
 // question gets a challenge, and proves that the service that issued it has the provider's key.
-func (c *Client) question(ctx context.Context, provider Provider, consumerID string) (question, ed25519.PublicKey, error) {
-	request := challengeRequest{ClusterID: consumerID, Provider: provider.Fingerprint, Nonce: make([]byte, nonceSize)}
+func (c *Client) question(ctx context.Context, provider Provider, us asker) (question, ed25519.PublicKey, error) {
+	request := challengeRequest{ClusterID: us.id, Provider: provider.Fingerprint, Nonce: make([]byte, nonceSize)}
 	_, _ = rand.Read(request.Nonce) // never fails
+	request.prove(us.key, time.Now())
 	var answer challengeAnswer
-	if _, err := c.do(ctx, http.MethodPost, pathChallenge, request, &answer); err != nil {
+	var err error
+	for range connectionAttempts {
+		if _, err = c.do(ctx, http.MethodPost, pathChallenge, request, &answer); !wasEnded(err) {
+			break
+		}
+	}
+	if err != nil {
 		return question{}, nil, err
 	}
 	switch {
@@ -312,6 +322,11 @@ func (c *Client) refusal(response *http.Response, text []byte) *Error {
 // notAuthService is the error of an answer that no honest authentication service sends.
 func (c *Client) notAuthService(what string) *Error {
 	return &Error{Reason: ReasonUnreachable, Message: fmt.Sprintf("%s answered with %s; check that this is the URL of the authentication service of a Liqo cluster", c.url, what)}
+}
+
+// wasEnded reports whether the connection ended before there was an answer.
+func wasEnded(err error) bool {
+	return errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, syscall.ECONNRESET) || errors.Is(err, syscall.EPIPE)
 }
 
 func needsChallenge(err error) bool {

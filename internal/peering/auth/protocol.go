@@ -90,6 +90,10 @@ type challengeRequest struct {
 	ClusterID string `json:"clusterID"`
 	Provider  string `json:"provider,omitempty"`
 	Nonce     []byte `json:"nonce"`
+	// Proof is a signature with the key of a consumer that is registered, made at Time, in seconds. It only keeps the consumer from waiting for others.
+	// Providers of earlier versions do not know it.
+	Time  int64  `json:"time,omitempty"`
+	Proof []byte `json:"proof,omitempty"`
 }
 
 type challengeAnswer struct {

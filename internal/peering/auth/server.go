@@ -19,6 +19,7 @@ import (
 
 	discoveryv1alpha1 "liqo.io/liqo/apis/discovery/v1alpha1"
 	"liqo.io/liqo/internal/kube/clusterkey"
+	"liqo.io/liqo/internal/kube/listener"
 	"liqo.io/liqo/internal/kube/version"
 	"liqo.io/liqo/internal/peering/auth/challenge"
 	"liqo.io/liqo/internal/peering/auth/ratelimit"
@@ -77,6 +78,7 @@ type Server struct {
 	options     ServerOptions
 	routes      map[string]route
 	challenges  *challenge.Maker
+	known       *known
 	tenantSlots chan struct{}
 	refusals    rate.Sometimes
 
@@ -104,6 +106,7 @@ func NewServer(o ServerOptions) (*Server, error) {
 	s := &Server{
 		options:     o,
 		challenges:  challenge.New(o.Now()),
+		known:       newKnown(),
 		contact:     ratelimit.New(contactPace, contactTotal),
 		others:      ratelimit.New(otherPace, otherTotal),
 		renewals:    ratelimit.New(otherPace, otherTotal),
@@ -128,14 +131,6 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if !known {
 		route = s.routes[pathIDs] // limited like a request for IDs
 	}
-	if wait := route.limit.Admit(from.Addr(), start); wait > 0 {
-		refusal := refuse(http.StatusTooManyRequests, ReasonTooMany, "too many requests from this address, or in total; try again later")
-		refusal.RetryAfter = wait
-		// A client that floods the service must not fill the disk with log lines.
-		s.refusals.Do(func() { s.options.Log.Info("requests refused", "remote", from.Addr().String(), "code", refusal.Code) })
-		respond(w, refusal.Code, refusal)
-		return
-	}
 	path, peer, answer, err := r.URL.Path, "", any(nil), error(nil)
 	switch {
 	case !known:
@@ -143,19 +138,33 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case r.Method != route.method:
 		w.Header().Set("Allow", route.method)
 		err = refuse(http.StatusMethodNotAllowed, ReasonMethod, "this path answers %s only", route.method)
-	default:
-		var body []byte
-		connection := http.NewResponseController(w)
-		_ = connection.SetReadDeadline(time.Now().Add(bodyDeadline)) // fails only in tests
-		if body, err = io.ReadAll(http.MaxBytesReader(w, r.Body, maxRequest)); err != nil {
-			err = invalid("the body did not arrive within %s, or has more than %d bytes", bodyDeadline, maxRequest)
-		} else {
-			_ = connection.SetReadDeadline(time.Time{}) // the deadline would cancel the request
-			peer, answer, err = route.handle(r.Context(), body)
+	}
+	wait := route.limit.Admit(from.Addr(), start)
+	var body []byte
+	if err == nil && (wait == 0 || route.limit == s.renewals) {
+		if body, err = readBody(w, r); err == nil && route.limit == s.renewals {
+			wait = s.admitKnown(r.Context(), path, body, wait)
 		}
+	}
+	if wait > 0 {
+		refusal := refuse(http.StatusTooManyRequests, ReasonTooMany, "too many requests from this address, or in total; try again later")
+		refusal.RetryAfter = wait
+		// A client that floods the service must not fill the disk with log lines.
+		s.refusals.Do(func() { s.options.Log.Info("requests refused", "remote", from.Addr().String(), "code", refusal.Code) })
+		w.Header().Set("Connection", "close")
+		respond(w, refusal.Code, refusal)
+		return
+	}
+	if err == nil {
+		peer, answer, err = route.handle(r.Context(), body)
 	}
 	refusal := asRefusal(err)
 	log := s.options.Log.WithValues("path", path, "peer", peer, "remote", from.Addr().String(), "seconds", s.options.Now().Sub(start).Seconds())
+	if path == pathChallenge && refusal == nil || refusal != nil && refusal.Reason == ReasonChallenge {
+		listener.Prefer(r.Context()) // the client goes on
+	} else {
+		w.Header().Set("Connection", "close") // others need the place; it is also one guess of a token per connection, whose number a proxy bounds
+	}
 	if refusal == nil {
 		log.Info("request", "result", "Done", "code", http.StatusOK)
 		respond(w, http.StatusOK, answer)
@@ -163,7 +172,6 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	if refusal.Reason == ReasonDenied || refusal.Reason == ReasonEmptyDenied {
 		route.limit.Punish(from.Addr(), start)
-		w.Header().Set("Connection", "close") // one guess per connection: a proxy in front bounds the connections of each of its clients
 	}
 	log = log.WithValues("result", refusal.Reason, "code", refusal.Code)
 	if refusal.Code >= http.StatusInternalServerError {
@@ -172,6 +180,30 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		log.Info("request")
 	}
 	respond(w, refusal.Code, refusal)
+}
+
+// admitKnown returns how long to wait: a cluster that proves by the body of its request that it is known need not wait for others, and keeps its connection.
+func (s *Server) admitKnown(ctx context.Context, path string, body []byte, wait time.Duration) time.Duration {
+	peer := s.known.prover(path, body, s.options.Now())
+	if peer == "" {
+		return wait
+	}
+	listener.Keep(ctx, peer)
+	if wait > 0 && s.known.pace.Allow(peer, s.options.Now()) {
+		return 0
+	}
+	return wait
+}
+
+func readBody(w http.ResponseWriter, r *http.Request) ([]byte, error) {
+	connection := http.NewResponseController(w)
+	_ = connection.SetReadDeadline(time.Now().Add(bodyDeadline)) // fails only in tests
+	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxRequest))
+	if err != nil {
+		return nil, invalid("the body did not arrive within %s, or has more than %d bytes", bodyDeadline, maxRequest)
+	}
+	_ = connection.SetReadDeadline(time.Time{}) // the deadline would cancel the request
+	return body, nil
 }
 
 func (s *Server) ids(context.Context, []byte) (string, any, error) {
@@ -209,9 +241,10 @@ func (s *Server) register(ctx context.Context, body []byte) (string, any, error)
 	if err != nil {
 		return peer, nil, err
 	}
-	if !s.challenges.Spend(which, s.options.Now()) {
+	if !s.challenges.Spend(which, "token "+request.TokenID, s.options.Now()) {
 		return peer, nil, errChallenge
 	}
+	listener.Keep(ctx, "token "+request.TokenID) // the tenant may take a while
 	to := answerTo{s.options.Cluster.ClusterID, peer, request.PublicKey, request.Question}
 	if request.DryRun {
 		answer, err := signer.answer(Grant{Ways: s.ways(call, request)}, to)
@@ -251,41 +284,6 @@ func (s *Server) register(ctx context.Context, body []byte) (string, any, error)
 	}
 	answer, err := signer.answer(grant, to)
 	return peer, answer, err
-}
-
-// signer signs answers with the key that a consumer knows.
-type signer struct {
-	key       ed25519.PrivateKey
-	successor *successor
-}
-
-func (s *Server) signer(ctx context.Context, q question) (signer, error) {
-	keys, err := s.options.Keys.ClusterKeys(ctx)
-	if err != nil {
-		return signer{}, unavailable(err)
-	}
-	private, found := keys.Find(q.Provider)
-	if !found {
-		return signer{}, refuse(http.StatusForbidden, ReasonConflict,
-			"the requesting cluster knows %s with a key that it no longer has; "+
-				"run `liqoctl generate peer-command` for this cluster, and the printed command in the requesting cluster", s.options.Cluster.ClusterName)
-	}
-	return signer{private, successorOf(private, keys)}, nil
-}
-
-// answer seals the token of a grant and signs all of it.
-func (s signer) answer(g Grant, to answerTo) (grantAnswer, error) {
-	answer := grantAnswer{
-		Namespace: g.Namespace, ExpiresIn: int64(g.Lifetime / time.Second), APIServerURL: g.APIServerURL, APIServerCA: g.APIServerCA, Ways: g.Ways, Successor: s.successor,
-	}
-	if g.Token != "" {
-		var err error
-		if answer.SealedToken, err = seal(to.question.SealTo, to.sealInfo(), []byte(g.Token)); err != nil {
-			return grantAnswer{}, invalid("question.sealTo is not an X25519 key")
-		}
-	}
-	answer.Signature = ed25519.Sign(s.key, answer.signed(to))
-	return answer, nil
 }
 
 // repeated returns the pin of a registered cluster that makes first contact again: with the same name and the same keys, or with proof that it has
@@ -358,9 +356,11 @@ func (s *Server) renew(ctx context.Context, body []byte) (string, any, error) {
 		return peer, nil, err
 	}
 	// After the signature is verified, so that a client that captured the challenge cannot use it up.
-	if !s.challenges.Spend(which, s.options.Now()) {
+	if !s.challenges.Spend(which, peer, s.options.Now()) {
 		return peer, nil, errChallenge
 	}
+	listener.Keep(ctx, peer)
+	s.known.learn(peer, pin.Key)
 	pin.InBand = request.Question.InBand
 	grant, err := s.options.Peers.Renew(ctx, pin)
 	if errors.Is(err, errRevoked) {

@@ -334,7 +334,7 @@ func TestCapturedRegistration(t *testing.T) {
 
 func (b *env) newChallenge(t *testing.T, cluster discoveryv1alpha1.ClusterIdentity) string {
 	t.Helper()
-	q, _, err := b.client.question(t.Context(), milan, cluster.ClusterID)
+	q, _, err := b.client.question(t.Context(), milan, asker{cluster.ClusterID, newKey("key")})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -12,6 +12,7 @@ import (
 	"crypto/sha256"
 	"encoding/base64"
 	"encoding/binary"
+	"maps"
 	"sync"
 	"time"
 )
@@ -19,8 +20,8 @@ import (
 const (
 	// Lifetime of a challenge.
 	Lifetime = 60 * time.Second
-	// maxSpent bounds the stored challenges. Only the holder of a pinned key can add one.
-	maxSpent = 4096
+	// maxSpent bounds the stored challenges of one owner: who holds a pinned key, or a token.
+	maxSpent = 256
 
 	nonceBytes = 16
 	ageBytes   = 8
@@ -35,7 +36,7 @@ type Maker struct {
 	start time.Time
 
 	mu    sync.Mutex
-	spent map[Nonce]time.Time // until when it must be stored
+	spent map[string]map[Nonce]time.Time // by owner, until when each must be stored
 }
 
 // Nonce identifies a challenge.
@@ -43,7 +44,7 @@ type Nonce [nonceBytes]byte
 
 // New returns a maker with its own key: no other maker accepts its challenges.
 func New(now time.Time) *Maker {
-	c := &Maker{start: now, spent: map[Nonce]time.Time{}}
+	c := &Maker{start: now, spent: map[string]map[Nonce]time.Time{}}
 	_, _ = rand.Read(c.key[:]) // never fails
 	return c
 }
@@ -76,25 +77,38 @@ func (c *Maker) Check(text, clusterID string, now time.Time) (Nonce, bool) {
 	which := Nonce(raw[:nonceBytes])
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	_, used := c.spent[which]
-	return which, age >= 0 && age < Lifetime && !used
+	return which, age >= 0 && age < Lifetime && !c.used(which)
 }
 
-// Spend uses a checked challenge. It returns true once per challenge, even for concurrent calls.
-func (c *Maker) Spend(which Nonce, now time.Time) bool {
+// Spend uses a checked challenge. It returns true once per challenge, even for concurrent calls. Owner is the key or token with which its use was proven:
+// one that uses up its share takes nothing from the others.
+func (c *Maker) Spend(which Nonce, owner string, now time.Time) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for other, until := range c.spent {
-		if !now.Before(until) {
+	for other, all := range c.spent {
+		maps.DeleteFunc(all, func(_ Nonce, until time.Time) bool { return !now.Before(until) })
+		if len(all) == 0 {
 			delete(c.spent, other)
 		}
 	}
-	if _, used := c.spent[which]; used || len(c.spent) >= maxSpent {
+	if c.used(which) || len(c.spent[owner]) >= maxSpent {
 		return false
 	}
+	if c.spent[owner] == nil {
+		c.spent[owner] = map[Nonce]time.Time{}
+	}
 	// It expires earlier; this bound is simple and never too early.
-	c.spent[which] = now.Add(Lifetime)
+	c.spent[owner][which] = now.Add(Lifetime)
 	return true
+}
+
+func (c *Maker) used(which Nonce) bool {
+	for _, all := range c.spent {
+		if _, used := all[which]; used {
+			return true
+		}
+	}
+	return false
 }
 
 func parse(text string) ([]byte, bool) {

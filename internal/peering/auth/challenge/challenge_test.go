@@ -61,7 +61,7 @@ func TestSpentOnce(t *testing.T) {
 	var all sync.WaitGroup
 	for range 16 {
 		all.Go(func() {
-			if maker.Spend(which, start) {
+			if maker.Spend(which, "a", start) {
 				won.Add(1)
 			}
 		})
@@ -79,13 +79,16 @@ func TestMemoryIsBounded(t *testing.T) {
 	maker := New(start)
 	for i := range maxSpent + 10 {
 		which, _ := maker.Check(maker.Issue("a", start), "a", start)
-		if spent := maker.Spend(which, start); spent != (i < maxSpent) {
+		if spent := maker.Spend(which, "a", start); spent != (i < maxSpent) {
 			t.Fatalf("%d: %v", i, spent)
 		}
 	}
+	if which, _ := maker.Check(maker.Issue("b", start), "b", start); !maker.Spend(which, "b", start) {
+		t.Error("what one owner has used keeps another from using one")
+	}
 	later := start.Add(Lifetime)
 	which, _ := maker.Check(maker.Issue("a", later), "a", later)
-	if !maker.Spend(which, later) || len(maker.spent) != 1 {
+	if !maker.Spend(which, "a", later) || len(maker.spent) != 1 {
 		t.Errorf("%d are remembered after all have expired", len(maker.spent))
 	}
 }

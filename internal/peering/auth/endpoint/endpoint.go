@@ -27,12 +27,13 @@ const maxRequestsEach = 8
 // shutdownTimeout is longer than first contact may take.
 const shutdownTimeout = 15 * time.Second
 
-// limits bound what clients hold who have proven nothing. One network may hold many, because clusters behind one NAT share an address. A cluster that has
+// limits bound what clients hold who have proven nothing. One network may have all places until others come, because clusters behind one NAT, or one node of
+// this cluster, share an address: the more places, the longer the oldest connection lives while others are opened. A cluster that has
 // proven its key keeps its connection; two, because it may be late to close one. The read timeout must be longer than a request takes, because its end
 // would cancel the request.
 func limits() listener.Limits {
 	return listener.Limits{
-		All: 256, Each: 64, Kept: 256, KeptEach: 2, Requests: maxRequestsEach,
+		All: 512, Kept: 256, KeptEach: 2, Requests: maxRequestsEach,
 		Idle: 2 * time.Second, Read: 20 * time.Second, Write: 25 * time.Second,
 	}
 }
