@@ -163,7 +163,8 @@ func checkTarget(text string, pods []netip.Prefix, external netip.Prefix) error 
 	if external.Contains(address) {
 		return fmt.Errorf("%s is in the external network %s itself", address, external)
 	}
-	return checkHost(text, nil)
+	// A pod of another peer is one in the range set apart, where no gateway may be.
+	return ipam.Check(netip.PrefixFrom(address, address.BitLen()))
 }
 
 // restricted returns why a mapping that must not lead to this cluster's own hosts is refused; "" if it is not. The endpoints of a Service may be nodes, for

@@ -521,6 +521,8 @@ func TestMappings(t *testing.T) {
 	if api.Status.ExternalAddress == dns.Status.ExternalAddress || !strings.HasPrefix(api.Status.ExternalAddress, "242.0.") {
 		t.Errorf("%s and %s", api.Status.ExternalAddress, dns.Status.ExternalAddress)
 	}
+	// A pod of another peer, which a Service of this cluster has as an endpoint.
+	expect(mapping("of-a-peer", "242.3.0.9", "paris-id"), netv1alpha1.ReasonAssigned, "")
 	for address, part := range map[string]string{
 		"10.200.3.4": "pod network", "127.0.0.1": "loopback", "169.254.169.254": "link-local", "ten": "not an IP address", "242.0.3.3": "external network", "fd00::1": "IPv4",
 	} {
