@@ -26,7 +26,8 @@ import (
 var update = flag.Bool("update", false, "write the golden files anew")
 
 var (
-	chance  = regexp.MustCompile(`(?m)^( +(?:- )?(?:token|ca|cert|key|caBundle)): [A-Za-z0-9+/=]{64,}$`)
+	chance  = regexp.MustCompile(`(?m)^( +(?:- )?(?:token|ca|cert|key|nextCA|nextCert|nextKey|caBundle)): [A-Za-z0-9+/=]{64,}$`)
+	made    = regexp.MustCompile(`(liqo.io/certificate-made: )"\d+"`)
 	segment = regexp.MustCompile(`(?m)(^  path: )[A-Za-z0-9+/]{54}==$|(^ +path: /)[A-Za-z0-9]{40}(/)`)
 	release = regexp.MustCompile(`(liqo[:-]|version: )\d+\.\d+\.\d+[^\s@'\",}]*`)
 )
@@ -43,7 +44,7 @@ func text(t *testing.T, objects []*unstructured.Unstructured) string {
 		out.WriteString("---\n")
 		out.Write(document)
 	}
-	certain := segment.ReplaceAllString(chance.ReplaceAllString(out.String(), "$1: CHANCE"), "$1${2}CHANCE$3")
+	certain := segment.ReplaceAllString(chance.ReplaceAllString(made.ReplaceAllString(out.String(), "${1}CHANCE"), "$1: CHANCE"), "$1${2}CHANCE$3")
 	return release.ReplaceAllString(certain, "${1}VERSION")
 }
 
