@@ -16,6 +16,7 @@ import (
 	"golang.org/x/sync/errgroup"
 	ctrllog "sigs.k8s.io/controller-runtime/pkg/log"
 
+	"liqo.io/liqo/internal/kube/listener"
 	"liqo.io/liqo/internal/kube/version"
 	"liqo.io/liqo/internal/peering/auth/endpoint"
 	"liqo.io/liqo/internal/peering/proxy"
@@ -99,13 +100,13 @@ func runProxy(ctx context.Context, o *proxyOptions) error {
 	if err != nil {
 		return err
 	}
-	listener, err := net.Listen("tcp", o.address)
+	at, err := listener.Open(ctx, o.address)
 	if err != nil {
 		return err
 	}
 	log.Info("starting", "version", version.Version, "address", o.address, "apiServer", o.apiServer, "auth", o.auth)
 	group, ctx := errgroup.WithContext(ctx)
-	group.Go(func() error { return served.Serve(ctx, listener) })
+	group.Go(func() error { return served.Serve(ctx, at) })
 	group.Go(func() error {
 		return endpoint.Serve(ctx, endpoint.Drained, endpoint.Health(o.healthAddress, func(context.Context) error { return nil }))
 	})

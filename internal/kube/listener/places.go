@@ -161,8 +161,9 @@ func (one *Place) release() {
 	}
 }
 
-func (one *Place) isKept() bool {
-	one.in.mu.Lock()
-	defer one.in.mu.Unlock()
-	return one.state == kept
+// Guests returns how many have proven nothing.
+func (p *Places) Guests() int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return len(p.guests)
 }

@@ -96,9 +96,7 @@ func TestGuestsMemory(t *testing.T) {
 				enter(t, conn)
 			}
 			more := int64(inUse() - before)
-			g.server.mu.Lock()
-			there := int64(len(g.server.guests))
-			g.server.mu.Unlock()
+			there := int64(g.server.guests.Guests())
 			if there < 2 || more/(there-1) > most {
 				t.Errorf("%d bytes for %d connections, at most %d for each", more, there-1, most)
 			}
@@ -121,41 +119,44 @@ func inUse() uint64 {
 	return stats.HeapAlloc + stats.StackInuse
 }
 
-// TestExcess: who has to leave, from oldest to newest.
-func TestExcess(t *testing.T) {
-	from := func(counts ...int) (all []*guest) {
-		for i, n := range counts {
-			for range n {
-				all = append(all, &guest{from: netip.AddrFrom4([4]byte{10, 0, byte(i >> 8), byte(i)})})
-			}
-		}
-		return all
-	}
-	spread := make([]int, maxGuests+1)
-	for i := range spread {
-		spread[i] = 1
-	}
+// arrived is a connection from an address, of which only the end is of interest.
+type arrived struct {
+	net.Conn
+	from  netip.Addr
+	ended bool
+}
+
+func (a *arrived) RemoteAddr() net.Addr { return net.TCPAddrFromAddrPort(netip.AddrPortFrom(a.from, 1)) }
+
+func (a *arrived) Close() error {
+	a.ended = true
+	return nil
+}
+
+// TestAttackNL1: a client that opens as many connections as may wait, from as many addresses, keeps no peer out: one of its own ends for each that comes. All
+// addresses of a /64 count as one.
+func TestAttackNL1(t *testing.T) {
 	for name, test := range map[string]struct {
-		guests []*guest
-		want   int
+		crowd func(i int) netip.Addr
+		size  int
 	}{
-		"none":                  {nil, -1},
-		"as many as may be":     {from(maxGuestsEach, maxGuestsEach, maxGuestsEach, maxGuestsEach), -1},
-		"one address":           {from(1, maxGuestsEach+1), 1},
-		"total":                 {from(maxGuestsEach-1, maxGuestsEach, maxGuestsEach, maxGuestsEach, 2), maxGuestsEach - 1},
-		"each its own address":  {from(spread...), maxGuests},
-		"a peer beside a crowd": {from(maxGuestsEach, maxGuestsEach, maxGuestsEach, maxGuestsEach, 1), 0},
+		"as many addresses":       {func(i int) netip.Addr { return netip.AddrFrom4([4]byte{10, 0, byte(i >> 8), byte(i)}) }, maxGuests},
+		"one address":             {func(int) netip.Addr { return netip.AddrFrom4([4]byte{10, 0, 0, 1}) }, 2 * maxGuests},
+		"as many of a /64 of six": {func(i int) netip.Addr { return netip.AddrFrom16([16]byte{0x20, 1, 14: byte(i >> 8), 15: byte(i)}) }, maxGuestsEach + 1},
 	} {
-		got := excess(test.guests)
-		if name == "total" || name == "a peer beside a crowd" { // any of the largest
-			if got < 0 || test.guests[got].from == test.guests[len(test.guests)-1].from || got > 0 && test.guests[got-1].from == test.guests[got].from {
-				t.Errorf("%s: %d", name, got)
+		t.Run(name, func(t *testing.T) {
+			waiting := guests()
+			all := make([]*arrived, test.size)
+			for i := range all {
+				all[i] = &arrived{from: test.crowd(i)}
+				waiting.Enter(all[i])
 			}
-			continue
-		}
-		if got != test.want {
-			t.Errorf("%s: %d, want %d", name, got, test.want)
-		}
+			peer := &arrived{from: netip.MustParseAddr("192.0.2.1")}
+			waiting.Enter(peer)
+			if peer.ended || !all[0].ended || all[len(all)-1].ended {
+				t.Errorf("ended: the peer %t, the oldest of the crowd %t, its newest %t", peer.ended, all[0].ended, all[len(all)-1].ended)
+			}
+		})
 	}
 }
 

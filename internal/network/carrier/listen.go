@@ -15,18 +15,18 @@ import (
 	"math/big"
 	"net"
 	"net/http"
-	"net/netip"
-	"slices"
-	"sync"
 	"time"
 
 	"github.com/coder/websocket"
 	"github.com/go-logr/logr"
+
+	"liqo.io/liqo/internal/kube/listener"
 )
 
 const (
 	// maxGuests and maxGuestsEach bound the connections that are not admitted yet, in total and from one address. Those behind an ingress controller share one.
-	// Beyond that a new one replaces the oldest: a peer proves itself within a few round trips, a client that sends nothing would keep its place for seconds.
+	// Beyond that a new one replaces the oldest of the address with the most: a peer proves itself within a few round trips, a client that sends nothing would
+	// keep its place for seconds.
 	maxGuests, maxGuestsEach = 256, 64
 	maxHeader                = 8 << 10
 )
@@ -41,18 +41,16 @@ type Server struct {
 	Certificate func(*tls.ClientHelloInfo) (*tls.Certificate, error)
 	Log         logr.Logger
 
-	mu     sync.Mutex
-	guests []*guest // oldest first
+	guests *listener.Places
 }
 
-// guest is a connection that is not admitted yet.
-type guest struct {
-	from netip.Addr
-	conn net.Conn
+// guests are places for connections that are not admitted yet.
+func guests() *listener.Places {
+	return listener.NewPlaces(listener.Limits{All: maxGuests, Each: maxGuestsEach})
 }
 
 // Serve accepts connections until ctx ends. It closes the listener.
-func (s *Server) Serve(ctx context.Context, listener net.Listener) error {
+func (s *Server) Serve(ctx context.Context, at net.Listener) error {
 	if s.Certificate == nil {
 		own, err := selfSigned(time.Now())
 		if err != nil {
@@ -60,10 +58,11 @@ func (s *Server) Serve(ctx context.Context, listener net.Listener) error {
 		}
 		s.Certificate = func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return own, nil }
 	}
-	stop := context.AfterFunc(ctx, func() { _ = listener.Close() })
+	s.guests = guests()
+	stop := context.AfterFunc(ctx, func() { _ = at.Close() })
 	defer stop()
 	for {
-		conn, err := listener.Accept()
+		conn, err := at.Accept()
 		switch {
 		case ctx.Err() != nil:
 			return nil
@@ -77,53 +76,15 @@ func (s *Server) Serve(ctx context.Context, listener net.Listener) error {
 			}
 			continue
 		}
-		from, _ := netip.ParseAddrPort(conn.RemoteAddr().String())
-		one := &guest{from.Addr().Unmap(), conn}
-		s.enter(one)
+		place := s.guests.Enter(conn)
 		go func() {
-			defer s.leave(one)
+			defer place.Leave()
 			if err := s.receive(ctx, conn); err != nil {
-				s.Log.V(1).Info("connection closed", "remote", from.String(), "reason", err.Error())
+				s.Log.V(1).Info("connection closed", "remote", conn.RemoteAddr().String(), "reason", err.Error())
 				_ = conn.Close() // it is of no use
 			}
 		}()
 	}
-}
-
-func (s *Server) enter(one *guest) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.guests = append(s.guests, one)
-	if out := excess(s.guests); out >= 0 {
-		_ = s.guests[out].conn.Close() // its goroutine ends
-		s.guests = slices.Delete(s.guests, out, out+1)
-	}
-}
-
-// excess returns which guest has to leave, -1 for none: the oldest one from an address with too many, else from the address with the most.
-func excess(guests []*guest) int {
-	if len(guests) == 0 {
-		return -1
-	}
-	each, most := map[netip.Addr]int{}, guests[len(guests)-1].from // of equals, the newest one's
-	for _, one := range guests {
-		each[one.from]++
-	}
-	for from, n := range each {
-		if n > each[most] {
-			most = from
-		}
-	}
-	if len(guests) <= maxGuests && each[most] <= maxGuestsEach {
-		return -1
-	}
-	return slices.IndexFunc(guests, func(one *guest) bool { return one.from == most })
-}
-
-func (s *Server) leave(one *guest) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.guests = slices.DeleteFunc(s.guests, func(other *guest) bool { return other == one })
 }
 
 // receive makes one connection a stream. All of it has one deadline.

@@ -15,6 +15,10 @@ import (
 	"net/http"
 	"strconv"
 	"time"
+
+	"sigs.k8s.io/controller-runtime/pkg/log"
+
+	"liqo.io/liqo/internal/kube/listener"
 )
 
 // checkTimeout bounds a check that a server makes for a client.
@@ -25,27 +29,24 @@ type Server struct{ Name, Key string }
 
 // Serve answers at an address, over TCP and UDP, until ctx ends.
 func (s Server) Serve(ctx context.Context, address string) error {
-	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", address)
+	at, err := listener.Open(ctx, address)
 	if err != nil {
 		return fmt.Errorf("listen at %s: %w", address, err)
 	}
-	packets, err := (&net.ListenConfig{}).ListenPacket(ctx, "udp", listener.Addr().String())
+	packets, err := (&net.ListenConfig{}).ListenPacket(ctx, "udp", at.Addr().String())
 	if err != nil {
-		return errors.Join(fmt.Errorf("listen for datagrams at %s: %w", listener.Addr(), err), listener.Close())
+		return errors.Join(fmt.Errorf("listen for datagrams at %s: %w", at.Addr(), err), at.Close())
 	}
-	return s.serve(ctx, listener, packets)
+	return s.serve(ctx, at, packets)
 }
 
-func (s Server) serve(ctx context.Context, listener net.Listener, packets net.PacketConn) error {
-	server := &http.Server{Handler: s.handler(), ReadHeaderTimeout: 5 * time.Second}
-	stop := context.AfterFunc(ctx, func() {
-		_ = server.Close() // open requests get no answer
-		_ = packets.Close()
-	})
+func (s Server) serve(ctx context.Context, at net.Listener, packets net.PacketConn) error {
+	stop := context.AfterFunc(ctx, func() { _ = packets.Close() })
 	defer stop()
 	failed := make(chan error, 1)
 	go func() { failed <- s.echo(packets) }()
-	err := server.Serve(listener)
+	// Each pod of the test may check each other one at once.
+	err := listener.On(at, listener.Port{Limits: listener.Limits{All: 512}, Handler: s.handler(), Log: log.FromContext(ctx)}).Serve(ctx)
 	_ = packets.Close()
 	if echoed := <-failed; ctx.Err() == nil {
 		return errors.Join(err, echoed)

@@ -3,7 +3,6 @@
 package proxy
 
 import (
-	"container/list"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -13,14 +12,16 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
+
+	"liqo.io/liqo/internal/kube/listener"
 )
 
 // Limits bound what clients use. Zero values mean the defaults.
 type Limits struct {
 	// Peer is the number of connections of one peer, Total that of all peers.
 	Peer, Total int
-	// Waiting is the number of connections that have not sent their request. If there are more, the oldest of them ends: an honest client sends its
-	// request with the last packet of the handshake, so however many a hostile one opens, it waits for none of them.
+	// Waiting is the number of connections that have not sent their request. If there are more, the oldest of the address with the most ends: an honest
+	// client sends its request with the last packet of the handshake, so however many a hostile one opens, it waits for none of them.
 	Waiting int
 	// Request is how long a client may take to send its request, Dial how long the destination may take to accept the connection, and Handshake how long
 	// both may then take until each has sent something.
@@ -85,8 +86,8 @@ type Proxy struct {
 	shared map[string]*sharing
 
 	mu sync.Mutex
-	// waiting are the connections without a request, oldest first.
-	waiting *list.List
+	// waiting are places for the connections without a request.
+	waiting *listener.Places
 	// all are the open connections, and peers how many of them each peer has.
 	all   map[net.Conn]bool
 	peers map[string]int
@@ -100,7 +101,7 @@ func New(o Options) (*Proxy, error) {
 		return nil, err
 	}
 	o.Limits.complete()
-	p := &Proxy{options: o, shared: map[string]*sharing{}, waiting: list.New(), all: map[net.Conn]bool{}, peers: map[string]int{}}
+	p := &Proxy{options: o, shared: map[string]*sharing{}, waiting: listener.NewPlaces(listener.Limits{All: o.Limits.Waiting}), all: map[net.Conn]bool{}, peers: map[string]int{}}
 	for to, upstream := range o.Upstreams {
 		p.shared[to] = newSharing(upstream.Share)
 	}
@@ -108,12 +109,12 @@ func New(o Options) (*Proxy, error) {
 }
 
 // Serve accepts connections until ctx ends. Then it closes all of them, and waits until they are closed.
-func (p *Proxy) Serve(ctx context.Context, listener net.Listener) error {
-	stop := context.AfterFunc(ctx, func() { _ = listener.Close() })
+func (p *Proxy) Serve(ctx context.Context, at net.Listener) error {
+	stop := context.AfterFunc(ctx, func() { _ = at.Close() })
 	defer stop()
 	defer p.end()
 	for pause := time.Duration(0); ; {
-		connection, err := listener.Accept()
+		connection, err := at.Accept()
 		switch {
 		case ctx.Err() != nil:
 			if err == nil {
@@ -147,24 +148,20 @@ func (p *Proxy) end() {
 	p.done.Wait()
 }
 
-// admit adds a connection to those that wait, and ends the oldest of them if there are too many.
-func (p *Proxy) admit(connection net.Conn) *list.Element {
+// admit adds a connection to those that wait, and ends another one of the address with the most if there are too many.
+func (p *Proxy) admit(connection net.Conn) *listener.Place {
 	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.waiting.Len() >= p.options.Limits.Waiting {
-		oldest := p.waiting.Front()
-		_ = p.waiting.Remove(oldest).(net.Conn).Close()
-	}
 	p.all[connection] = true
-	return p.waiting.PushBack(connection)
+	p.mu.Unlock()
+	return p.waiting.Enter(connection)
 }
 
 // serve answers the request of one connection.
-func (p *Proxy) serve(ctx context.Context, connection net.Conn, place *list.Element) {
+func (p *Proxy) serve(ctx context.Context, connection net.Conn, place *listener.Place) {
 	defer func() {
 		_ = connection.Close()
+		place.Leave()
 		p.mu.Lock()
-		p.waiting.Remove(place) // does nothing if it is not there any more
 		delete(p.all, connection)
 		p.mu.Unlock()
 	}()
@@ -188,10 +185,10 @@ func (p *Proxy) serve(ctx context.Context, connection net.Conn, place *list.Elem
 }
 
 // enter counts a connection of a peer. It does not wait any more.
-func (p *Proxy) enter(peer string, place *list.Element) *refusal {
+func (p *Proxy) enter(peer string, place *listener.Place) *refusal {
+	place.Leave()
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.waiting.Remove(place)
 	switch {
 	case p.peers[peer] >= p.options.Limits.Peer:
 		return errTooMany

@@ -90,8 +90,8 @@ func start(t *testing.T, limits Limits) *fixture {
 		if err := <-ended; err != nil {
 			t.Errorf("Serve: %v", err)
 		}
-		if len(served.all) != 0 || served.waiting.Len() != 0 || served.busy != 0 || len(served.peers) != 0 {
-			t.Errorf("after its end, the proxy counts %d connections, %d waiting, %d busy, of %d peers", len(served.all), served.waiting.Len(), served.busy, len(served.peers))
+		if len(served.all) != 0 || served.waiting.Guests() != 0 || served.busy != 0 || len(served.peers) != 0 {
+			t.Errorf("after its end, the proxy counts %d connections, %d waiting, %d busy, of %d peers", len(served.all), served.waiting.Guests(), served.busy, len(served.peers))
 		}
 	})
 	return f

@@ -19,6 +19,7 @@ import (
 	"github.com/go-logr/logr"
 
 	netv1alpha1 "liqo.io/liqo/apis/net/v1alpha1"
+	"liqo.io/liqo/internal/kube/listener"
 	"liqo.io/liqo/internal/network/agent"
 	"liqo.io/liqo/internal/network/carrier"
 	"liqo.io/liqo/internal/network/plan"
@@ -304,12 +305,12 @@ func (s *streams) setKeys(private carrier.Key, peers []carrier.Key) error {
 
 // accept serves streams of peers until ctx ends.
 func (g *Gateway) accept(ctx context.Context) error {
-	listener, err := net.Listen("tcp", net.JoinHostPort("", strconv.Itoa(g.o.StreamPort)))
+	at, err := listener.Open(ctx, net.JoinHostPort("", strconv.Itoa(g.o.StreamPort)))
 	if err != nil {
 		return fmt.Errorf("listen for streams of peers: %w", err)
 	}
 	server := &carrier.Server{Hub: g.o.Hub, Path: func(path string) bool { return carrier.IsPathOf(path, g.o.Lane) }, Log: g.o.Log}
-	return server.Serve(ctx, listener)
+	return server.Serve(ctx, at)
 }
 
 // earlier returns the earlier of two times; zero is never.
