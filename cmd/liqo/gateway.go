@@ -64,6 +64,8 @@ type gatewayOptions struct {
 	listenPort     int
 	streamPort     int
 	proxyFolder    string
+	proxyResolves  bool
+	private        bool
 	watchPods      bool
 	metricsAddress string
 }
@@ -77,6 +79,8 @@ func (o *gatewayOptions) Register(flags *pflag.FlagSet) {
 	flags.IntVar(&o.listenPort, "gateway.listening-port", 5871, "UDP port of the tunnels")
 	flags.IntVar(&o.streamPort, "gateway.stream-port", 0, "TCP port at which gateways of peers open tunnels over TLS and WebSockets; 0 for none")
 	flags.StringVar(&o.proxyFolder, "gateway.proxy-folder", "", "folder with the files HTTPS_PROXY and NO_PROXY: the HTTP proxy through which tunnels over TLS and WebSockets are opened, a URL, with credentials if it wants some; without a folder, the variables of these names count")
+	flags.BoolVar(&o.proxyResolves, "gateway.proxy-resolves-names", false, "let the HTTP proxy look up the names of peers' gateways, where this cluster's DNS does not know them; a peer can then name hosts in the network of the proxy")
+	flags.BoolVar(&o.private, "gateway.private-endpoints", true, "connect to gateways of peers at private addresses")
 	flags.BoolVar(&o.watchPods, "watch-pods", false, "watch all pods, for clusters whose nodes have no pod networks of their own (spec.podCIDRs)")
 	flags.StringVar(&o.metricsAddress, "metrics-bind-addr", ":0", "address of the metrics; port 0 for none")
 	flags.StringVar(&o.healthAddress, "health-probe-address", ":8081", "address of the probes /healthz and /readyz")
@@ -132,7 +136,7 @@ func runGateway(ctx context.Context, cfg *rest.Config, o *gatewayOptions) (err e
 	agent, err := gateway.New(cfg, opened, gateway.Options{
 		Namespace: o.namespace, KeysSecret: network.KeysSecret, Lane: o.lane, Node: o.node, Address: address,
 		ListenPort: o.listenPort, VXLANPort: o.vxlanPort, MTU: o.mtu, Pods: o.watchPods, Restricted: o.restricted(), Keys: keys, Log: log,
-		Hub: hub, StreamPort: o.streamPort, Proxy: carrier.ProxyFrom(o.proxyFolder),
+		Hub: hub, StreamPort: o.streamPort, Proxy: carrier.ProxyFrom(o.proxyFolder), ProxyResolves: o.proxyResolves, PublicOnly: !o.private,
 	})
 	if err != nil {
 		return err

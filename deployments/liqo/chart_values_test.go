@@ -66,6 +66,8 @@ var other = map[string]any{
 	"gateway.service.externalTrafficPolicy":                   "Local",
 	"gateway.metrics.serviceMonitor.interval":                 "30s",
 	"gateway.metrics.serviceMonitor.scrapeTimeout":            "5s",
+	"gateway.config.proxyResolvesNames":                       true,
+	"gateway.config.privateEndpoints":                         false,
 	"networkConfig.mtu":                                       1340.0,
 	"networkManager.config.additionalPools":                   []any{"100.64.0.0/10"},
 	"networkManager.config.remapPools":                        []any{"250.0.0.0/8"},

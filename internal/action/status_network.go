@@ -13,6 +13,8 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	discoveryv1alpha1 "liqo.io/liqo/apis/discovery/v1alpha1"
 	"liqo.io/liqo/apis/labels"
@@ -125,6 +127,9 @@ type PeerNetwork struct {
 	// the prefixes under which this cluster reaches them. Without a NetworkConfig they are unknown.
 	Local  *SeenNetworks `json:"local,omitempty"`
 	Remote *SeenNetworks `json:"remote,omitempty"`
+	// Use states under which networks the peer is reached, and by whose word one is used as it is. Refused is why what the peer announces is not used.
+	Use     string `json:"use,omitempty"`
+	Refused string `json:"refused,omitempty"`
 	// Connection is that of the TunnelEndpoint; nil without one.
 	Connection *PeerConnection `json:"connection,omitempty"`
 }
@@ -178,6 +183,9 @@ func newPeerNetwork(clusterID string, configs []netv1alpha1.NetworkConfig, tunne
 		switch {
 		case config.Labels[labels.Replicated] == "true" && config.Labels[labels.OriginID] == clusterID:
 			n.Remote = seen
+			if ready := meta.FindStatusCondition(config.Status.Conditions, netv1alpha1.ConditionReady); ready != nil && ready.Status == metav1.ConditionFalse {
+				n.Refused = fmt.Sprintf("%s: the peer announces %s and %s; %s", ready.Reason, config.Spec.PodCIDR, config.Spec.ExternalCIDR, ready.Message)
+			}
 		case config.Labels[labels.Replicated] != "true" && config.Spec.Cluster.ClusterID == clusterID:
 			n.Local = seen
 			localGateway = gatewayAddress(config.Spec.EndpointIP, config.Spec.BackendConfig)
@@ -188,6 +196,9 @@ func newPeerNetwork(clusterID string, configs []netv1alpha1.NetworkConfig, tunne
 			spec := &tunnel.Spec
 			n.Local = &SeenNetworks{string(spec.LocalPodCIDR), string(spec.LocalExternalCIDR), notRemapped(spec.LocalNATPodCIDR), notRemapped(spec.LocalNATExternalCIDR)}
 			n.Remote = &SeenNetworks{string(spec.RemotePodCIDR), string(spec.RemoteExternalCIDR), notRemapped(spec.RemoteNATPodCIDR), notRemapped(spec.RemoteNATExternalCIDR)}
+			if ready := meta.FindStatusCondition(tunnel.Status.Conditions, netv1alpha1.ConditionReady); ready != nil && ready.Status == metav1.ConditionTrue {
+				n.Use = ready.Message
+			}
 			n.Connection = newPeerConnection(tunnel)
 			n.Connection.LocalGateway = localGateway
 		}

@@ -218,6 +218,10 @@ func peerLines(w *textWriter, peer action.PeerStatus, verbose bool) {
 			seenLines(w, "Local CIDRs", peer.Fabric.Local)
 			seenLines(w, "Remote CIDRs", peer.Fabric.Remote)
 		}
+		if peer.Fabric != nil {
+			w.value("Addresses", peer.Fabric.Use)
+			w.value("Not used", peer.Fabric.Refused)
+		}
 	})
 	if verbose && peer.Fabric != nil {
 		connectionLines(w, peer.Fabric.Connection)

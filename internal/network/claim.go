@@ -13,6 +13,7 @@ import (
 	"strings"
 
 	netv1alpha1 "liqo.io/liqo/apis/net/v1alpha1"
+	"liqo.io/liqo/internal/network/carrier"
 	"liqo.io/liqo/internal/network/ipam"
 )
 
@@ -94,7 +95,7 @@ func readLanes(spec *netv1alpha1.NetworkConfigSpec, inside []netip.Prefix) ([]ne
 		}) {
 			return nil, fmt.Errorf("lane %d has the same number or key as another lane", lane.Number)
 		}
-		carriers, err := readCarriers(lane.Carriers, inside)
+		carriers, err := readCarriers(lane.Carriers, int(lane.Number), inside)
 		if err != nil {
 			return nil, fmt.Errorf("lane %d: %w", lane.Number, err)
 		}
@@ -134,7 +135,7 @@ func checkKey(text string) error {
 // carrierPath is the form of the path of a WebSocket.
 var carrierPath = regexp.MustCompile(`^/[a-zA-Z0-9._~/-]*$`)
 
-func readCarriers(claimed []netv1alpha1.Carrier, inside []netip.Prefix) ([]netv1alpha1.Carrier, error) {
+func readCarriers(claimed []netv1alpha1.Carrier, lane int, inside []netip.Prefix) ([]netv1alpha1.Carrier, error) {
 	if len(claimed) > maxCarriers {
 		return nil, fmt.Errorf("%d carriers, this cluster supports at most %d", len(claimed), maxCarriers)
 	}
@@ -144,8 +145,9 @@ func readCarriers(claimed []netv1alpha1.Carrier, inside []netip.Prefix) ([]netv1
 		switch one.Type {
 		case netv1alpha1.CarrierUDP, netv1alpha1.CarrierTLS:
 		case netv1alpha1.CarrierWebSocket, netv1alpha1.CarrierPlainWebSocket:
-			if !carrierPath.MatchString(one.Path) {
-				return nil, fmt.Errorf("path %.60q of a WebSocket, want one like /liqo/lane-0", one.Path)
+			// With another path, our gateway would send requests of the peer's choice to any web server.
+			if !carrierPath.MatchString(one.Path) || !carrier.IsPathOf(one.Path, lane) {
+				return nil, fmt.Errorf("path %.60q of a WebSocket, want one like %s", one.Path, carrier.PathOf(lane))
 			}
 		default:
 			continue

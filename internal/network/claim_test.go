@@ -25,6 +25,22 @@ func testClaim() *netv1alpha1.NetworkConfig {
 	}}
 }
 
+// TestAttackNL6: a peer announces a WebSocket at another path than that of a gateway, so that our gateway would send requests to any web server.
+func TestAttackNL6(t *testing.T) {
+	for path, accepted := range map[string]bool{
+		"/liqo/lane-1": true, "/tunnel/lane-1": true, "/lane-1": true,
+		"/api/v1/shutdown": false, "/liqo/lane-0": false, "/liqo/lane-1/shutdown": false, "/": false, "": false, "/liqo/lane-11": false, "/x?/lane-1": false,
+	} {
+		for _, kind := range []string{netv1alpha1.CarrierWebSocket, netv1alpha1.CarrierPlainWebSocket} {
+			claimed := testClaim()
+			claimed.Spec.Lanes = []netv1alpha1.Lane{{Number: 1, PublicKey: testKey(1), Carriers: []netv1alpha1.Carrier{{Type: kind, Addresses: []string{"192.168.7.7"}, Port: 8080, Path: path}}}}
+			if _, refused := readClaim(claimed, "rome-id", nil); (refused == nil) != accepted {
+				t.Errorf("%s at %q: %+v", kind, path, refused)
+			}
+		}
+	}
+}
+
 func TestReadClaim(t *testing.T) {
 	got, refused := readClaim(testClaim(), "rome-id", nil)
 	if refused != nil {

@@ -51,8 +51,10 @@ type Target struct {
 	Plain bool
 	// Proxy returns the HTTP proxy for a host and port, nil for none. A nil function is none.
 	Proxy func(hostPort string) (*url.URL, error)
-	// Refuse returns why an address is not dialled, for a name that a peer chose; nil for no refusals. A proxy looks up names itself.
+	// Refuse returns why an address is not dialled, for a name that a peer chose; nil for no refusals.
 	Refuse func(netip.Addr) error
+	// Resolve looks up a name before a proxy gets it: the proxy would look it up in its own network, where a peer could name any host. Nil: the proxy does.
+	Resolve func(ctx context.Context, name string) ([]netip.Addr, error)
 }
 
 // ProxyFrom returns the proxy of the files HTTPS_PROXY and NO_PROXY in a folder, into which a Secret is mounted. They are read at each attempt, so changes count at once.
@@ -161,8 +163,11 @@ func connect(ctx context.Context, t Target) (conn, raw net.Conn, err error) {
 		address = proxyAddress(proxy)
 	}
 	var dialer net.Dialer
+	target := t.hostPort()
 	if proxy == nil {
 		dialer.Control = t.control()
+	} else if target, err = t.resolved(ctx); err != nil {
+		return nil, nil, err
 	}
 	if raw, err = dialer.DialContext(ctx, "tcp", address); err != nil {
 		return nil, nil, err
@@ -172,11 +177,33 @@ func connect(ctx context.Context, t Target) (conn, raw net.Conn, err error) {
 	if proxy == nil {
 		return raw, raw, nil
 	}
-	if conn, err = through(ctx, raw, proxy, t.hostPort()); err != nil {
+	if conn, err = through(ctx, raw, proxy, target); err != nil {
 		_ = raw.Close()
 		return nil, nil, fmt.Errorf("HTTP proxy %s: %w", address, err)
 	}
 	return conn, raw, nil
+}
+
+// resolved returns the address and port that a proxy is asked for.
+func (t Target) resolved(ctx context.Context) (string, error) {
+	if _, err := netip.ParseAddr(t.Host); err == nil || t.Resolve == nil {
+		return t.hostPort(), nil // an address has been checked before
+	}
+	addresses, err := t.Resolve(ctx, t.Host)
+	if err != nil {
+		return "", fmt.Errorf("look up %.70q for the HTTP proxy: %w", t.Host, err)
+	}
+	refused := fmt.Errorf("look up %.70q for the HTTP proxy: DNS returns no address", t.Host)
+	for _, address := range addresses {
+		if t.Refuse != nil {
+			if err := t.Refuse(address.Unmap()); err != nil {
+				refused = err
+				continue
+			}
+		}
+		return netip.AddrPortFrom(address.Unmap(), t.Port).String(), nil
+	}
+	return "", refused
 }
 
 // control refuses addresses; nil if none are refused.

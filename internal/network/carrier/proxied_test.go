@@ -3,7 +3,9 @@
 package carrier
 
 import (
+	"context"
 	"crypto/tls"
+	"errors"
 	"io"
 	stdlog "log"
 	"net/http"
@@ -11,6 +13,8 @@ import (
 	"net/http/httputil"
 	"net/netip"
 	"net/url"
+	"strings"
+	"sync/atomic"
 	"testing"
 )
 
@@ -54,5 +58,46 @@ func TestOneAddress(t *testing.T) {
 				t.Error("the other service answers as a gateway")
 			}
 		})
+	}
+}
+
+// TestAttackNL6Proxy: a peer announces a name that the network behind the HTTP proxy knows. The proxy is never asked for the name: only for an address that
+// the gateway has looked up and checked.
+func TestAttackNL6Proxy(t *testing.T) {
+	var asked atomic.Value
+	asked.Store("")
+	proxy := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		asked.Store(r.Host)
+		w.WriteHeader(http.StatusForbidden)
+	}))
+	defer proxy.Close()
+	at, err := url.Parse(proxy.URL)
+	must(t, err)
+	inside := netip.MustParseAddr("10.0.0.7")
+	target := func(addresses ...netip.Addr) Target {
+		return Target{
+			Kind: TLS, Host: "vault.internal.example", Port: 443, Proxy: func(string) (*url.URL, error) { return at, nil },
+			Resolve: func(context.Context, string) ([]netip.Addr, error) {
+				if len(addresses) == 0 {
+					return nil, errors.New("no such host")
+				}
+				return addresses, nil
+			},
+			Refuse: func(address netip.Addr) error {
+				if address == inside {
+					return errors.New("refused")
+				}
+				return nil
+			},
+		}
+	}
+	for want, addresses := range map[string][]netip.Addr{"": nil, " ": {inside}, "203.0.113.7:443": {inside, netip.MustParseAddr("203.0.113.7")}} {
+		asked.Store("")
+		if _, _, err := connect(t.Context(), target(addresses...)); err == nil {
+			t.Errorf("%v: connected", addresses)
+		}
+		if got := asked.Load(); got != strings.TrimSpace(want) {
+			t.Errorf("%v: the proxy is asked for %q, want %q", addresses, got, want)
+		}
 	}
 }

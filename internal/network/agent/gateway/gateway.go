@@ -66,10 +66,10 @@ type Options struct {
 	Hub        *carrier.Hub
 	StreamPort int
 	// Proxy returns the HTTP proxy through which streams are opened, nil for none. A nil function is none.
-	Proxy func(hostPort string) (*url.URL, error)
-	// ProbePort replaces plan.ProbePort in tests.
-	ProbePort uint16
-	Log       logr.Logger
+	Proxy                     func(hostPort string) (*url.URL, error)
+	ProxyResolves, PublicOnly bool   // the proxy looks up the names of peers' gateways, in its own network; these have no private addresses
+	ProbePort                 uint16 // replaces plan.ProbePort in tests
+	Log                       logr.Logger
 }
 
 // Gateway is the role. Make it with New.
@@ -121,7 +121,7 @@ func New(cfg *rest.Config, host Host, o Options) (*Gateway, error) {
 		g.o.Hub = carrier.New(carrier.Options{Log: o.Log})
 	}
 	g.streams = newStreams(g.o.Hub, o.Log, g.loop.Trigger)
-	g.streams.proxy = o.Proxy
+	g.streams.proxy, g.streams.resolve = o.Proxy, o.resolve()
 	g.prober = probe.New(probe.Options{Port: o.ProbePort, Changed: g.loop.Trigger, Received: g.receive})
 	var err error
 	g.caches, err = agent.NewCaches(cfg, agent.Wants{Namespace: o.Namespace, Mappings: true, KeysSecret: o.KeysSecret, Pods: o.Pods, Restricted: o.Restricted}, g.loop.Trigger)
@@ -199,7 +199,7 @@ func (g *Gateway) observePeers(now time.Time, view agent.View) (requeueAt time.T
 	if read {
 		g.tunnel = tunnel
 	}
-	claimed, off := claimants(view.Snapshot.Peers), offLimitsOf(view.Snapshot)
+	claimed, off := claimants(view.Snapshot.Peers), offLimitsOf(view.Snapshot, g.o.PublicOnly)
 	kept := make(map[string]*peer, len(view.Peers))
 	for i := range view.Snapshot.Peers {
 		planned := &view.Snapshot.Peers[i]

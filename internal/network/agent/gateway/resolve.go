@@ -115,7 +115,7 @@ func (r *resolver) keep(peers map[string]agent.PeerView, lane int) {
 func (r *resolver) ask(host string, known *resolved) {
 	ctx, cancel := context.WithTimeout(context.Background(), lookupTimeout)
 	defer cancel()
-	found, err := r.lookup(ctx, strings.TrimSuffix(host, ".")+".") // no search domains
+	found, err := r.lookup(ctx, absolute(host))
 	var good []netip.Addr
 	for _, address := range found {
 		if refused := dialable(address.Unmap()); refused != nil {
@@ -148,6 +148,17 @@ func (r *resolver) ask(host string, known *resolved) {
 	r.changed()
 }
 
+// resolve looks up names for a proxy; nil: the proxy does.
+func (o Options) resolve() func(ctx context.Context, name string) ([]netip.Addr, error) {
+	if o.ProxyResolves {
+		return nil
+	}
+	return func(ctx context.Context, name string) ([]netip.Addr, error) { return o.Lookup(ctx, absolute(name)) }
+}
+
+// absolute returns a name to which no search domain is added.
+func absolute(name string) string { return strings.TrimSuffix(name, ".") + "." }
+
 // dialable refuses addresses that cannot be those of another host.
 func dialable(address netip.Addr) error {
 	if address.IsLoopback() || address.IsLinkLocalUnicast() || address.IsMulticast() || address.IsUnspecified() ||
@@ -162,9 +173,18 @@ type offLimits struct {
 	// remote networks are reached through tunnels. No name of a peer may resolve to an address of own networks or nodes.
 	remote, own []netip.Prefix
 	nodes       []netip.Addr
+	// private: addresses of private networks are refused as well.
+	private bool
 }
 
-func offLimitsOf(s plan.Snapshot) (off offLimits) {
+// privateNetworks are those that no host in the Internet has an address in.
+var privateNetworks = []netip.Prefix{
+	netip.MustParsePrefix("10.0.0.0/8"), netip.MustParsePrefix("100.64.0.0/10"), netip.MustParsePrefix("172.16.0.0/12"), netip.MustParsePrefix("192.168.0.0/16"),
+	netip.MustParsePrefix("198.18.0.0/15"), netip.MustParsePrefix("240.0.0.0/4"), netip.MustParsePrefix("fc00::/7"),
+}
+
+func offLimitsOf(s plan.Snapshot, private bool) (off offLimits) {
+	off.private = private
 	for _, peer := range s.Peers {
 		off.remote = append(off.remote, peer.RemotePods, peer.RemoteExternal)
 	}
@@ -183,6 +203,8 @@ func (o offLimits) refuse(address netip.Addr, host string) error {
 	switch named := err != nil; {
 	case o.isRemote(address):
 		return fmt.Errorf("address %s is in a network that is itself reached through a tunnel", address)
+	case o.private && within(privateNetworks, address):
+		return fmt.Errorf("address %s is private, and gateway.config.privateEndpoints is false", address)
 	case named && (within(o.own, address) || slices.Contains(o.nodes, address)):
 		return fmt.Errorf("address %s belongs to this cluster, so the peer's gateway cannot be there", address)
 	}

@@ -83,7 +83,7 @@ func TestOffLimits(t *testing.T) {
 		Local: plan.Cluster{PodCIDRs: []netip.Prefix{netip.MustParsePrefix("10.10.0.0/16")}, External: netip.MustParsePrefix("10.70.0.0/16")},
 		Nodes: []plan.Node{{Address: netip.MustParseAddr("192.168.1.11")}},
 		Peers: []plan.Peer{{RemotePods: netip.MustParsePrefix("10.11.0.0/16"), RemoteExternal: netip.MustParsePrefix("10.71.0.0/16")}},
-	})
+	}, false)
 	for address, want := range map[string][2]bool{ // refused as an address, and behind a name
 		"10.11.0.1": {true, true}, "10.71.0.1": {true, true}, "10.10.3.4": {false, true}, "10.70.0.1": {false, true},
 		"192.168.1.11": {false, true}, "192.168.1.12": {false, false}, "203.0.113.1": {false, false},
@@ -93,6 +93,13 @@ func TestOffLimits(t *testing.T) {
 			t.Errorf("%s: %v, want %v", address, got, want)
 		}
 	}
+	off.private = true
+	for address, refused := range map[string]bool{"192.168.1.12": true, "172.20.0.1": true, "100.64.0.1": true, "242.1.0.1": true, "203.0.113.1": false} {
+		if err := off.refuse(netip.MustParseAddr(address), address); (err != nil) != refused {
+			t.Errorf("%s, without private endpoints: %v", address, err)
+		}
+	}
+	off.private = false
 	g := newBare()
 	g.resolver = &resolver{}
 	l := laneInputs{elsewhere: func(string) bool { return false }, off: off, endpoints: []agent.Endpoint{{Kind: "UDP", Host: "10.11.0.1", Port: 5871}}}

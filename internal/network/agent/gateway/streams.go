@@ -41,6 +41,8 @@ type streams struct {
 	changed func()
 	// proxy returns the HTTP proxy for a host and port.
 	proxy func(hostPort string) (*url.URL, error)
+	// resolve looks up names that a proxy would look up otherwise; nil: the proxy does.
+	resolve func(ctx context.Context, name string) ([]netip.Addr, error)
 
 	mu sync.Mutex
 	// private and peers are the keys that the hub has. One goroutine uses them.
@@ -96,7 +98,7 @@ func (s *streams) wayTo(key string, endpoints []agent.Endpoint, off offLimits) (
 			continue
 		}
 		target := carrier.Target{
-			Kind: carrier.Kind(one.Kind), Host: one.Host, Port: one.Port, Path: one.Path, Plain: one.Plain, Proxy: s.proxy, Refuse: func(address netip.Addr) error {
+			Kind: carrier.Kind(one.Kind), Host: one.Host, Port: one.Port, Path: one.Path, Plain: one.Plain, Proxy: s.proxy, Resolve: s.resolve, Refuse: func(address netip.Addr) error {
 				if err := dialable(address); err != nil {
 					return err
 				}
