@@ -20,6 +20,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"net/netip"
 	"net/url"
 	"slices"
 	"strings"
@@ -32,6 +33,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"liqo.io/liqo/internal/kube/listener"
+	"liqo.io/liqo/internal/kube/ratelimit"
 )
 
 const (
@@ -43,21 +45,29 @@ const (
 	// longestToken exceeds every token in use.
 	longestToken  = 16 << 10
 	reviewTimeout = 8 * time.Second
+	// Every invented token costs a TokenReview, so each network has its own budget of them, and all together one that no network can use up. Clients with a
+	// certificate need none. Every question costs a SubjectAccessReview, so each user, who is authenticated, has a budget of these.
+	tokensPerSecond, tokensBurst, allPerSecond, allBurst = 5, 30, 200, 400
+	accessesPerSecond, accessesBurst                     = 50, 500
+	mostBudgets                                          = 4096
 	// authenticated is a group of every authenticated user.
 	authenticated = "system:authenticated"
 )
 
 var (
 	errUnknown = errors.New("the request has neither a certificate of the API server's client authority nor a token that the API server accepts")
-	errBusy    = errors.New("too many unauthenticated requests; try again")
+	errBusy    = errors.New("too many requests with unknown tokens from this address; try again")
+	errOften   = errors.New("too many different questions of this user; try again")
 )
 
 // Callers authenticates and authorizes clients.
 type Callers struct {
 	api    client.Client
 	source source
-	// reviews limits TokenReviews: every invented token costs one.
-	reviews *rate.Limiter
+	// reviews limits TokenReviews by network, all in total, and questions SubjectAccessReviews by user.
+	reviews   *ratelimit.Limiter[netip.Prefix]
+	all       *rate.Limiter
+	questions *ratelimit.Limiter[string]
 	// The caches are keyed by the hash of the question, so they hold no token.
 	tokens, accesses *cache.LRUExpireCache
 }
@@ -65,8 +75,10 @@ type Callers struct {
 // New returns Callers that ask the API server through api, which needs no cache.
 func New(api client.Client) *Callers {
 	return &Callers{
-		api: api, source: source{reader: api}, reviews: rate.NewLimiter(50, 100),
-		tokens: cache.NewLRUExpireCache(mostAnswers), accesses: cache.NewLRUExpireCache(mostAnswers),
+		api: api, source: source{reader: api},
+		reviews: ratelimit.New[netip.Prefix](tokensPerSecond, tokensBurst, mostBudgets), all: rate.NewLimiter(allPerSecond, allBurst),
+		questions: ratelimit.New[string](accessesPerSecond, accessesBurst, mostBudgets),
+		tokens:    cache.NewLRUExpireCache(mostAnswers), accesses: cache.NewLRUExpireCache(mostAnswers),
 	}
 }
 
@@ -109,10 +121,11 @@ func (c *Callers) Direct(r *http.Request) (*authenticationv1.UserInfo, *Denied) 
 		}
 		return nil, deny(http.StatusServiceUnavailable, err)
 	}
-	return c.tokenUser(r.Context(), token)
+	from, _ := netip.ParseAddrPort(r.RemoteAddr) // those that cannot be parsed count as one network
+	return c.tokenUser(r.Context(), token, ratelimit.NetworkOf(from.Addr()))
 }
 
-func (c *Callers) tokenUser(ctx context.Context, token string) (*authenticationv1.UserInfo, *Denied) {
+func (c *Callers) tokenUser(ctx context.Context, token string, from netip.Prefix) (*authenticationv1.UserInfo, *Denied) {
 	key := sha256.Sum256([]byte(token))
 	if cached, ok := c.tokens.Get(key); ok {
 		if user, ok := cached.(*authenticationv1.UserInfo); ok {
@@ -120,7 +133,7 @@ func (c *Callers) tokenUser(ctx context.Context, token string) (*authenticationv
 		}
 		return nil, deny(http.StatusUnauthorized, errUnknown)
 	}
-	if !c.reviews.Allow() {
+	if !c.reviews.Allow(from, time.Now()) || !c.all.Allow() {
 		return nil, deny(http.StatusTooManyRequests, errBusy)
 	}
 	ctx, cancel := context.WithTimeout(ctx, reviewTimeout)
@@ -181,6 +194,9 @@ func (c *Callers) Allow(ctx context.Context, user *authenticationv1.UserInfo, wh
 		}
 		listener.Keep(ctx, user.Username)
 		return nil
+	}
+	if !c.questions.Allow(user.Username, time.Now()) {
+		return deny(http.StatusTooManyRequests, errOften)
 	}
 	ctx, cancel := context.WithTimeout(ctx, reviewTimeout)
 	defer cancel()

@@ -22,6 +22,7 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/klog/v2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"liqo.io/liqo/internal/kube/kubetest"
@@ -151,6 +152,50 @@ func TestFlood(t *testing.T) {
 	}
 	if got := len(callers.tokens.Keys()); got > mostAnswers {
 		t.Errorf("%d answers are cached", got)
+	}
+}
+
+// TestAttackNM10: pods at other addresses send tokens that they have invented, as fast as they can. A client with a token that was not seen before is
+// authenticated, and what it may do is answered; a user who asks for ever other things keeps no other from being answered.
+func TestAttackNM10(t *testing.T) {
+	reviewed := interceptor.Funcs{Create: func(_ context.Context, _ client.WithWatch, object client.Object, _ ...client.CreateOption) error {
+		switch review := object.(type) {
+		case *authenticationv1.TokenReview:
+			if name, honest := strings.CutPrefix(review.Spec.Token, "token of "); honest {
+				review.Status = authenticationv1.TokenReviewStatus{Authenticated: true, User: authenticationv1.UserInfo{Username: name}}
+			}
+		case *authorizationv1.SubjectAccessReview:
+			review.Status.Allowed = true
+		}
+		return nil
+	}}
+	callers := New(interceptor.NewClient(nil, reviewed))
+	at := func(address, token string) *http.Request {
+		r := from(token, nil, nil, nil)
+		r.RemoteAddr = address + ":40000"
+		return r
+	}
+	for i := range 2000 {
+		callers.Direct(at(fmt.Sprint("10.0.0.", i%2), fmt.Sprint("invented ", i))) //nolint:errcheck // refused
+	}
+	if _, denied := callers.Direct(at("10.0.0.1", "another")); denied == nil || denied.Code != http.StatusTooManyRequests {
+		t.Errorf("the attacker gets %v", denied)
+	}
+	user, denied := callers.Direct(at("10.0.0.9", "token of metrics-server"))
+	if denied != nil {
+		t.Fatalf("an honest client gets %v", denied)
+	}
+	what := &authorizationv1.ResourceAttributes{Verb: "get", Resource: "nodes", Subresource: "metrics"}
+	attacker, refused := &authenticationv1.UserInfo{Username: "attacker"}, 0
+	for i := range 2000 {
+		asked := *what
+		asked.Name = fmt.Sprint(i)
+		if denied := callers.Allow(t.Context(), attacker, &asked); denied != nil && denied.Code == http.StatusTooManyRequests {
+			refused++
+		}
+	}
+	if denied := callers.Allow(t.Context(), user, what); denied != nil || refused == 0 {
+		t.Errorf("an honest user gets %v, and the attacker was refused %d times", denied, refused)
 	}
 }
 
