@@ -21,6 +21,7 @@ import (
 	"liqo.io/liqo/internal/offloading"
 	"liqo.io/liqo/internal/offloading/hosts"
 	"liqo.io/liqo/internal/offloading/isolation"
+	"liqo.io/liqo/internal/offloading/ledger"
 	"liqo.io/liqo/internal/offloading/shadow"
 	offloadingwebhook "liqo.io/liqo/internal/offloading/webhook"
 	"liqo.io/liqo/internal/peering"
@@ -34,6 +35,10 @@ type shadowOptions struct {
 	mostPods, mostSlices     int
 	mostNamespaces           int
 	mostBytes                string
+	totals                   map[string]string
+	writeRate, writeBurst    string
+	allBytes                 string
+	limits                   ledger.Limits // of what peers have; set by Validate
 	custom                   []string
 	compareHosts             bool
 	mostCustom               int
@@ -62,6 +67,10 @@ func (o *shadowOptions) Register(flags *pflag.FlagSet) {
 	flags.IntVar(&o.mostSlices, "max-peer-shadow-endpoint-slices", 5000, "number of ShadowEndpointSlices that one peer may have")
 	flags.IntVar(&o.mostNamespaces, "max-peer-namespaces", 500, "number of remote namespaces that one peer may have")
 	flags.StringVar(&o.mostBytes, "max-peer-bytes", "256Mi", "bytes of JSON that the objects of one peer may have in all its remote namespaces")
+	flags.StringVar(&o.allBytes, "max-bytes-of-all-peers", "1Gi", "bytes of JSON that the objects of all peers may have together; beyond it, a peer gets its part of them, divided by the number of peers")
+	flags.StringToStringVar(&o.totals, "peer-totals", nil, "the most that one peer may have in all its remote namespaces together (RESOURCE=AMOUNT,...), as a ResourceQuota names it")
+	flags.StringVar(&o.writeRate, "peer-write-rate", "1Mi", "bytes of JSON that one peer may write per second, in what it creates and updates; 0 for no limit")
+	flags.StringVar(&o.writeBurst, "peer-write-burst", "64Mi", "bytes of JSON that one peer may write at once")
 	flags.StringSliceVar(&o.custom, "peer-custom-resources", nil, "custom resources that peers may write in their remote namespaces, as NAME.GROUP, separated by commas")
 	flags.BoolVar(&o.compareHosts, "compare-ingress-hosts", false, "refuse Ingresses of peers with hosts that other Ingresses of this cluster have")
 	flags.IntVar(&o.mostCustom, "max-peer-custom-resources", 1000, "number of custom resources of each kind that one peer may have in all its remote namespaces")
@@ -100,8 +109,8 @@ func (o *shadowOptions) Validate() error {
 	if err := o.parseIsolation(); err != nil {
 		return err
 	}
-	if bytes, err := resource.ParseQuantity(o.mostBytes); err != nil || bytes.Sign() <= 0 {
-		return fmt.Errorf("--max-peer-bytes %s: want an amount such as 256Mi", o.mostBytes)
+	if err := o.parseLimits(); err != nil {
+		return err
 	}
 	var err error
 	if o.bounds.Quota, err = amounts("peer-quota", o.quota); err != nil {
@@ -109,6 +118,39 @@ func (o *shadowOptions) Validate() error {
 	}
 	o.bounds.ContainerLimits, err = amounts("peer-container-limits", o.containerLimits)
 	return err
+}
+
+// minBurst is the least burst: one object, and some of what comes with it.
+const minBurst = 8 << 20
+
+// parseLimits reads what peers may have and write.
+func (o *shadowOptions) parseLimits() error {
+	o.limits = ledger.Limits{Objects: map[schema.GroupResource]int64{
+		offloadingwebhook.ShadowPods: int64(o.mostPods), offloadingwebhook.ShadowEndpointSlices: int64(o.mostSlices),
+		offloadingwebhook.NamespaceMaps: 1, offloadingwebhook.ResourceSlices: peering.MaxAnswered,
+	}}
+	for _, one := range o.custom {
+		o.limits.Objects[schema.ParseGroupResource(one)] = int64(o.mostCustom)
+	}
+	for _, flag := range []struct {
+		name, text string
+		to         *int64
+		least      int64
+	}{
+		{"max-peer-bytes", o.mostBytes, &o.limits.Use[ledger.Bytes], 1}, {"max-bytes-of-all-peers", o.allBytes, &o.limits.AllBytes, 1},
+		{"peer-write-rate", o.writeRate, &o.limits.Rate, 0}, {"peer-write-burst", o.writeBurst, &o.limits.Burst, minBurst},
+	} {
+		amount, err := resource.ParseQuantity(flag.text)
+		if err != nil || amount.Value() < flag.least {
+			return fmt.Errorf("--%s %s: want an amount such as 256Mi, at least %d", flag.name, flag.text, flag.least)
+		}
+		*flag.to = amount.Value()
+	}
+	totals, err := amounts("peer-totals", o.totals)
+	if err != nil {
+		return err
+	}
+	return o.limits.Add(totals)
 }
 
 // parseAllowed reads what peers may decide about their pods.
@@ -195,19 +237,11 @@ func (o *shadowOptions) setup(ctx context.Context, mgr manager.Manager, guard *p
 		return err
 	}
 	options := offloadingwebhook.ShadowPodOptions{RemoteNamespaces: remoteNamespaces, Level: shadow.Level(o.podSecurity), Quota: quota}
-	options.Objects, err = offloadingwebhook.SetupPeerObjects(mgr, map[string]int{
-		offloadingwebhook.ShadowPods: o.mostPods, offloadingwebhook.ShadowEndpointSlices: o.mostSlices,
-		offloadingwebhook.NamespaceMaps: 1, offloadingwebhook.ResourceSlices: peering.MaxAnswered,
-	}, remoteNamespaces.KnownPeer)
-	if err != nil {
-		return err
-	}
-	most := resource.MustParse(o.mostBytes) // validated
-	bytes := offloadingwebhook.BytesOptions{Most: most.Value(), MostCustom: o.mostCustom, Known: remoteNamespaces.KnownPeer, Namespaces: remoteNamespaces.Of}
+	counted := offloadingwebhook.LedgerOptions{Limits: o.limits, Known: remoteNamespaces.KnownPeer, Namespaces: remoteNamespaces.Of}
 	for _, one := range o.custom {
-		bytes.Custom = append(bytes.Custom, schema.ParseGroupResource(one))
+		counted.Custom = append(counted.Custom, schema.ParseGroupResource(one))
 	}
-	if options.Bytes, err = offloadingwebhook.SetupPeerBytes(mgr, bytes); err != nil {
+	if options.Peers, err = offloadingwebhook.SetupPeerLedger(mgr, counted); err != nil {
 		return err
 	}
 	if o.compareHosts {
@@ -215,7 +249,7 @@ func (o *shadowOptions) setup(ctx context.Context, mgr manager.Manager, guard *p
 			return err
 		}
 	}
-	offloadingwebhook.RegisterPeerObjects(mgr.GetWebhookServer(), options.Objects, options.Bytes)
+	offloadingwebhook.RegisterPeerObjects(mgr.GetWebhookServer(), options.Peers)
 	offloadingwebhook.RegisterShadowPod(mgr.GetWebhookServer(), mgr.GetScheme(), options)
 	return nil
 }

@@ -40,6 +40,10 @@ var other = map[string]any{
 	"controllerManager.config.peerPodSecurity":                "privileged",
 	"controllerManager.config.offerUpdateThresholdPercentage": "7",
 	"controllerManager.config.maxPeerBytes":                   "1Gi",
+	"peers.totals":                                            map[string]any{"services": "7"},
+	"peers.allBytes":                                          "2Gi",
+	"peers.writes.bytesPerSecond":                             "2Mi",
+	"peers.writes.burst":                                      "128Mi",
 	"networking.config.traffic":                               "offloaded",
 	"controllerManager.config.peerQuota":                      map[string]any{"secrets": "7"},
 	"controllerManager.config.peerContainerLimits":            map[string]any{"ephemeral-storage": "7Gi"},
@@ -228,7 +232,7 @@ func TestSchemaKnowsOnlyValues(t *testing.T) {
 }
 
 // free are the values that are maps with free content.
-var free = []string{"controllerManager.config.peerQuota", "controllerManager.config.peerContainerLimits"}
+var free = []string{"controllerManager.config.peerQuota", "controllerManager.config.peerContainerLimits", "peers.totals"}
 
 // leaves returns the defaults by path. Requests and limits are one value, whose content is free.
 func leaves(t *testing.T) map[string]any {

@@ -2,7 +2,7 @@
 
 // Package webhook serves the admission webhooks of offloading. As a consumer: pod.go adds to new pods of offloaded namespaces where they may run,
 // and daemonset.go keeps DaemonSets that tolerate every taint off virtual nodes, both as strategy.go decides from values. namespaceoffloading.go refuses invalid NamespaceOffloadings and reports why. As a provider: shadowpod.go
-// decides what a peer may request, and quota.go, bounds.go and bytes.go how much.
+// decides what a peer may request, quota.go how much of its grant its pods use, and peerobjects.go and peerledger.go what it has and writes besides, as package ledger counts it.
 //
 // Every pod of the cluster can connect to the port of the webhooks and send a forged review, so no handler writes to an API server.
 //

@@ -43,9 +43,8 @@ type ShadowPodOptions struct {
 	Level shadow.Level
 	// Quota of peers; nil in tests only.
 	Quota *Quota
-	// Objects and Bytes count the objects of peers; nil in tests only.
-	Objects *PeerObjects
-	Bytes   *PeerBytes
+	// Peers counts the objects of peers; nil in tests only.
+	Peers *PeerLedger
 	// Now is the clock; nil is the real one.
 	Now func() time.Time
 }
@@ -127,14 +126,6 @@ func (w *shadowPod) Handle(ctx context.Context, request admission.Request) admis
 	if problem := w.judge(old, &now, peer); problem != "" {
 		return admission.Denied(problem)
 	}
-	if old == nil && w.options.Objects != nil { // pods that have ended use nothing of a grant, but their ShadowPods stay
-		switch problem, err := w.options.Objects.exceeded(ShadowPods, request.Namespace); {
-		case err != nil:
-			return admission.Errored(http.StatusServiceUnavailable, err)
-		case problem != "":
-			return admission.Denied(problem)
-		}
-	}
 	if w.options.Quota != nil && old == nil {
 		switch problem, err := w.options.Quota.fits(peer, &now, w.options.Now()); {
 		case err != nil:
@@ -151,10 +142,7 @@ func (w *shadowPod) Handle(ctx context.Context, request admission.Request) admis
 			return admission.Denied(problem)
 		}
 	}
-	if problem := w.options.Bytes.admit(request); problem != "" {
-		return admission.Denied(problem)
-	}
-	return admission.Allowed("")
+	return w.options.Peers.review(request) // pods that have ended use nothing of a grant, but their ShadowPods stay
 }
 
 // judge returns in one sentence why the object is refused; nothing if it is valid. old is nil for a new object.

@@ -1,0 +1,343 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package webhook
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
+	toolscache "k8s.io/client-go/tools/cache"
+	"k8s.io/client-go/util/workqueue"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+
+	"liqo.io/liqo/apis/labels"
+	netv1alpha1 "liqo.io/liqo/apis/net/v1alpha1"
+	sharingv1alpha1 "liqo.io/liqo/apis/sharing/v1alpha1"
+	vkv1alpha1 "liqo.io/liqo/apis/virtualkubelet/v1alpha1"
+	"liqo.io/liqo/internal/offloading/ledger"
+)
+
+// +kubebuilder:rbac:namespace=liqo-remote,groups="",resources=configmaps;secrets;services;persistentvolumeclaims,verbs=list
+// +kubebuilder:rbac:namespace=liqo-remote,groups=networking.k8s.io,resources=ingresses,verbs=list
+// +kubebuilder:rbac:groups=virtualkubelet.liqo.io,resources=shadowpods;shadowendpointslices;namespacemaps,verbs=list;watch
+// +kubebuilder:rbac:groups=sharing.liqo.io,resources=resourceslices,verbs=list;watch
+// +kubebuilder:rbac:groups="",resources=namespaces,verbs=get;list;watch
+
+// Kinds of Liqo that peers write.
+var (
+	ShadowPods           = vkv1alpha1.GroupVersion.WithResource("shadowpods").GroupResource()
+	ShadowEndpointSlices = vkv1alpha1.GroupVersion.WithResource("shadowendpointslices").GroupResource()
+	NamespaceMaps        = vkv1alpha1.GroupVersion.WithResource("namespacemaps").GroupResource()
+	ResourceSlices       = sharingv1alpha1.GroupVersion.WithResource("resourceslices").GroupResource()
+	networkConfigs       = netv1alpha1.GroupVersion.WithResource("networkconfigs").GroupResource()
+)
+
+// listed are the resources that all peers may write in their remote namespaces.
+var listed = []schema.GroupVersionResource{
+	{Version: "v1", Resource: "configmaps"},
+	{Version: "v1", Resource: "secrets"},
+	ledger.Services.WithVersion("v1"),
+	ledger.Claims.WithVersion("v1"),
+	{Group: "networking.k8s.io", Version: "v1", Resource: "ingresses"},
+	ShadowPods.WithVersion("v1alpha1"),
+	ShadowEndpointSlices.WithVersion("v1alpha1"),
+}
+
+// inTenant reports whether peers write the resource in their tenant namespaces, where the labels distinguish their objects from ours.
+func inTenant(kind schema.GroupResource) bool {
+	return kind == NamespaceMaps || kind == ResourceSlices || kind == networkConfigs
+}
+
+const (
+	// relistPause is the least time between two lists of one peer.
+	relistPause = 5 * time.Second
+	// relistPage is how many objects are read at once. Each may have more than a megabyte.
+	relistPage = 20
+	// relistDeadline bounds one list.
+	relistDeadline = 5 * time.Minute
+	// goneInterval is how often peers without namespaces are forgotten.
+	goneInterval = 10 * time.Minute
+)
+
+// PeerLedger keeps the ledger of all peers in every replica. It adds what it admits, and lists the objects of a peer again when a verdict asks for it: so deleted
+// objects, and those that another replica admitted, count a moment later. A review changes nothing but the ledger.
+type PeerLedger struct {
+	// known returns the peer of a remote namespace, namespaces those of a peer, and tenant the peer of a tenant namespace.
+	known      func(namespace string) string
+	namespaces func(peer string) []string
+	tenant     func(namespace string) string
+	list       func(ctx context.Context, path, next string) ([]byte, error)
+	cache      cache.Cache
+	kinds      []schema.GroupVersionResource
+	// custom are the custom resources that peers may write, served the version of one.
+	custom []schema.GroupResource
+	served func(schema.GroupResource) (schema.GroupVersionResource, error)
+	now    func() time.Time
+	queue  workqueue.TypedDelayingInterface[string]
+
+	mu     sync.Mutex
+	filled bool
+	ledger *ledger.Ledger
+	// ended is when the objects of a peer were last listed.
+	ended map[string]time.Time
+}
+
+// LedgerOptions are what peers may have.
+type LedgerOptions struct {
+	Limits ledger.Limits
+	// Custom are the custom resources that peers may write.
+	Custom []schema.GroupResource
+	// Known returns the peer of a remote namespace, Namespaces the remote namespaces of a peer.
+	Known      func(namespace string) string
+	Namespaces func(peer string) []string
+}
+
+// SetupPeerLedger counts in every replica.
+func SetupPeerLedger(mgr manager.Manager, o LedgerOptions) (*PeerLedger, error) {
+	config := rest.CopyConfig(mgr.GetConfig())
+	config.NegotiatedSerializer, config.ContentType, config.AcceptContentTypes = scheme.Codecs.WithoutConversion(), "application/json", "application/json"
+	plain, err := rest.UnversionedRESTClientForConfigAndClient(config, mgr.GetHTTPClient())
+	if err != nil {
+		return nil, fmt.Errorf("client to count the objects of peers: %w", err)
+	}
+	p := newPeerLedger(o, func(ctx context.Context, path, next string) ([]byte, error) {
+		return plain.Get().AbsPath(path).Param("limit", strconv.Itoa(relistPage)).Param("continue", next).DoRaw(ctx)
+	})
+	p.cache = mgr.GetCache()
+	p.tenant = func(namespace string) string {
+		var tenant corev1.Namespace
+		if p.cache.Get(context.Background(), client.ObjectKey{Name: namespace}, &tenant, client.UnsafeDisableDeepCopy) == nil && tenant.Labels[labels.ClusterID] != "" {
+			return tenant.Labels[labels.ClusterID]
+		}
+		return namespace // as if it were a peer of its own
+	}
+	mapper := mgr.GetRESTMapper()
+	p.served = func(kind schema.GroupResource) (schema.GroupVersionResource, error) {
+		return mapper.ResourceFor(kind.WithVersion(""))
+	}
+	return p, mgr.Add(p)
+}
+
+func newPeerLedger(o LedgerOptions, list func(ctx context.Context, path, next string) ([]byte, error)) *PeerLedger {
+	return &PeerLedger{
+		known: o.Known, namespaces: o.Namespaces, tenant: func(namespace string) string { return namespace }, list: list, kinds: listed, custom: o.Custom,
+		now: time.Now, queue: workqueue.NewTypedDelayingQueue[string](), ledger: ledger.New(o.Limits), ended: map[string]time.Time{},
+	}
+}
+
+// NeedLeaderElection returns false: every replica serves the webhook.
+func (p *PeerLedger) NeedLeaderElection() bool { return false }
+
+// Start counts what the caches have, then lists when it is due, one peer at a time, until ctx ends.
+func (p *PeerLedger) Start(ctx context.Context) error {
+	defer context.AfterFunc(ctx, p.queue.ShutDown)()
+	if err := p.follow(ctx); err != nil {
+		return err
+	}
+	go wait.UntilWithContext(ctx, func(context.Context) { p.dropGone() }, goneInterval)
+	for {
+		peer, ended := p.queue.Get()
+		if ended {
+			return nil
+		}
+		if err := p.relist(ctx, peer); err != nil && ctx.Err() == nil {
+			log.FromContext(ctx).Error(err, "objects of a peer not counted", "clusterID", peer)
+			p.queue.AddAfter(peer, relistPause)
+		}
+		p.queue.Done(peer)
+	}
+}
+
+// follow counts the objects in tenant namespaces as they come and go, and once the many that other controllers cache.
+func (p *PeerLedger) follow(ctx context.Context) error {
+	synced := []toolscache.InformerSynced{}
+	for kind, object := range map[schema.GroupResource]client.Object{NamespaceMaps: &vkv1alpha1.NamespaceMap{}, ResourceSlices: &sharingv1alpha1.ResourceSlice{}} {
+		informer, err := p.cache.GetInformer(ctx, object)
+		if err != nil {
+			return fmt.Errorf("watch %s: %w", kind, err)
+		}
+		registration, err := informer.AddEventHandler(toolscache.ResourceEventHandlerFuncs{
+			AddFunc:    func(object any) { p.set(kind, object) },
+			UpdateFunc: func(_, object any) { p.set(kind, object) },
+			DeleteFunc: func(object any) {
+				if missed, ok := object.(toolscache.DeletedFinalStateUnknown); ok {
+					object = missed.Obj
+				}
+				p.forget(kind, object)
+			},
+		})
+		if err != nil {
+			return fmt.Errorf("follow %s: %w", kind, err)
+		}
+		synced = append(synced, registration.HasSynced)
+	}
+	var pods vkv1alpha1.ShadowPodList
+	var endpoints vkv1alpha1.ShadowEndpointSliceList
+	if err := errors.Join(p.cache.List(ctx, &pods, client.UnsafeDisableDeepCopy), p.cache.List(ctx, &endpoints, client.UnsafeDisableDeepCopy)); err != nil {
+		return fmt.Errorf("count the objects of peers: %w", err)
+	}
+	if !toolscache.WaitForCacheSync(ctx.Done(), synced...) {
+		return nil // ctx has ended
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for i := range pods.Items {
+		p.ledger.Note(ledger.Key{Resource: ShadowPods, Namespace: pods.Items[i].Namespace, Name: pods.Items[i].Name}, p.known(pods.Items[i].Namespace))
+	}
+	for i := range endpoints.Items {
+		p.ledger.Note(ledger.Key{Resource: ShadowEndpointSlices, Namespace: endpoints.Items[i].Namespace, Name: endpoints.Items[i].Name}, p.known(endpoints.Items[i].Namespace))
+	}
+	p.filled = true
+	return nil
+}
+
+// set counts an object of a tenant namespace. One that is being deleted leaves its place to its successor: the peer cannot delay its deletion.
+func (p *PeerLedger) set(kind schema.GroupResource, object any) {
+	one, ok := object.(client.Object)
+	if !ok {
+		return
+	}
+	if one.GetLabels()[labels.Replicated] != "true" || one.GetDeletionTimestamp() != nil {
+		p.forget(kind, object)
+		return
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.ledger.Note(ledger.Key{Resource: kind, Namespace: one.GetNamespace(), Name: one.GetName()}, p.tenant(one.GetNamespace()))
+}
+
+func (p *PeerLedger) forget(kind schema.GroupResource, object any) {
+	if one, ok := object.(client.Object); ok {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		p.ledger.Forget(ledger.Key{Resource: kind, Namespace: one.GetNamespace(), Name: one.GetName()})
+	}
+}
+
+// errUncounted: before the objects are counted, nothing is admitted.
+var errUncounted = errors.New("the objects of peers have not been listed yet; try again")
+
+// admit asks the ledger.
+func (p *PeerLedger) admit(change ledger.Change) (ledger.Verdict, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if !p.filled {
+		return ledger.Verdict{}, errUncounted
+	}
+	verdict := p.ledger.Admit(change)
+	// The first object since this process started: what the peer had before is not known.
+	if ended := p.ended[change.Peer]; verdict.Stale || ended.IsZero() {
+		if ended.IsZero() {
+			p.ended[change.Peer] = time.Unix(1, 0)
+		}
+		p.queue.AddAfter(change.Peer, ended.Add(relistPause).Sub(p.now()))
+	}
+	return verdict, nil
+}
+
+// relist reads the objects of a peer, and forgets those that are gone.
+func (p *PeerLedger) relist(ctx context.Context, peer string) error {
+	ctx, cancel := context.WithTimeout(ctx, relistDeadline)
+	defer cancel()
+	p.mu.Lock()
+	mark := p.ledger.Mark()
+	p.mu.Unlock()
+	kinds, err := p.resources()
+	if err != nil {
+		return err
+	}
+	found, of := map[ledger.Key]ledger.Use{}, map[schema.GroupResource]bool{}
+	for _, one := range kinds {
+		of[one.GroupResource()] = true
+		for _, namespace := range p.namespaces(peer) {
+			if err := p.read(ctx, one, namespace, found); err != nil {
+				return err
+			}
+		}
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.ledger.Replace(peer, of, found, mark)
+	p.ended[peer] = p.now()
+	return nil
+}
+
+// resources returns what is counted. Custom resources that this cluster does not serve have no objects.
+func (p *PeerLedger) resources() ([]schema.GroupVersionResource, error) {
+	all := slices.Clone(p.kinds)
+	for _, one := range p.custom {
+		switch served, err := p.served(one); {
+		case meta.IsNoMatchError(err):
+		case err != nil:
+			return nil, fmt.Errorf("look for custom resource %s: %w", one, err)
+		default:
+			all = append(all, served)
+		}
+	}
+	return all, nil
+}
+
+// dropGone forgets peers that have neither remote namespaces nor objects in a tenant namespace.
+func (p *PeerLedger) dropGone() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	keep := func(peer string) bool {
+		maps, _ := p.ledger.Has(peer, NamespaceMaps)
+		requests, _ := p.ledger.Has(peer, ResourceSlices)
+		return maps+requests > 0 || len(p.namespaces(peer)) > 0
+	}
+	p.ledger.Retain(keep)
+	for peer := range p.ended {
+		if !keep(peer) {
+			delete(p.ended, peer)
+		}
+	}
+}
+
+// read adds the objects of one resource in a namespace.
+func (p *PeerLedger) read(ctx context.Context, of schema.GroupVersionResource, namespace string, into map[ledger.Key]ledger.Use) error {
+	path := "/apis/" + of.Group + "/" + of.Version
+	if of.Group == "" {
+		path = "/api/" + of.Version
+	}
+	path += "/namespaces/" + namespace + "/" + of.Resource
+	for next := ""; ; {
+		text, err := p.list(ctx, path, next)
+		if err != nil {
+			return fmt.Errorf("list %s in namespace %s: %w", of.Resource, namespace, err)
+		}
+		var page struct {
+			Metadata metav1.ListMeta   `json:"metadata"`
+			Items    []json.RawMessage `json:"items"`
+		}
+		if err := json.Unmarshal(text, &page); err != nil {
+			return fmt.Errorf("list %s in namespace %s: %w", of.Resource, namespace, err)
+		}
+		for _, item := range page.Items {
+			use, name, err := ledger.Measure(of.GroupResource(), item, "")
+			if err != nil {
+				return fmt.Errorf("list %s in namespace %s: %w", of.Resource, namespace, err)
+			}
+			into[ledger.Key{Resource: of.GroupResource(), Namespace: namespace, Name: name}] = use
+		}
+		if next = page.Metadata.Continue; next == "" {
+			return nil
+		}
+	}
+}
