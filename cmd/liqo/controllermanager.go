@@ -207,6 +207,7 @@ func (o *controllerManagerOptions) Validate() error {
 // network returns the options of the controllers of the network fabric, and the networks of this cluster. Without the fabric, these may be missing.
 func (o *controllerManagerOptions) network() (fabric network.Options, own []netip.Prefix, err error) {
 	options := network.Options{Local: o.local, Namespace: o.namespace}
+	options.APIServer, _ = netip.ParseAddr(os.Getenv("KUBERNETES_SERVICE_HOST")) // a name, or nothing outside a cluster: then it stays invalid
 	for _, list := range []struct {
 		flag string
 		from []string

@@ -162,6 +162,29 @@ func TestAttackM3(t *testing.T) {
 	expect(later, netv1alpha1.ReasonAddressRefused, "address of node n2")
 }
 
+// TestAttackNM5: what a virtual kubelet maps without a restriction is the API server, and nothing else of this cluster.
+func TestAttackNM5(t *testing.T) {
+	b := newBench(t)
+	b.options.APIServer = netip.MustParseAddr("10.96.0.1")
+	b.node("n1", "198.51.100.76", true)
+	b.service(0, corev1.ServiceTypeNodePort)
+	b.run()
+	for address, want := range map[string]string{"10.96.0.1": netv1alpha1.ReasonAssigned, "198.51.100.76": netv1alpha1.ReasonAddressRefused, "198.51.100.90": netv1alpha1.ReasonAssigned} {
+		mapping := &netv1alpha1.IPMapping{
+			ObjectMeta: metav1.ObjectMeta{
+				Name: "of-" + address, Labels: map[string]string{labels.RemoteClusterID: "milan-id"},
+				OwnerReferences: []metav1.OwnerReference{{APIVersion: "v1", Kind: "Node", Name: "liqo-milan", UID: "1"}},
+			},
+			Spec: netv1alpha1.IPMappingSpec{Address: address, ClusterIDs: []string{"milan-id"}, Ports: []netv1alpha1.MappingPort{{Protocol: corev1.ProtocolTCP, Port: 10250}}},
+		}
+		b.Make(mapping)
+		b.Until("the mapping of "+address+" is "+want, func() bool {
+			b.Read(mapping)
+			return len(mapping.Status.Conditions) == 1 && mapping.Status.Conditions[0].Reason == want
+		})
+	}
+}
+
 // TestPinnedKey: nothing is believed before first contact pins the key of the peer, and a rotation of either cluster's key changes no tunnel.
 func TestPinnedKey(t *testing.T) {
 	b := newBench(t)

@@ -170,7 +170,7 @@ func checkTarget(text string, pods []netip.Prefix, external netip.Prefix) error 
 // restricted returns why a mapping that must not lead to this cluster's own hosts is refused; "" if it is not. The endpoints of a Service may be nodes, for
 // example those of a pod in the host's network, and users of a namespace may write any address.
 func (r *mappingReconciler) restricted(ctx context.Context, mapping *netv1alpha1.IPMapping) (string, error) {
-	if !mapping.Spec.Restricted {
+	if !mapping.Spec.Restricted && (!ofKubelet(mapping) || !r.options.APIServer.IsValid() || mapping.Spec.Address == r.options.APIServer.String()) {
 		return "", nil
 	}
 	all, err := readRecords(ctx, r.client, r.options.Local)
@@ -182,6 +182,11 @@ func (r *mappingReconciler) restricted(ctx context.Context, mapping *netv1alpha1
 		return "", err
 	}
 	return refusedUse(mapping.Spec.Address, slices.Concat(pools.Used, pools.Avoid)), nil
+}
+
+// ofKubelet reports whether a virtual kubelet made a mapping. A policy ensures that those have these marks, but does not know addresses.
+func ofKubelet(mapping *netv1alpha1.IPMapping) bool {
+	return mapping.Labels[labels.RemoteClusterID] != "" && slices.ContainsFunc(mapping.OwnerReferences, func(owner metav1.OwnerReference) bool { return owner.Kind == "Node" })
 }
 
 func refusedUse(text string, uses []ipam.Use) string {

@@ -50,6 +50,9 @@ type Options struct {
 	// Unmapped are networks of peers that are used as they are, whichever peer announces one inside of them.
 	Unmapped []netip.Prefix
 
+	// APIServer is the address of the Service kubernetes. Virtual kubelets ask for no other address without a restriction; invalid: they may.
+	APIServer netip.Addr
+
 	// ReportPort is the port of the gateways' reports. Default 5873.
 	ReportPort int
 	// SpreadAfter is how long gateways may share a node although another one is free. Default 5 minutes.

@@ -274,7 +274,7 @@ func (r *fcReconciler) ensureSlice(ctx context.Context, s *scope) error {
 		if err := r.live.List(ctx, &others, client.MatchingLabels{labels.Replication: annotationTrue}); err != nil {
 			return fmt.Errorf("list resource slices: %w", err)
 		}
-		name = nodeNameFor(s.peer, nodes.Items, others.Items)
+		name = nodeNameFor(s.peer, s.namespace, nodes.Items, others.Items)
 	}
 	spec, err := r.sliceSpec(ctx, s, name)
 	if err != nil {

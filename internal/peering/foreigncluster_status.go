@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -349,8 +350,12 @@ func wantsOutgoing(fc *discoveryv1alpha1.ForeignCluster, autoJoin bool) bool {
 	}
 }
 
-// nodeNameFor chooses the name of the virtual node: the short one, unless another cluster or a real node has it.
-func nodeNameFor(peer discoveryv1alpha1.ClusterIdentity, nodes []corev1.Node, others []sharingv1alpha1.ResourceSlice) string {
+// nodeNameFor chooses the name of the virtual node: the short one, unless another cluster or a real node has it. A tenant namespace that remained from when the
+// cluster had another name decides: policies know from it which node is that of its virtual kubelet.
+func nodeNameFor(peer discoveryv1alpha1.ClusterIdentity, namespace string, nodes []corev1.Node, others []sharingv1alpha1.ResourceSlice) string {
+	if unique, is := strings.CutPrefix(namespace, "liqo-tenant-"); is && unique != peer.UniqueName() {
+		return "liqo-" + unique
+	}
 	name := peer.NodeName()
 	for i := range nodes {
 		if nodes[i].Name == name && nodes[i].Labels[labels.RemoteClusterID] != peer.ClusterID {

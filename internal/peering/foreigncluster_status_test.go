@@ -216,6 +216,9 @@ func TestNodeName(t *testing.T) {
 		s.Spec.ProviderClusterID = id
 		return []sharingv1alpha1.ResourceSlice{*s}
 	}
+	if have := nodeNameFor(milan, "liqo-tenant-mailand-000000", nil, nil); have != "liqo-mailand-000000" {
+		t.Errorf("in the namespace of an earlier name: %s", have)
+	}
 	for _, c := range []struct {
 		nodes  []corev1.Node
 		slices []sharingv1alpha1.ResourceSlice
@@ -227,7 +230,7 @@ func TestNodeName(t *testing.T) {
 		{node(""), nil, "liqo-" + milan.UniqueName()},
 		{nil, request("b"), "liqo-" + milan.UniqueName()},
 	} {
-		if have := nodeNameFor(milan, c.nodes, c.slices); have != c.want {
+		if have := nodeNameFor(milan, milan.TenantNamespace(), c.nodes, c.slices); have != c.want {
 			t.Errorf("%v %v: %s, want %s", c.nodes, c.slices, have, c.want)
 		}
 	}

@@ -25,7 +25,7 @@ import (
 // Names are the policies of the chart that limit peers and our own processes.
 var Names = []string{
 	"liqo-controller-manager", "liqo-virtual-nodes", "liqo-virtual-pods", "liqo-peers", "liqo-peers-remote-namespaces", "liqo-remote-namespaces",
-	"liqo-remote-namespaces-pods", "liqo-peers-objects", "liqo-peers-ingress-classes", "liqo-peers-pods", "liqo-peers-claims", "liqo-volumes", "liqo-moves",
+	"liqo-remote-namespaces-pods", "liqo-peers-objects", "liqo-peers-ingress-classes", "liqo-peers-pods", "liqo-peers-claims", "liqo-volumes", "liqo-moves", "liqo-virtual-tenants", "liqo-virtual-kubelets",
 }
 
 // Guard knows whether all policies are in force. A nil Guard requires none.

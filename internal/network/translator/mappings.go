@@ -156,7 +156,7 @@ func (t *Translator) outside(endpoints map[netip.Addr][]netv1alpha1.MappingPort)
 		}
 	}
 	if server := t.options.APIServer; server.IsValid() && (t.serverAsked || t.mapped[server.Addr()] != nil) {
-		all[server.Addr()] = append(slices.Clone(all[server.Addr()]), netv1alpha1.MappingPort{Protocol: corev1.ProtocolTCP, Port: int32(server.Port())})
+		all[server.Addr()] = []netv1alpha1.MappingPort{{Protocol: corev1.ProtocolTCP, Port: int32(server.Port())}} // a policy allows no other port without a restriction
 	}
 	return all
 }
