@@ -30,6 +30,8 @@ type InBandOptions struct {
 	Timeout time.Duration
 	// Force sets every deadline of a teardown to zero.
 	Force bool
+	// KeepNetworks are networks of both clusters that the other one uses as they are.
+	KeepNetworks []string
 	// Local is the consumer.
 	Local, Remote Access
 }
@@ -57,6 +59,9 @@ func (p prefixed) Warn(text string)  { p.Progress.Warn(p.prefix + text) }
 func PeerInBand(ctx context.Context, o InBandOptions, p Progress) error {
 	ctx, cancel := context.WithTimeout(ctx, o.Timeout)
 	defer cancel()
+	if err := checkNetworks(o.KeepNetworks); err != nil {
+		return err
+	}
 	p.Start("Checking both clusters")
 	local, remote, err := readSides(ctx, o)
 	if err != nil {
@@ -74,6 +79,9 @@ func PeerInBand(ctx context.Context, o InBandOptions, p Progress) error {
 		return err
 	}
 	p.Done("Peering enabled")
+	if err := both(sides, func(s *side) error { return keepNetworks(ctx, s.Client, s.name, o.KeepNetworks, prefixed{p, s.prefix}) }); err != nil {
+		return err
+	}
 	p.Start("Exchanging the networks of the clusters")
 	if err := both(sides, func(s *side) error { return s.waitTenant(ctx) }); err != nil {
 		p.Stop()

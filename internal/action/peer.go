@@ -41,6 +41,8 @@ type PeerOptions struct {
 	InsecureSkipProviderVerify bool
 	// SkipPreflight only warns if this machine cannot reach the provider.
 	SkipPreflight bool
+	// KeepNetworks are networks of the other cluster that this one uses as they are.
+	KeepNetworks []string
 }
 
 // Peer enables the outgoing peering with a cluster whose ForeignCluster has an authentication URL: one that this cluster
@@ -56,6 +58,12 @@ func Peer(ctx context.Context, c client.WithWatch, o PeerOptions, p Progress) er
 	}
 	ctx, cancel := context.WithTimeout(ctx, o.Timeout)
 	defer cancel()
+	if err := checkNetworks(o.KeepNetworks); err != nil {
+		return err
+	}
+	if err := keepNetworks(ctx, c, fc.Name, o.KeepNetworks, p); err != nil {
+		return err
+	}
 	if err := setOutgoing(ctx, c, fc, discoveryv1alpha1.PeeringYes, nil); err != nil {
 		return fmt.Errorf("enable the outgoing peering with %q: %w", o.Name, err)
 	}
@@ -68,6 +76,9 @@ func Peer(ctx context.Context, c client.WithWatch, o PeerOptions, p Progress) er
 func PeerOutOfBand(ctx context.Context, c client.WithWatch, o PeerOptions, p Progress) error {
 	ctx, cancel := context.WithTimeout(ctx, o.Timeout)
 	defer cancel()
+	if err := checkNetworks(o.KeepNetworks); err != nil {
+		return err
+	}
 	facts, err := runPreflight(ctx, c, o, p)
 	if err != nil {
 		return err
@@ -83,6 +94,9 @@ func PeerOutOfBand(ctx context.Context, c client.WithWatch, o PeerOptions, p Pro
 		return withdrawToken(ctx, c, o, *fc.Name, err)
 	}
 	p.Done("Peering enabled")
+	if err := keepNetworks(ctx, c, *fc.Name, o.KeepNetworks, p); err != nil {
+		return err
+	}
 
 	live := &discoveryv1alpha1.ForeignCluster{}
 	live.Name = *fc.Name

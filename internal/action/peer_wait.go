@@ -86,6 +86,7 @@ func waitPeering(ctx context.Context, c client.WithWatch, fc *discoveryv1alpha1.
 		return err
 	}
 	p.Done("Peering successfully established")
+	showNetworks(ctx, c, fc.Name, p)
 	return nil
 }
 

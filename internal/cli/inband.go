@@ -92,7 +92,7 @@ func newPeerInBand(f *Factory, common *action.PeerOptions) *cobra.Command {
 		if cmd.Flags().Changed("cluster-id") || cmd.Flags().Changed("auth-token") {
 			return fmt.Errorf("--cluster-id and --auth-token go with an invitation, and there is none: add --invitation, or set %s, which sudo drops", invitationVariable)
 		}
-		o := action.InBandOptions{Bidirectional: bidirectional, Timeout: common.Timeout}
+		o := action.InBandOptions{Bidirectional: bidirectional, Timeout: common.Timeout, KeepNetworks: common.KeepNetworks}
 		if len(args) > 0 {
 			o.Name = args[0]
 		}

@@ -43,6 +43,8 @@ func newPeer(f *Factory) *cobra.Command {
 		},
 	}
 	timeoutFlag(cmd, &o.Timeout, peerTimeout)
+	cmd.PersistentFlags().StringSliceVar(&o.KeepNetworks, "keep-networks", nil,
+		"Networks that the other cluster announces, and this one uses as they are; nothing else that this cluster reaches may have an address in them (in-band: of both clusters)")
 	cmd.AddCommand(newPeerOutOfBand(f, &o), newPeerInBand(f, &o))
 	return cmd
 }
