@@ -178,6 +178,7 @@ func TestAttackNH5(t *testing.T) {
 	// Claims count, also those of Kubernetes.
 	claim := func(name string) *corev1.PersistentVolumeClaim {
 		one := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "web-rome", Name: name, Annotations: map[string]string{"x": strings.Repeat("x", size-1024)}}}
+		one.Spec.StorageClassName = new("disk")
 		one.Spec.AccessModes = []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce}
 		one.Spec.Resources.Requests = corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("1Mi")}
 		return one
