@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Command traffic is both ends of the traffic of the network's end-to-end tests: a server that returns the client's address, clients that
-// count lost requests and the length of gaps, a sender of packets with forged addresses, and a capture that searches packets for a word.
+// count lost requests and the length of gaps, a sender of packets with forged addresses, a capture that searches packets for a word, and a client that holds
+// all connections of a server that it can get.
 //
 // It prints JSON, one value per line, and knows nothing of Kubernetes or the product: it runs in a pod or, through nsenter, in the network
 // namespace of a pod. The playground's demo program has clients as well, but they report averages; these report exactly when which
@@ -29,6 +30,7 @@ traffic requests [--every 50ms] NAME=ADDRESS:PORT...         a new connection fo
 traffic check    http|udp|icmp ADDRESS:PORT [--bytes 1]      one request; prints the source address that the server saw
 traffic send     --link L --from A --to A:PORT --word W      UDP packets with any source address, out of a link
 traffic capture  --word W                                    counts frames of all links, and those that contain the word
+traffic hold     ADDRESS:PORT [--connections 400]            opens TLS connections and keeps what it gets, as a hostile client does
 `
 
 func main() {
@@ -42,7 +44,7 @@ func main() {
 
 func run(ctx context.Context, args []string, out io.Writer) error {
 	commands := map[string]func(context.Context, []string, *printer) error{
-		"serve": serve, "stream": stream, "bulk": bulk, "requests": requests, "check": check, "send": send, "capture": capture,
+		"serve": serve, "stream": stream, "bulk": bulk, "requests": requests, "check": check, "send": send, "capture": capture, "hold": hold,
 	}
 	if len(args) == 0 || commands[args[0]] == nil {
 		return fmt.Errorf("unknown command\n%s", strings.TrimSpace(usage))

@@ -7,8 +7,11 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"io"
 	"net"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"strings"
 	"sync"
@@ -186,6 +189,54 @@ func TestDatagram(t *testing.T) {
 			t.Fatalf("the capture did not see the packets: %v", err)
 		}
 		if flow.From == "127.9.8.7" && flow.Found >= 3 {
+			return
+		}
+	}
+}
+
+// TestHold: as many connections as are wanted are open, some with a request now and then, and others take the place of those that end.
+func TestHold(t *testing.T) {
+	server := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path != "/ids" {
+			t.Errorf("asked for %s", r.URL.Path)
+		}
+	}))
+	defer server.Close()
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	read, write := io.Pipe()
+	go func() {
+		write.CloseWithError(run(ctx, []string{"hold", "--connections", "4", "--each", "10ms", "--every", "1ms", server.Listener.Addr().String()}, write))
+	}()
+	lines := json.NewDecoder(read)
+	next := func(good func(holding) bool) holding {
+		t.Helper()
+		for {
+			var line holding
+			if err := lines.Decode(&line); err != nil {
+				t.Fatal(err)
+			}
+			if good(line) {
+				return line
+			}
+		}
+	}
+	before := next(func(line holding) bool { return line.Held == 4 && line.Answers > 4 })
+	if before.Opened != 4 || before.Ended != 0 || before.Failed != 0 {
+		t.Errorf("while the server ends nothing: %+v", before)
+	}
+	server.CloseClientConnections()
+	after := next(func(line holding) bool { return line.Held == 4 && line.Ended >= 4 })
+	if after.Opened != after.Held+after.Ended {
+		t.Errorf("after the server has ended all: %+v", after)
+	}
+	cancel()
+	for { // it ends
+		var line holding
+		if err := lines.Decode(&line); err != nil {
+			if !errors.Is(err, io.EOF) {
+				t.Error(err)
+			}
 			return
 		}
 	}
