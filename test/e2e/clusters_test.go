@@ -75,7 +75,7 @@ func peerAndColumns(t *testing.T) {
 	if line := rome.Kubectl(t, "get", "node", "liqo-milan", "--no-headers"); !strings.Contains(line, " agent ") || !strings.Contains(line, " Ready ") {
 		t.Errorf("kubectl get node shows %q", line)
 	}
-	rome.Liqoctl(t, "status", "peer", "milan")
+	showsNetworks(t)
 }
 
 // changesShare changes the percentage while everything runs, and reads the node.

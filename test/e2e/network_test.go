@@ -150,3 +150,14 @@ func externalNetwork(t *testing.T) {
 		env.Settled(t, c)
 	}
 }
+
+// showsNetworks: each side reports under which networks it reaches the other one.
+func showsNetworks(t *testing.T) {
+	t.Helper()
+	for _, pair := range [][2]*env.Cluster{{rome, milan}, {milan, rome}} {
+		env.Eventually(t, env.Hang, pair[0].Name+" shows under which networks it reaches "+pair[1].Name, func() (string, bool) {
+			result := pair[0].TryLiqoctl("status", "peer", pair[1].Name)
+			return result.String(), result.Code == 0 && strings.Contains(result.Out, "Addresses: the peer's pods are reached as ")
+		})
+	}
+}
