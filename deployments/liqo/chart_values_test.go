@@ -77,6 +77,8 @@ var other = map[string]any{
 	"networkManager.config.remapPools":                        []any{"250.0.0.0/8"},
 	"networkManager.config.unmappedNetworks":                  []any{"10.60.0.0/14"},
 	"peers.services.types":                                    []any{"ExternalName"},
+	"peers.services.refusedLoadBalancerPorts":                 []any{"25"},
+	"peers.services.loadBalancerClasses":                      []any{"example.org/class"},
 	"peers.ingresses.hosts":                                   []any{"shop.example.org"},
 	"peers.ingresses.classes":                                 []any{"internal"},
 	"peers.images.allow":                                      []any{"registry.example.org/*"},

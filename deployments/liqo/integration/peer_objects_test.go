@@ -147,7 +147,7 @@ func TestAttackH6PeerObjects(t *testing.T) {
 		{"an ordinary Service", "Service", keys{"app": "x", "team_name": "x"}, keys{"liqo.io/force-remote-node-port": "true", "service.kubernetes.io/topology-mode": "Auto"}, serviceOf(map[string]any{"type": "LoadBalancer", "externalTrafficPolicy": "Local"}), ""},
 		{"node ports that Kubernetes assigns", "Service", nil, nil, serviceOf(map[string]any{"type": "NodePort"}), ""},
 		{"a headless Service", "Service", nil, nil, serviceOf(map[string]any{"clusterIP": "None"}), ""},
-		{"an ordinary Ingress", "Ingress", keys{"app": "x"}, keys{"k8gb.io/strategy": "roundRobin"}, plain, ""},
+		{"an ordinary Ingress", "Ingress", keys{"app": "x"}, nil, plain, ""},
 		{"the discovery of an issuer", "Ingress", nil, nil, ingressOf("shop.example.org", "/.well-known/openid-configuration"), ""},
 	} {
 		test.check(ctx, t, c, remote)
