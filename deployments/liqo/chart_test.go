@@ -234,6 +234,21 @@ func TestAuth(t *testing.T) {
 	}
 }
 
+// TestAuthTraffic: the service sees the addresses of its clients where the administrator has set that.
+func TestAuthTraffic(t *testing.T) {
+	for set, want := range map[string]any{
+		"auth.service.type=LoadBalancer":                                                                            nil,
+		"auth.service.externalTrafficPolicy=Local":                                                                  "Local",
+		"auth.service.type=NodePort,auth.service.externalTrafficPolicy=Cluster":                                     "Cluster",
+		"auth.service.type=NodePort,auth.service.externalTrafficPolicy=Local,auth.config.addressOverride=a.example": "Local",
+	} {
+		service := charttest.Find(t, charttest.Render(t, set), "Service", "liqo-auth")
+		if got := charttest.Field(t, service, "spec", "externalTrafficPolicy"); got != want {
+			t.Errorf("%s: externalTrafficPolicy %v, want %v", set, got, want)
+		}
+	}
+}
+
 // TestMapArguments: labels and annotations reach the flags unchanged, whatever they contain.
 func TestMapArguments(t *testing.T) {
 	given := map[string]string{"a": "1", "b": `{"x": 1, "y": "2"}`, "c": "one,two", "d": ""}
@@ -267,6 +282,8 @@ func TestMapArguments(t *testing.T) {
 // TestRefused: invalid values are refused before anything is changed, with an error that names the value.
 func TestRefused(t *testing.T) {
 	for set, want := range map[string]string{
+		"auth.service.type=ClusterIP,auth.service.externalTrafficPolicy=Local": "auth.service.externalTrafficPolicy",
+		"auth.service.type=NodePort,auth.service.externalTrafficPolicy=Local":  "only the node of the pod answers",
 		"auth.ingress.enable=true":                                                                            "auth.ingress.host is empty",
 		"networking.internal=true,networkManager.config.podCIDR=":                                             "networkManager.config.podCIDR is empty",
 		"networking.internal=true,networkManager.config.serviceCIDR=":                                         "networkManager.config.serviceCIDR is empty",

@@ -67,6 +67,7 @@ var other = map[string]any{
 	"gateway.metrics.port":                                    5880.0,
 	"gateway.service.type":                                    "NodePort",
 	"proxy.service.type":                                      "NodePort",
+	"auth.service.externalTrafficPolicy":                      "Local",
 	"gateway.service.externalTrafficPolicy":                   "Local",
 	"gateway.metrics.serviceMonitor.interval":                 "30s",
 	"gateway.metrics.serviceMonitor.scrapeTimeout":            "5s",
