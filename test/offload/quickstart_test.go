@@ -67,7 +67,8 @@ func TestQuickStartObjects(t *testing.T) {
 	for line := range strings.Lines(table) {
 		fields := strings.Fields(line)
 		wantNode := map[string]string{"nginx-local": "rome-", "nginx-remote": "liqo-milan"}[fields[0]]
-		if fields[1] != "1/1" || fields[2] != "Running" || fields[3] != "0" || !strings.HasPrefix(fields[6], wantNode) || !strings.HasPrefix(fields[5], "10.") {
+		network := map[string]string{"nginx-local": "10.", "nginx-remote": "242."}[fields[0]]
+		if fields[1] != "1/1" || fields[2] != "Running" || fields[3] != "0" || !strings.HasPrefix(fields[6], wantNode) || !strings.HasPrefix(fields[5], network) {
 			t.Errorf("kubectl get pods -o wide: %s", line)
 		}
 	}
