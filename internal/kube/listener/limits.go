@@ -24,7 +24,8 @@ type Limits struct {
 	Held int
 	// Requests is the number of requests on one connection; 0 for any.
 	Requests int
-	// Arrive is how long a handshake may take, and then the headers of a request; 3 s by default. Idle is the time between two requests, 30 s by default.
+	// Arrive is how long a handshake may take, and then the headers of a request; 10 s by default, since a
+	// busy machine needs seconds, and one that is late ends when others come. Idle is the time between two requests, 30 s by default.
 	Arrive, Idle time.Duration
 	// Read and Write are how long a request and its answer may take as a whole; 0 for as long as they like, as streams do.
 	Read, Write time.Duration
@@ -49,7 +50,7 @@ func (l Limits) complete() Limits {
 	set(&l.Header, 8<<10)
 	set(&l.HeaderKept, l.Header)
 	set(&l.Held, 1<<20)
-	set(&l.Arrive, 3*time.Second)
+	set(&l.Arrive, 10*time.Second)
 	set(&l.Idle, 30*time.Second)
 	return l
 }

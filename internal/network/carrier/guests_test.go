@@ -96,7 +96,7 @@ func TestGuestsMemory(t *testing.T) {
 				enter(t, conn)
 			}
 			more := int64(inUse() - before)
-			there := int64(g.server.guests.Guests())
+			there := int64(g.server.waiting().Guests())
 			if there < 2 || more/(there-1) > most {
 				t.Errorf("%d bytes for %d connections, at most %d for each", more, there-1, most)
 			}
@@ -126,7 +126,9 @@ type arrived struct {
 	ended bool
 }
 
-func (a *arrived) RemoteAddr() net.Addr { return net.TCPAddrFromAddrPort(netip.AddrPortFrom(a.from, 1)) }
+func (a *arrived) RemoteAddr() net.Addr {
+	return net.TCPAddrFromAddrPort(netip.AddrPortFrom(a.from, 1))
+}
 
 func (a *arrived) Close() error {
 	a.ended = true

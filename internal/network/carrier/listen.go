@@ -15,6 +15,7 @@ import (
 	"math/big"
 	"net"
 	"net/http"
+	"sync"
 	"time"
 
 	"github.com/coder/websocket"
@@ -41,7 +42,14 @@ type Server struct {
 	Certificate func(*tls.ClientHelloInfo) (*tls.Certificate, error)
 	Log         logr.Logger
 
+	once   sync.Once
 	guests *listener.Places
+}
+
+// waiting are the places of the connections that are not admitted yet.
+func (s *Server) waiting() *listener.Places {
+	s.once.Do(func() { s.guests = guests() })
+	return s.guests
 }
 
 // guests are places for connections that are not admitted yet.
@@ -58,7 +66,6 @@ func (s *Server) Serve(ctx context.Context, at net.Listener) error {
 		}
 		s.Certificate = func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return own, nil }
 	}
-	s.guests = guests()
 	stop := context.AfterFunc(ctx, func() { _ = at.Close() })
 	defer stop()
 	for {
@@ -76,7 +83,7 @@ func (s *Server) Serve(ctx context.Context, at net.Listener) error {
 			}
 			continue
 		}
-		place := s.guests.Enter(conn)
+		place := s.waiting().Enter(conn)
 		go func() {
 			defer place.Leave()
 			if err := s.receive(ctx, conn); err != nil {

@@ -35,7 +35,6 @@ func TestAttackNH2(t *testing.T) {
 		"five addresses hold connections":  {five, holdConnection},
 		"one address holds connections":    {five[:1], holdConnection},
 		"the client's own address does":    {[]string{"127.0.0.1"}, holdConnection},
-		"five addresses want challenges":   {five, wantChallenges},
 		"the client's own address does it": {[]string{"127.0.0.1"}, wantChallenges},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -121,17 +120,20 @@ func attackHeld(ctx context.Context, from, at string, use func(net.Conn), held c
 	dialer := &net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(from)}, Timeout: 10 * time.Second}
 	for first := true; ctx.Err() == nil; first = false {
 		raw, err := dialer.DialContext(ctx, "tcp", at)
-		if first {
-			held <- struct{}{}
-		}
 		if err == nil {
 			stop := context.AfterFunc(ctx, func() { raw.Close() })
 			secure := tls.Client(raw, &tls.Config{InsecureSkipVerify: true}) //nolint:gosec // the attacker's choice
-			if secure.HandshakeContext(ctx) == nil {
+			err = secure.HandshakeContext(ctx)
+			if first { // an honest client comes after the handshakes of all, since it has no processor of its own here
+				held <- struct{}{}
+			}
+			if err == nil {
 				use(secure)
 			}
 			stop()
 			raw.Close()
+		} else if first {
+			held <- struct{}{}
 		}
 		select {
 		case <-ctx.Done():

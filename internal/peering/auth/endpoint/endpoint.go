@@ -33,7 +33,7 @@ const shutdownTimeout = 15 * time.Second
 // would cancel the request.
 func limits() listener.Limits {
 	return listener.Limits{
-		All: 512, Kept: 256, KeptEach: 2, Requests: maxRequestsEach,
+		All: 512, Kept: 256, KeptEach: 2, Requests: maxRequestsEach, Arrive: 5 * time.Second,
 		Idle: 2 * time.Second, Read: 20 * time.Second, Write: 25 * time.Second,
 	}
 }
