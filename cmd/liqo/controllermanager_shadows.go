@@ -137,8 +137,10 @@ func (o *shadowOptions) parseLimits() error {
 		to         *int64
 		least      int64
 	}{
-		{"max-peer-bytes", o.mostBytes, &o.limits.Use[ledger.Bytes], 1}, {"max-bytes-of-all-peers", o.allBytes, &o.limits.AllBytes, 1},
-		{"peer-write-rate", o.writeRate, &o.limits.Rate, 0}, {"peer-write-burst", o.writeBurst, &o.limits.Burst, minBurst},
+		{"max-peer-bytes", o.mostBytes, &o.limits.Use[ledger.Bytes], 1},
+		{"max-bytes-of-all-peers", o.allBytes, &o.limits.AllBytes, 1},
+		{"peer-write-rate", o.writeRate, &o.limits.Rate, 0},
+		{"peer-write-burst", o.writeBurst, &o.limits.Burst, minBurst},
 	} {
 		amount, err := resource.ParseQuantity(flag.text)
 		if err != nil || amount.Value() < flag.least {

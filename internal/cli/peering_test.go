@@ -8,8 +8,8 @@ import (
 	"crypto/ed25519"
 	"os"
 	"path/filepath"
-	"slices"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -278,9 +278,9 @@ func TestPeeringCommands(t *testing.T) {
 	for args, want := range map[string]string{
 		"generate peer-command --shared --only-command": command,
 		"generate peer-command --shared":                "\nTo let another cluster use the resources of this one, run there:\n\n" + command,
-		"__complete peer m":                    "milan\n:4\n",
-		"__complete unpeer out-of-band n":      "naples\n:4\n",
-		"__complete status peer milan ":        "naples\n:4\n",
+		"__complete peer m":                             "milan\n:4\n",
+		"__complete unpeer out-of-band n":               "naples\n:4\n",
+		"__complete status peer milan ":                 "naples\n:4\n",
 	} {
 		words := strings.Split(args, " ")
 		if code, out, errOut := run(t, "", words...); code != 0 || out != want {

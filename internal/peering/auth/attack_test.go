@@ -199,7 +199,10 @@ func TestAttackC1(t *testing.T) {
 	t.Run("replays an older grant of the same provider", func(t *testing.T) {
 		for path, again := range map[string]func(*Client) error{
 			pathIdentity: func(client *Client) error { _, err := client.Register(t.Context(), registration("key")); return err },
-			pathRenewal:  func(client *Client) error { _, err := client.Renew(t.Context(), milan, consumer, newKey("key")); return err },
+			pathRenewal: func(client *Client) error {
+				_, err := client.Renew(t.Context(), milan, consumer, newKey("key"))
+				return err
+			},
 		} {
 			b, m := newEnv(t, nil), &middle{}
 			client := b.between(t, m)

@@ -4,14 +4,13 @@ package build
 
 import (
 	"fmt"
-	"slices"
-	"time"
-
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"liqo.io/liqo/playground/internal/cluster"
 	"liqo.io/liqo/playground/internal/image"
