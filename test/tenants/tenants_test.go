@@ -34,6 +34,7 @@ import (
 var (
 	keep    = flag.Bool("keep", false, "use the clusters that are up, and leave them up (for work on these tests)")
 	objects = flag.Int("objects", 100_000, "how many objects the hostile consumer tries to create")
+	long    = flag.Bool("long", false, "TestAttackNH5 writes for five minutes instead of one")
 	only    = flag.String("only", "", "try only this resource, such as shadowpods (for work on these tests)")
 
 	clusters                *env.Env
@@ -55,15 +56,9 @@ const namespace = "shop"
 // TestAttackH5: a consumer that tries to create 100,000 objects is stopped by its bounds, and the pods of another consumer start as before.
 func TestAttackH5(t *testing.T) {
 	clusters.Step(t)
-	for _, c := range clusters.Clusters {
-		c.Installed(t)
-	}
-	// By default a consumer is granted nearly everything that is free, also the pods of a node that its pods do not tolerate. Then nothing is left for others.
-	provider.Liqoctl(t, "install", "--cluster-name", provider.Name, "--set", "controllerManager.config.resourceSharingPercentage=20", "--set", "peers.ingresses.hosts={*.rome.example}")
+	peered(t)
 	for _, consumer := range []*env.Cluster{hostile, good} {
-		env.Peered(t, consumer, provider)
-		_ = consumer.TryKubectl("", "create", "namespace", namespace)
-		consumer.Liqoctl(t, "offload", "namespace", namespace, "--pod-offloading-strategy", "Remote")
+		offload(t, consumer)
 	}
 	quiet := starts(t, "quiet", 7)
 	latency := answers(t, 50)
@@ -105,6 +100,25 @@ func TestAttackH5(t *testing.T) {
 		consumer.Liqoctl(t, "unoffload", "namespace", namespace)
 		consumer.Liqoctl(t, "unpeer", "out-of-band", provider.Name)
 	}
+}
+
+// peered makes both consumers peers of the provider.
+func peered(t *testing.T) {
+	t.Helper()
+	for _, c := range clusters.Clusters {
+		c.Installed(t)
+	}
+	// By default a consumer is granted nearly everything that is free, also the pods of a node that its pods do not tolerate. Then nothing is left for others.
+	provider.Liqoctl(t, "install", "--cluster-name", provider.Name, "--set", "controllerManager.config.resourceSharingPercentage=20", "--set", "peers.ingresses.hosts={*.rome.example}")
+	for _, consumer := range []*env.Cluster{hostile, good} {
+		env.Peered(t, consumer, provider)
+	}
+}
+
+func offload(t *testing.T, consumer *env.Cluster) {
+	t.Helper()
+	_ = consumer.TryKubectl("", "create", "namespace", namespace)
+	consumer.Liqoctl(t, "offload", "namespace", namespace, "--pod-offloading-strategy", "Remote")
 }
 
 // starts measures how long offloaded pods of the good consumer take from their creation until they are Ready, one after another. It records the median
@@ -171,16 +185,38 @@ type attack struct {
 	working  sync.WaitGroup
 }
 
+// newAttack attacks in the one remote namespace of the hostile consumer.
 func newAttack(t *testing.T) *attack {
+	t.Helper()
+	a := newAttacker(t)
+	all := a.namespaces(t)
+	if len(all) != 1 {
+		t.Fatalf("the hostile consumer has the remote namespaces %v, want one", all)
+	}
+	a.remote = all[0]
+	return a
+}
+
+// namespaces are the remote namespaces of the hostile consumer.
+func (a *attack) namespaces(t *testing.T) (names []string) {
+	t.Helper()
+	var all corev1.NamespaceList
+	if err := provider.API.List(t.Context(), &all, client.MatchingLabels{labels.RemoteClusterID: a.id}); err != nil {
+		t.Fatal(err)
+	}
+	for _, one := range all.Items {
+		names = append(names, one.Name)
+	}
+	return names
+}
+
+// newAttacker has the identity of the hostile consumer.
+func newAttacker(t *testing.T) *attack {
 	t.Helper()
 	fc := hostile.Foreign(t, provider)
 	var identities corev1.SecretList
 	if err := hostile.API.List(t.Context(), &identities, client.InNamespace(fc.Status.TenantNamespace.Local), client.MatchingLabels{labels.LocalIdentity: "true"}); err != nil || len(identities.Items) != 1 {
 		t.Fatalf("%d identities, %v", len(identities.Items), err)
-	}
-	var remote corev1.NamespaceList
-	if err := provider.API.List(t.Context(), &remote, client.MatchingLabels{labels.RemoteClusterID: hostile.ID(t)}); err != nil || len(remote.Items) != 1 {
-		t.Fatalf("the hostile consumer has %d remote namespaces, %v", len(remote.Items), err)
 	}
 	config := rest.AnonymousClientConfig(provider.Config())
 	config.BearerToken = string(identities.Items[0].Data["token"])
@@ -190,7 +226,7 @@ func newAttack(t *testing.T) *attack {
 		t.Fatal(err)
 	}
 	return &attack{
-		client: http1, id: hostile.ID(t), host: strings.TrimSuffix(config.Host, "/"), tenant: string(identities.Items[0].Data["namespace"]), remote: remote.Items[0].Name,
+		client: http1, id: hostile.ID(t), host: strings.TrimSuffix(config.Host, "/"), tenant: string(identities.Items[0].Data["namespace"]),
 		answered: map[int]int{},
 	}
 }
@@ -238,20 +274,27 @@ func (a *attack) outcome() string {
 
 // post returns the status code; zero if there was no answer.
 func (a *attack) post(ctx context.Context, path, body string) int {
+	status, _ := a.call(ctx, http.MethodPost, path, body)
+	return status
+}
+
+// call returns the status code and the beginning of the answer; zero if there was none.
+func (a *attack) call(ctx context.Context, method, path, body string) (status int, answer string) {
 	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
 	defer cancel()
-	request, err := http.NewRequestWithContext(ctx, http.MethodPost, a.host+path, strings.NewReader(body))
+	request, err := http.NewRequestWithContext(ctx, method, a.host+path, strings.NewReader(body))
 	if err != nil {
-		return 0
+		return 0, err.Error()
 	}
 	request.Header.Set("Content-Type", "application/json")
 	response, err := a.client.Do(request)
 	if err != nil {
-		return 0
+		return 0, err.Error()
 	}
 	defer response.Body.Close()
+	text, _ := io.ReadAll(io.LimitReader(response.Body, 1000)) // the status code counts
 	_, _ = io.Copy(io.Discard, response.Body)
-	return response.StatusCode
+	return response.StatusCode, string(text)
 }
 
 // filler is one kind of object that a peer may create.
@@ -260,9 +303,15 @@ type filler struct {
 	body func(name string) string
 }
 
+// own are the labels of what a consumer writes, in JSON.
+func (a *attack) own() []byte {
+	own, _ := json.Marshal(map[string]string{labels.Replicated: "true", labels.Replication: "false", labels.Origin: a.id, labels.OriginID: a.id}) // strings cannot fail
+	return own
+}
+
 func (a *attack) kinds() []filler {
 	remote := "/namespaces/" + a.remote + "/"
-	own, _ := json.Marshal(map[string]string{labels.Replicated: "true", labels.Replication: "false", labels.Origin: a.id, labels.OriginID: a.id}) // strings cannot fail
+	own := a.own()
 	object := func(version, kind, rest string) func(string) string {
 		return func(name string) string {
 			return fmt.Sprintf(`{"apiVersion":%q,"kind":%q,"metadata":{"name":%q,"labels":%s}%s}`, version, kind, name, own, rest)
