@@ -11,6 +11,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/events"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -29,11 +30,12 @@ import (
 type grower struct {
 	namespace string
 	client    client.Client
+	kube      kubernetes.Interface
 	events    events.EventRecorder
 }
 
-func setupGrowth(mgr manager.Manager, namespace string) error {
-	g := &grower{namespace, mgr.GetClient(), mgr.GetEventRecorder("liqo-storage")}
+func setupGrowth(mgr manager.Manager, kube kubernetes.Interface, namespace string) error {
+	g := &grower{namespace, mgr.GetClient(), kube, mgr.GetEventRecorder("liqo-storage")}
 	err := builder.ControllerManagedBy(mgr).Named("storagegrowth").
 		Watches(&corev1.PersistentVolumeClaim{}, handler.EnqueueRequestsFromMapFunc(g.claimOf)).
 		Complete(g)
@@ -102,7 +104,15 @@ func (g *grower) Reconcile(ctx context.Context, request reconcile.Request) (reco
 	}
 	step := planGrowth(&claim, &volume, &all.Items[0])
 	if step.request != nil {
-		err := g.patch(ctx, &all.Items[0], sized("resources", map[string]any{"requests": storageOf(step.request)}), false)
+		problem, err := g.uncounted(ctx, &claim, &all.Items[0])
+		if err != nil {
+			return reconcile.Result{}, err
+		}
+		if problem != "" {
+			g.events.Eventf(&claim, nil, corev1.EventTypeWarning, "VolumeResizeFailed", "Resize", "%s", problem)
+			return reconcile.Result{}, nil
+		}
+		err = g.patch(ctx, &all.Items[0], sized("resources", map[string]any{"requests": storageOf(step.request)}), false)
 		if apierrors.IsForbidden(err) || apierrors.IsInvalid(err) { // its class cannot
 			g.events.Eventf(&claim, nil, corev1.EventTypeWarning, "VolumeResizeFailed", "Resize", "the class that holds the data does not let it grow: %.500s", err.Error())
 			return reconcile.Result{}, nil
@@ -116,6 +126,11 @@ func (g *grower) Reconcile(ctx context.Context, request reconcile.Request) (reco
 		return reconcile.Result{}, err
 	}
 	return reconcile.Result{}, g.patch(ctx, &claim, map[string]any{"status": map[string]any{"capacity": storageOf(step.capacity)}}, true)
+}
+
+// uncounted returns why a claim must not grow: a quota bounds the class of its data, and does not count it.
+func (g *grower) uncounted(ctx context.Context, claim, real *corev1.PersistentVolumeClaim) (string, error) {
+	return quotaProblem(ctx, g.client, g.kube, claim, classOf(real))
 }
 
 func storageOf(size *resource.Quantity) map[string]any {

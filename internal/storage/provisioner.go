@@ -70,7 +70,7 @@ func Setup(mgr manager.Manager, o Options) error {
 		return fmt.Errorf("client of the provisioner: %w", err)
 	}
 	p := &provisioner{options: o, cached: mgr.GetClient(), own: mgr.GetClient(), kube: kube, events: mgr.GetEventRecorder("liqo-storage")}
-	if err := setupGrowth(mgr, o.Namespace); err != nil {
+	if err := setupGrowth(mgr, kube, o.Namespace); err != nil {
 		return err
 	}
 	return mgr.Add(manager.RunnableFunc(func(ctx context.Context) error {
@@ -214,6 +214,12 @@ func (p *provisioner) createReal(ctx context.Context, o *controller.ProvisionOpt
 		if class == "" && real.Spec.StorageClassName != nil {
 			class = *real.Spec.StorageClassName // whose driver was checked
 		}
+	}
+	switch problem, err := quotaProblem(ctx, p.cached, p.kube, o.PVC, class); {
+	case err != nil:
+		return nil, controller.ProvisioningNoChange, err
+	case problem != "":
+		return nil, controller.ProvisioningFinished, errors.New(problem) // the quota may change
 	}
 	intent := realClaim(o.PVC, p.options.Namespace, class, o.SelectedNodeName, name)
 	real, err := p.kube.CoreV1().PersistentVolumeClaims(p.options.Namespace).Apply(ctx, intent, metav1.ApplyOptions{FieldManager: labels.OwnerStorage})
