@@ -105,8 +105,11 @@ func TestSuccessfulReflection(t *testing.T) {
 	e := newEnv(t)
 	local, remoteNS := e.offload()
 	stop := e.run()
-	e.must(e.consumer.Create(t.Context(), service(local, "web")))
 	e.must(e.consumer.Create(t.Context(), configMap(local, "settings", "1")))
+	e.until("the namespace is compared", func() bool { return items(t, local)["ConfigMap"] == 1 })
+	e.waitIdle()
+	release := e.toProvider.hold("/services") // the Service changes before its creation in the peer is seen
+	e.must(e.consumer.Create(t.Context(), service(local, "web")))
 	events := func() (found []corev1.Event) {
 		var all corev1.EventList
 		e.must(e.consumer.List(t.Context(), &all, client.InNamespace(local)))
@@ -124,6 +127,7 @@ func TestSuccessfulReflection(t *testing.T) {
 		remote := service(remoteNS, "web")
 		return e.exists(e.provider, remote) && remote.Spec.Selector["app"] == "other"
 	})
+	release()
 	e.waitIdle()
 	stop()
 	stop = e.run()

@@ -251,17 +251,20 @@ func (r *Reflector) apply(mapping *engine.Mapping, local client.Object, intent r
 	if wait := r.slow(mapping, local, intent, live); wait > 0 {
 		return wait, nil
 	}
-	err = mapping.Applier(r.kind.name).ApplyTo(mapping.Context, intent, live)
+	applier := mapping.Applier(r.kind.name)
+	// The cache may not have shown our own creation yet when the object changes.
+	creates := remote == nil && !applier.Remembers(r.kind.remoteKind, r.remoteKey(mapping.NamespaceMapping, local.GetName()))
+	err = applier.ApplyTo(mapping.Context, intent, live)
 	switch {
 	case err == nil:
 		if lacks := r.refused.Lacks(local); lacks != nil {
-			if remote == nil && r.kind.exposes {
+			if creates && r.kind.exposes {
 				r.engine.Recorder.Failed(local, r.kind.name, events.ReasonIncomplete, lacks)
 			}
 			return refusals.MetadataRetry, nil
 		}
 		r.engine.Recorder.Resolved(local)
-		if remote == nil && r.kind.exposes {
+		if creates && r.kind.exposes {
 			r.engine.Recorder.Reflected(local, r.kind.name, r.engine.RemoteName())
 		}
 		return 0, nil
