@@ -107,11 +107,12 @@ func testGeneratePeerCommand(t *testing.T, config *rest.Config) {
 			return c.Status().Patch(ctx, service, client.MergeFrom(&corev1.Service{}))
 		})
 	}()
-	command, err := GeneratePeerCommand(ctx, c, testNamespace, TokenOptions{}, progress)
+	_, err = GeneratePeerCommand(ctx, c, testNamespace, TokenOptions{}, progress)
 	if err := errors.Join(err, <-given); err != nil {
 		t.Fatal(err)
 	}
-	if command, err = GeneratePeerCommand(ctx, c, testNamespace, TokenOptions{Shared: true}, progress); err != nil {
+	command, err := GeneratePeerCommand(ctx, c, testNamespace, TokenOptions{Shared: true}, progress)
+	if err != nil {
 		t.Fatal(err)
 	}
 	want := "peer out-of-band rome --auth-url https://192.0.2.7 --cluster-id " + localID + " --auth-token " + sharedBefore + "." + providerKeys.Fingerprint()
