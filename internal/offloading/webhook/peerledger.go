@@ -168,24 +168,11 @@ func (p *PeerLedger) Start(ctx context.Context) error {
 func (p *PeerLedger) follow(ctx context.Context) error {
 	synced := []toolscache.InformerSynced{}
 	for kind, object := range map[schema.GroupResource]client.Object{NamespaceMaps: &vkv1alpha1.NamespaceMap{}, ResourceSlices: &sharingv1alpha1.ResourceSlice{}} {
-		informer, err := p.cache.GetInformer(ctx, object)
+		done, err := follow(ctx, p.cache, object, func(one any) { p.set(kind, one) }, func(one any) { p.forget(kind, one) })
 		if err != nil {
-			return fmt.Errorf("watch %s: %w", kind, err)
+			return err
 		}
-		registration, err := informer.AddEventHandler(toolscache.ResourceEventHandlerFuncs{
-			AddFunc:    func(object any) { p.set(kind, object) },
-			UpdateFunc: func(_, object any) { p.set(kind, object) },
-			DeleteFunc: func(object any) {
-				if missed, ok := object.(toolscache.DeletedFinalStateUnknown); ok {
-					object = missed.Obj
-				}
-				p.forget(kind, object)
-			},
-		})
-		if err != nil {
-			return fmt.Errorf("follow %s: %w", kind, err)
-		}
-		synced = append(synced, registration.HasSynced)
+		synced = append(synced, done)
 	}
 	var pods vkv1alpha1.ShadowPodList
 	var endpoints vkv1alpha1.ShadowEndpointSliceList
@@ -205,6 +192,29 @@ func (p *PeerLedger) follow(ctx context.Context) error {
 	}
 	p.filled = true
 	return nil
+}
+
+// follow calls set for each object of a kind that a cache gets or sees change, and forget for each that is gone. What it returns is true once set was called for
+// all that there were.
+func follow(ctx context.Context, from cache.Cache, kind client.Object, set, forget func(any)) (toolscache.InformerSynced, error) {
+	informer, err := from.GetInformer(ctx, kind)
+	if err != nil {
+		return nil, fmt.Errorf("watch %T: %w", kind, err)
+	}
+	registration, err := informer.AddEventHandler(toolscache.ResourceEventHandlerFuncs{
+		AddFunc:    set,
+		UpdateFunc: func(_, object any) { set(object) },
+		DeleteFunc: func(object any) {
+			if missed, ok := object.(toolscache.DeletedFinalStateUnknown); ok {
+				object = missed.Obj
+			}
+			forget(object)
+		},
+	})
+	if err != nil {
+		return nil, fmt.Errorf("follow %T: %w", kind, err)
+	}
+	return registration.HasSynced, nil
 }
 
 // set counts an object of a tenant namespace. One that is being deleted leaves its place to its successor: the peer cannot delay its deletion.

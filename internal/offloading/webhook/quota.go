@@ -112,24 +112,11 @@ func (q *Quota) Start(ctx context.Context) error {
 		{&vkv1alpha1.ShadowPod{}, q.setPod, q.forgetPod},
 		{&sharingv1alpha1.ResourceSlice{}, q.setSlice, q.forgetSlice},
 	} {
-		informer, err := q.cache.GetInformer(ctx, kind.object)
+		done, err := follow(ctx, q.cache, kind.object, func(one any) { kind.set(ctx, one) }, func(one any) { kind.forget(ctx, one) })
 		if err != nil {
-			return fmt.Errorf("watch %T: %w", kind.object, err)
+			return err
 		}
-		registration, err := informer.AddEventHandler(toolscache.ResourceEventHandlerFuncs{
-			AddFunc:    func(object any) { kind.set(ctx, object) },
-			UpdateFunc: func(_, object any) { kind.set(ctx, object) },
-			DeleteFunc: func(object any) {
-				if missed, ok := object.(toolscache.DeletedFinalStateUnknown); ok {
-					object = missed.Obj
-				}
-				kind.forget(ctx, object)
-			},
-		})
-		if err != nil {
-			return fmt.Errorf("follow %T: %w", kind.object, err)
-		}
-		synced = append(synced, registration.HasSynced)
+		synced = append(synced, done)
 	}
 	pods, err := q.cache.GetInformer(ctx, &corev1.Pod{})
 	if err != nil {
