@@ -201,7 +201,8 @@ func newAttack(t *testing.T) *attack {
 func (a *attack) namespaces(t *testing.T) (names []string) {
 	t.Helper()
 	var all corev1.NamespaceList
-	if err := provider.API.List(t.Context(), &all, client.MatchingLabels{labels.RemoteClusterID: a.id}); err != nil {
+	// The cleanup asks as well, when the test's own context has ended.
+	if err := provider.API.List(context.Background(), &all, client.MatchingLabels{labels.RemoteClusterID: a.id}); err != nil {
 		t.Fatal(err)
 	}
 	for _, one := range all.Items {
