@@ -96,7 +96,8 @@ func SetupShadowEndpointSlice(mgr manager.Manager, o ShadowEndpointSliceOptions)
 			RateLimiter:             workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](20*time.Millisecond, 30*time.Second),
 		}).
 		Watches(&discoveryv1.EndpointSlice{}, &handler.EnqueueRequestForObject{}, builder.WithPredicates(ours)).
-		Watches(&discoveryv1alpha1.ForeignCluster{}, handler.EnqueueRequestsFromMapFunc(r.ofForeignCluster), builder.WithPredicates(otherReach))
+		Watches(&discoveryv1alpha1.ForeignCluster{}, handler.EnqueueRequestsFromMapFunc(r.ofForeignCluster), builder.WithPredicates(otherReach)).
+		Watches(&corev1.Node{}, handler.EnqueueRequestsFromMapFunc(r.ofNode), builder.WithPredicates(predicate.Funcs{UpdateFunc: func(event.UpdateEvent) bool { return false }}))
 	if o.InternalNetwork {
 		b = b.Watches(&netv1alpha1.TunnelEndpoint{}, handler.EnqueueRequestsFromMapFunc(r.ofTunnel), builder.WithPredicates(otherNetworks))
 	}
@@ -134,6 +135,20 @@ func (r *shadowSlices) ofForeignCluster(ctx context.Context, object client.Objec
 		return nil
 	}
 	return r.ofCluster(ctx, clusterOf(fc))
+}
+
+// ofNode returns requests for the slices of peers that are named like a node which comes or goes: while it exists, the name is not theirs.
+func (r *shadowSlices) ofNode(ctx context.Context, node client.Object) (all []reconcile.Request) {
+	var peers discoveryv1alpha1.ForeignClusterList
+	if r.cached.List(ctx, &peers, client.UnsafeDisableDeepCopy) != nil {
+		return nil
+	}
+	for i := range peers.Items {
+		if identity := peers.Items[i].Spec.ClusterIdentity; identity != nil && identity.ClusterName == node.GetName() {
+			all = append(all, r.ofCluster(ctx, identity.ClusterID)...)
+		}
+	}
+	return all
 }
 
 func (r *shadowSlices) ofTunnel(ctx context.Context, object client.Object) []reconcile.Request {
@@ -239,6 +254,14 @@ func (r *shadowSlices) origin(ctx context.Context, namespace string) (shadow.Ori
 		return origin, err
 	}
 	origin.Reachable = shadow.Reachable(fc)
+	if fc != nil && fc.Spec.ClusterIdentity != nil {
+		switch err := r.cached.Get(ctx, client.ObjectKey{Name: fc.Spec.ClusterIdentity.ClusterName}, &corev1.Node{}); {
+		case apierrors.IsNotFound(err):
+			origin.Node = fc.Spec.ClusterIdentity.ClusterName
+		case err != nil:
+			return origin, fmt.Errorf("look for a node with the name of peer %s: %w", peer, err)
+		}
+	}
 	if origin.Own, err = ownNetworks(ctx, r.cached, r.options.OwnNetworks); err != nil {
 		return origin, err
 	}

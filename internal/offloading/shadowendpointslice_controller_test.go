@@ -196,3 +196,34 @@ func TestAttackM9(t *testing.T) {
 	write()
 	b.untilSlice("web-1", true)
 }
+
+// TestAttackNL2: endpoints of a peer are on no node of this cluster, also if the peer has the name of a node that comes later, and are no pods of it.
+func TestAttackNL2(t *testing.T) {
+	b := newShadowEnv(t)
+	b.rome()
+	b.Make(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n1"}})
+	b.run()
+	named := func(name, want string) {
+		t.Helper()
+		slice := &discoveryv1.EndpointSlice{ObjectMeta: metav1.ObjectMeta{Namespace: remoteNamespace, Name: name}}
+		b.Until("the endpoints of "+name+" are on node \""+want+"\"", func() bool {
+			return b.exists(slice) && len(slice.Endpoints) == 1 && (slice.Endpoints[0].NodeName == nil && want == "" || slice.Endpoints[0].NodeName != nil && *slice.Endpoints[0].NodeName == want)
+		})
+	}
+	evil := b.createShadowSlice("evil", "10.1.0.7")
+	b.Edit(evil, func() {
+		evil.Spec.Template.Endpoints[0].NodeName = new("n1")
+		evil.Spec.Template.Endpoints[0].TargetRef = &corev1.ObjectReference{Kind: "Pod", Namespace: "bank", Name: "vault-0"}
+	})
+	named("evil", "")
+	if slice := b.untilSlice("evil", true, "10.1.0.7"); slice.Endpoints[0].TargetRef != nil {
+		t.Errorf("the endpoint is %v", slice.Endpoints[0].TargetRef)
+	}
+	b.createShadowSlice("web-1", "10.1.0.5")
+	named("web-1", "rome")
+	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "rome"}}
+	b.Make(node)
+	named("web-1", "")
+	b.Must(b.Delete(t.Context(), node))
+	named("web-1", "rome")
+}

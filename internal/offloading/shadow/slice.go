@@ -31,6 +31,8 @@ const (
 // Origin is what this cluster knows about the cluster that endpoints belong to.
 type Origin struct {
 	ClusterID string
+	// Node is what the peer may give as the node of its endpoints: its name, if no node of this cluster has it; otherwise nothing.
+	Node string
 	// Reachable means that the network to the cluster works, and that its API server is not known to fail.
 	Reachable bool
 	// Networks are the prefixes under which this cluster reaches the peer: those agreed with it or, if External, those that the administrator wrote
@@ -99,7 +101,7 @@ func EndpointSlice(shadow *vkv1alpha1.ShadowEndpointSlice, origin Origin) (*disc
 		accepted, rejected := splitAddresses(one.Addresses, template.AddressType, origin)
 		left = append(left, rejected...)
 		if len(accepted) > 0 {
-			endpoints = append(endpoints, endpoint(one, accepted, origin.Reachable))
+			endpoints = append(endpoints, endpoint(one, accepted, origin))
 		}
 	}
 	all := map[string]string{}
@@ -122,12 +124,16 @@ func EndpointSlice(shadow *vkv1alpha1.ShadowEndpointSlice, origin Origin) (*disc
 }
 
 // endpoint copies the documented fields. Ready is the only condition, so that no other condition attracts traffic to an endpoint that is not
-// ready.
-func endpoint(from *discoveryv1.Endpoint, addresses []string, reachable bool) *discoveryapply.EndpointApplyConfiguration {
-	ready := reachable && (from.Conditions.Ready == nil || *from.Conditions.Ready)
+// ready. An endpoint of a peer is on no node of this cluster, and is no object of this cluster: load balancers announce Services from the nodes of
+// their endpoints, and meshes and monitoring take identities from their pods. The zone and its hints choose among endpoints of the peer only.
+func endpoint(from *discoveryv1.Endpoint, addresses []string, origin Origin) *discoveryapply.EndpointApplyConfiguration {
+	ready := origin.Reachable && (from.Conditions.Ready == nil || *from.Conditions.Ready)
 	to := discoveryapply.Endpoint().WithAddresses(addresses...).WithConditions(discoveryapply.EndpointConditions().WithReady(ready))
-	to.Hostname, to.NodeName, to.Zone = from.Hostname, from.NodeName, from.Zone
-	if from.TargetRef != nil {
+	to.Hostname, to.Zone = from.Hostname, from.Zone
+	if from.NodeName != nil && *from.NodeName != "" && *from.NodeName == origin.Node {
+		to.NodeName = from.NodeName
+	}
+	if from.TargetRef != nil && strings.HasPrefix(from.TargetRef.Kind, remoteKind) {
 		to.WithTargetRef(targetRef(from.TargetRef))
 	}
 	if from.Hints != nil {
@@ -139,6 +145,9 @@ func endpoint(from *discoveryv1.Endpoint, addresses []string, reachable bool) *d
 	}
 	return to
 }
+
+// remoteKind begins the kinds of objects in other clusters. Kubernetes has no such kind, and the group is not copied.
+const remoteKind = "Remote"
 
 // targetRef sets only non-empty fields: the API server drops empty ones, and the result would look like a change.
 func targetRef(from *corev1.ObjectReference) *coreapply.ObjectReferenceApplyConfiguration {

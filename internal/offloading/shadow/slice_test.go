@@ -21,7 +21,7 @@ import (
 )
 
 func TestEndpointSlice(t *testing.T) {
-	origin := Origin{ClusterID: "rome-id", Reachable: true, Networks: []netip.Prefix{netip.MustParsePrefix("10.1.0.0/16"), netip.MustParsePrefix("10.2.0.0/24")}}
+	origin := Origin{ClusterID: "rome-id", Node: "rome", Reachable: true, Networks: []netip.Prefix{netip.MustParsePrefix("10.1.0.0/16"), netip.MustParsePrefix("10.2.0.0/24")}}
 	s := &vkv1alpha1.ShadowEndpointSlice{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "remote", Name: "web-1", UID: "shadow", Labels: map[string]string{
 			discoveryv1.LabelServiceName: "web", discoveryv1.LabelManagedBy: "endpointslice-controller.k8s.io", labels.Origin: "milan-id",
@@ -113,6 +113,39 @@ func TestAttackM9(t *testing.T) {
 	}}}
 	if intent, _ := EndpointSlice(s, Origin{Networks: []netip.Prefix{netip.MustParsePrefix("10.1.0.0/16")}, Own: own}); len(intent.Endpoints) > 0 {
 		t.Errorf("our node is an endpoint of a peer: %v", intent.Endpoints)
+	}
+}
+
+// TestAttackNL2: an endpoint of a peer names neither a node nor an object of this cluster. A load balancer would announce the Service from that node,
+// and a mesh would take the endpoint for that pod.
+func TestAttackNL2(t *testing.T) {
+	ref := func(kind string) *corev1.ObjectReference {
+		return &corev1.ObjectReference{APIVersion: "v1", Kind: kind, Namespace: "bank", Name: "vault-0", UID: "u"}
+	}
+	const remote = `,"targetRef":{"kind":"RemotePod","namespace":"bank","name":"vault-0","uid":"u"}`
+	for name, row := range map[string]struct {
+		node string // of the Origin
+		from vkv1alpha1.Endpoint
+		want string
+	}{
+		"a node of ours":          {"rome", vkv1alpha1.Endpoint{NodeName: new("worker-1")}, ""},
+		"a node named as he is":   {"", vkv1alpha1.Endpoint{NodeName: new("rome")}, ""},
+		"an empty name":           {"", vkv1alpha1.Endpoint{NodeName: new("")}, ""},
+		"himself":                 {"rome", vkv1alpha1.Endpoint{NodeName: new("rome")}, `,"nodeName":"rome"`},
+		"a pod of ours":           {"rome", vkv1alpha1.Endpoint{TargetRef: ref("Pod")}, ""},
+		"a node of ours, by kind": {"rome", vkv1alpha1.Endpoint{TargetRef: ref("Node")}, ""},
+		"something, by no kind":   {"rome", vkv1alpha1.Endpoint{TargetRef: ref("")}, ""},
+		"a pod of his":            {"rome", vkv1alpha1.Endpoint{TargetRef: ref("RemotePod")}, remote},
+	} {
+		row.from.Addresses = []string{"10.1.0.5"}
+		s := &vkv1alpha1.ShadowEndpointSlice{Spec: vkv1alpha1.ShadowEndpointSliceSpec{Template: vkv1alpha1.EndpointSliceTemplate{
+			AddressType: discoveryv1.AddressTypeIPv4, Endpoints: []vkv1alpha1.Endpoint{row.from},
+		}}}
+		intent, _ := EndpointSlice(s, Origin{Node: row.node, Reachable: true, Networks: []netip.Prefix{netip.MustParsePrefix("10.1.0.0/16")}})
+		got, err := json.Marshal(intent.Endpoints)
+		if want := `[{"addresses":["10.1.0.5"],"conditions":{"ready":true}` + row.want + `}]`; err != nil || string(got) != want {
+			t.Errorf("%s: %s, want %s", name, got, want)
+		}
 	}
 }
 
