@@ -101,6 +101,10 @@ const (
 	// OwnKey is the fingerprint of the key of this cluster that the peer knows, on the Secret with our identity there; on a ForeignCluster, of the key
 	// that the peer is to know: then the identity is renewed at once.
 	OwnKey = "auth.liqo.io/own-key"
+	// RenewedInside is why our identity in a peer was renewed through the tunnel, on the Secret with it; without it, it was not.
+	RenewedInside = "auth.liqo.io/renewed-inside"
+	// RenewalsOnly is "true" on the IPMapping of the proxy for a peer that may renew its identity there, and reach nothing else.
+	RenewalsOnly = "auth.liqo.io/renewals-only"
 	// RotatedAt is when `liqoctl rotate identity` replaced the keys, on the Secrets with the keys of this cluster. RFC 3339.
 	RotatedAt = "auth.liqo.io/rotated-at"
 	// SpentToken is "true" on the ConfigMap that records the use of a token that only one cluster may use.

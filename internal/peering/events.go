@@ -76,3 +76,12 @@ func grantEvent(before *remote.Identity, grant remote.Identity, now time.Time) t
 	}
 	return trustEvent{}
 }
+
+// insideEvent returns the event of a renewal through the tunnel after one that needed none: the authentication service of the provider is held, or the way
+// there is closed. reason is empty if this one needed none.
+func insideEvent(before bool, reason string) trustEvent {
+	if before || reason == "" {
+		return trustEvent{}
+	}
+	return trustEvent{corev1.EventTypeWarning, "IdentityRenewedInside", "the identity of this cluster was renewed through the tunnel: " + reason}
+}

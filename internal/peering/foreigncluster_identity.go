@@ -12,7 +12,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	corev1apply "k8s.io/client-go/applyconfigurations/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
@@ -39,6 +38,8 @@ type heldIdentity struct {
 	complete bool
 	// ownKey is the fingerprint of our key that the peer knows.
 	ownKey string
+	// inside is why it was renewed through the tunnel; empty if it was not.
+	inside string
 }
 
 // outdated reports whether the peer is to learn another key of this cluster at once.
@@ -167,6 +168,7 @@ func (r *fcReconciler) ensureIdentity(ctx context.Context, s *scope) error {
 	if err != nil {
 		return err
 	}
+	s.facts.renewedInside = held.inside
 	if !s.facts.outgoing && s.facts.slice == nil {
 		r.identityRequests.forget(s.fc.Name)
 		if held.secret == nil || s.fc.DeletionTimestamp != nil {
@@ -234,7 +236,7 @@ func (r *fcReconciler) readIdentity(ctx context.Context, s *scope) (*heldIdentit
 	case err != nil:
 		return nil, fmt.Errorf("read identity %s: %w", at, err)
 	}
-	held := &heldIdentity{secret: &secret, ownKey: secret.Annotations[labels.OwnKey]}
+	held := &heldIdentity{secret: &secret, ownKey: secret.Annotations[labels.OwnKey], inside: secret.Annotations[labels.RenewedInside]}
 	if held.identity, err = remote.ParseIdentity(secret.Data); err != nil {
 		log.FromContext(ctx).Error(err, "identity not readable, requesting another one", "secret", at.String())
 		return held, nil
@@ -350,7 +352,9 @@ func (r *fcReconciler) requestToken(ctx context.Context, s *scope, held *heldIde
 		if !known && keys.previousKey != nil {
 			ours = keys.previousKey // the peering ends
 		}
-		grant, err := registrar.Renew(ctx, provider, r.options.Local, ours)
+		grant, err := r.renew(ctx, s, held, registrar, func(by Registrar) attempt {
+			return func(ctx context.Context) (auth.Grant, error) { return by.Renew(ctx, provider, r.options.Local, ours) }
+		})
 		if err == nil || !errors.Is(err, auth.ErrConflict) && !errors.Is(err, auth.ErrDenied) || !s.facts.outgoing {
 			return grant, err
 		}
@@ -360,36 +364,7 @@ func (r *fcReconciler) requestToken(ctx context.Context, s *scope, held *heldIde
 		Provider: provider, Cluster: r.options.Local, Secret: token.Secret, Key: keys.key, ClusterKey: keys.cluster, Previous: keys.previous(),
 	})
 	if err == nil {
-		held.ownKey = keys.fingerprint()
+		held.ownKey, held.inside = keys.fingerprint(), ""
 	}
 	return grant, err
-}
-
-// storeIdentity stores a new token and connects with it.
-func (r *fcReconciler) storeIdentity(ctx context.Context, s *scope, held *heldIdentity, grant auth.Grant) error {
-	now := r.options.Now() // the request took time
-	var before *remote.Identity
-	if held.complete {
-		before = new(held.identity)
-	}
-	held.identity = remote.Identity{
-		Namespace: grant.Namespace, APIServerURL: grant.APIServerURL, APIServerCA: grant.APIServerCA,
-		ProxyURL: s.peerProxy(), Token: grant.Token, RenewAt: now.Add(grant.Lifetime / 2), ExpiresAt: now.Add(grant.Lifetime), Invited: s.invited(),
-	}
-	held.complete = true
-	if err := r.writeIdentity(ctx, s, held); err != nil {
-		return err
-	}
-	grantEvent(before, held.identity, now).send(r.events, s.fc, "ReadGrant")
-	log.FromContext(ctx).Info("identity accepted", "clusterID", s.peer.ClusterID, "namespace", grant.Namespace, "lifetime", grant.Lifetime.String())
-	s.facts.identity = identityAccepted
-	s.requeueWithin(held.identity.RenewAt.Sub(s.now))
-	return r.connect(ctx, s, held)
-}
-
-func (r *fcReconciler) writeIdentity(ctx context.Context, s *scope, held *heldIdentity) error {
-	intent := corev1apply.Secret(remote.SecretName(s.peer.ClusterID), s.namespace).WithData(held.identity.Data()).WithType(corev1.SecretTypeOpaque).
-		WithAnnotations(map[string]string{labels.OwnKey: held.ownKey}).
-		WithLabels(map[string]string{labels.LocalIdentity: annotationTrue, labels.ClusterID: s.peer.ClusterID, labels.AppPartOf: labels.PartOf})
-	return r.own.ApplyTo(ctx, intent, nil)
 }

@@ -5,6 +5,7 @@ package peering
 import (
 	"context"
 	"crypto/rand"
+	"errors"
 	"fmt"
 	"net/netip"
 	"net/url"
@@ -100,11 +101,13 @@ func (r *fcReconciler) ensureProxy(ctx context.Context, s *scope) error {
 	if found && have.Labels[labels.ClusterID] != s.peer.ClusterID {
 		return fmt.Errorf("address mapping %s is that of cluster %q, and cluster %s needs one of this name; delete it", have.Name, have.Labels[labels.ClusterID], s.peer.ClusterID)
 	}
-	wanted, err := r.opensProxy(ctx, s)
+	opens, err := r.opensProxy(ctx, s)
 	if err != nil {
 		return err
 	}
-	switch wanted = wanted || found && len(s.facts.copies) > 0; {
+	uses := found && len(s.facts.copies) > 0
+	opens = opens || uses && have.Annotations[labels.RenewalsOnly] == "" // what works stays
+	switch wanted := opens || s.renewsInside() || uses && s.facts.incoming.Keeps(); {
 	case found && have.DeletionTimestamp != nil, !found && !wanted:
 		return nil // the event of its removal triggers the next reconciliation
 	case !wanted:
@@ -118,39 +121,52 @@ func (r *fcReconciler) ensureProxy(ctx context.Context, s *scope) error {
 	case err != nil:
 		return fmt.Errorf("read the Service of the proxy, through which peers reach this cluster: %w", err)
 	case !found:
-		return r.applyMapping(ctx, s, service.Spec.ClusterIP, nil)
+		return r.applyMapping(ctx, s, service.Spec.ClusterIP, opens, nil)
 	case have.Spec.Address != service.Spec.ClusterIP: // the Service was made again, and the address of a mapping cannot change
 		return r.deleteMapping(ctx, &have)
 	}
-	if s.facts.proxyURL, err = r.ownProxyURL(ctx, s, &have); err != nil {
+	if err := r.ownProxyURLs(ctx, s, &have, opens); err != nil {
 		return err
 	}
-	if err := r.applyMapping(ctx, s, service.Spec.ClusterIP, &have); err != nil {
+	if err := r.applyMapping(ctx, s, service.Spec.ClusterIP, opens, &have); err != nil {
 		return err
 	}
 	return r.reportProxy(ctx, s)
 }
 
-// ownProxyURL is the URL of our proxy for the peer; empty while the peer has no address for it.
-func (r *fcReconciler) ownProxyURL(ctx context.Context, s *scope, mapping *netv1alpha1.IPMapping) (string, error) {
+// ownProxyURLs finds the URLs of our proxy for the peer; there are none while the peer has no address for it. opens: the peer may reach the API server
+// through it.
+func (r *fcReconciler) ownProxyURLs(ctx context.Context, s *scope, mapping *netv1alpha1.IPMapping, opens bool) error {
 	address := mapping.Status.PeerAddresses[s.peer.ClusterID]
 	if address == "" {
-		return "", nil
+		return nil
 	}
 	var key corev1.Secret // the cache has those with labels of peers only
 	if err := r.live.Get(ctx, client.ObjectKey{Namespace: r.options.Namespace, Name: proxy.KeySecret}, &key); err != nil {
-		return "", client.IgnoreNotFound(err) // it is created when this process starts
+		return client.IgnoreNotFound(err) // it is created when this process starts
 	}
-	return proxy.URL(key.Data[proxy.KeyName], s.peer.ClusterID, address)
+	var err, err2 error
+	if opens {
+		s.facts.proxyURL, err = proxy.URL(key.Data[proxy.KeyName], s.peer.ClusterID, address)
+	}
+	if isInBand(s.fc) {
+		s.facts.reportedProxy = s.facts.proxyURL
+	} else if s.renewsInside() {
+		s.facts.reportedProxy, err2 = proxy.AuthURL(key.Data[proxy.KeyName], s.peer.ClusterID, address)
+	}
+	return errors.Join(err, err2)
 }
 
 // applyMapping applies the mapping. Kubernetes deletes it with the ForeignCluster if this controller does not run then.
-func (r *fcReconciler) applyMapping(ctx context.Context, s *scope, address string, live client.Object) error {
+func (r *fcReconciler) applyMapping(ctx context.Context, s *scope, address string, opens bool, live client.Object) error {
 	intent := netapply.IPMapping(proxyMapping(s.peer)).
 		WithLabels(map[string]string{labels.ClusterID: s.peer.ClusterID, labels.AppPartOf: labels.PartOf}).
 		WithOwnerReferences(metav1ac.OwnerReference().WithAPIVersion(discoveryv1alpha1.GroupVersion.String()).WithKind("ForeignCluster").WithName(s.fc.Name).WithUID(s.fc.UID)).
 		WithSpec(netapply.IPMappingSpec().WithAddress(address).WithClusterIDs(s.peer.ClusterID).
 			WithPorts(netapply.MappingPort().WithProtocol(corev1.ProtocolTCP).WithPort(proxy.Port)))
+	if !opens {
+		intent.WithAnnotations(map[string]string{labels.RenewalsOnly: annotationTrue})
+	}
 	return r.own.ApplyTo(ctx, intent, live)
 }
 

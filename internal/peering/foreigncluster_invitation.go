@@ -73,17 +73,19 @@ func (r *fcReconciler) dialPeer(s *scope) (Registrar, error) {
 	return r.options.DialThrough(fc, r.ways.Dial(s.peer.ClusterID, *s.invitation))
 }
 
-// reportProxy reports the URL of our proxy to an in-band consumer, which needs it if no administrator has access to both clusters.
+// reportProxy reports the URL of our proxy to a consumer: in-band, it needs it if no administrator has access to both clusters; out-of-band, to renew its
+// identity while it does not reach the authentication service otherwise.
 func (r *fcReconciler) reportProxy(ctx context.Context, s *scope) error {
-	if !isInBand(s.fc) || s.facts.proxyURL == "" {
+	url := s.facts.reportedProxy
+	if url == "" {
 		return nil
 	}
 	for i := range s.facts.copies {
 		slice := &s.facts.copies[i]
-		if slice.DeletionTimestamp != nil || slice.Status.ProxyURL == s.facts.proxyURL || slice.Status.Phase == "" {
+		if slice.DeletionTimestamp != nil || slice.Status.ProxyURL == url || slice.Status.Phase == "" {
 			continue // without an answer, the defaults of this status would be one
 		}
-		intent := sharingapply.ResourceSlice(slice.Name, slice.Namespace).WithUID(slice.UID).WithStatus(sharingapply.ResourceSliceStatus().WithProxyURL(s.facts.proxyURL))
+		intent := sharingapply.ResourceSlice(slice.Name, slice.Namespace).WithUID(slice.UID).WithStatus(sharingapply.ResourceSliceStatus().WithProxyURL(url))
 		if err := r.own.ApplyStatusTo(ctx, intent, slice); client.IgnoreNotFound(err) != nil {
 			return fmt.Errorf("report the proxy of this cluster in resource slice %s/%s: %w", slice.Namespace, slice.Name, err)
 		}

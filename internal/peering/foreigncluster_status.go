@@ -57,8 +57,10 @@ type fcFacts struct {
 	identity identityState
 	// identityMessage is for people; empty when the identity is accepted.
 	identityMessage string
-	// proxyURL is that of our proxy, for the peer; empty while it has none.
-	proxyURL string
+	// renewedInside is why our identity was renewed through the tunnel; empty if it was not.
+	renewedInside string
+	// proxyURL is that of our proxy, for the peer; empty while it has none. reportedProxy is the one in the answer to the peer's requests.
+	proxyURL, reportedProxy string
 	// admitted: the peer has registered its key here and may act.
 	admitted bool
 	// connected, probed (at least once), ready and connectionMessage describe the connection to the peer's API server.
@@ -283,7 +285,11 @@ func (f *fcFacts) authentication() discoveryv1alpha1.PeeringCondition {
 	}
 	switch f.identity {
 	case identityAccepted:
-		return is(discoveryv1alpha1.StatusEstablished, discoveryv1alpha1.ReasonIdentityAccepted, "the remote cluster accepts the identity of this one")
+		message := "the remote cluster accepts the identity of this one"
+		if f.renewedInside != "" {
+			message += ", which was renewed through the tunnel: " + f.renewedInside
+		}
+		return is(discoveryv1alpha1.StatusEstablished, discoveryv1alpha1.ReasonIdentityAccepted, message)
 	case identityPending:
 		return is(discoveryv1alpha1.StatusPending, discoveryv1alpha1.ReasonIdentityPending, f.identityMessage)
 	case identityEmptyDenied:

@@ -35,8 +35,9 @@ type pinsEnv struct {
 	*fcEnv
 	local    discoveryv1alpha1.ClusterIdentity
 	provider auth.Provider
-	// consumer calls the authentication service.
+	// consumer calls the authentication service, which listens at address.
 	consumer *auth.Client
+	address  string
 	// secret is that of the token.
 	secret string
 }
@@ -65,6 +66,7 @@ func newPinsEnv(t *testing.T, changes ...func(*ForeignClusterOptions)) *pinsEnv 
 	b.Must(err)
 	service := httptest.NewTLSServer(server)
 	t.Cleanup(service.Close)
+	p.address = service.Listener.Addr().String()
 	p.consumer, err = auth.NewClient(service.URL, auth.ClientOptions{InsecureSkipTLSVerify: true})
 	b.Must(err)
 	t.Cleanup(p.consumer.Close)

@@ -58,6 +58,7 @@ func TestOffloading(t *testing.T)               { step(t, peered, offloads) }
 func TestHostilePeer(t *testing.T)              { step(t, peered, hostilePeer) }
 func TestAttackH4(t *testing.T)                 { step(t, peered, attackH4) }
 func TestAttackNH2(t *testing.T)                { step(t, peered, attackNH2) } // ten minutes with -long
+func TestAttackNH2Tunnel(t *testing.T)          { step(t, peered, attackNH2Tunnel) }
 func TestRotateIdentity(t *testing.T)           { step(t, peered, rotateIdentity) }
 func TestBadInput(t *testing.T)                 { step(t, peered, badInput) }
 func TestProviderUnreachable(t *testing.T)      { step(t, peered, providerUnreachable) }

@@ -109,7 +109,8 @@ type ResourceSliceStatus struct {
 	// ProxyWanted: the provider is to use the consumer in turn, and does not reach it at its published addresses, or reaches it through its proxy already.
 	// +optional
 	ProxyWanted bool `json:"proxyWanted,omitempty"`
-	// ProxyURL is the URL of the provider's proxy inside the tunnel, if the consumer reaches it in-band.
+	// ProxyURL is the URL of the provider's proxy inside the tunnel. Out-of-band, its pass leads to the authentication service only, where the consumer renews
+	// its identity if that does not answer otherwise.
 	// +kubebuilder:validation:MaxLength=2048
 	// +kubebuilder:validation:Pattern=`^(http://[a-zA-Z0-9.\-_:]+@[0-9.]+:8118)?$`
 	// +optional

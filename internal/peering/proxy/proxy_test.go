@@ -16,6 +16,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/url"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"syscall"
@@ -116,6 +117,12 @@ func pass(peer string) string {
 
 func asking(peer, to string) string {
 	return "CONNECT " + to + " HTTP/1.1\r\nHost: " + to + "\r\n" + pass(peer) + "\r\n"
+}
+
+// askingOnly is the same with a pass for the authentication service only.
+func askingOnly(peer, to string) string {
+	word, _ := AuthPass(testKey, peer)
+	return "CONNECT " + to + " HTTP/1.1\r\nHost: " + to + "\r\nProxy-Authorization: Basic " + base64.StdEncoding.EncodeToString([]byte(peer+":"+word)) + "\r\n\r\n"
 }
 
 // ask sends text, and returns the code of the answer; 0 if the proxy closes the connection without one.
@@ -239,11 +246,38 @@ func TestPass(t *testing.T) {
 	first, _ := Pass(testKey, rome)
 	second, _ := Pass(testKey, milan)
 	third, _ := Pass(bytes.Repeat([]byte("x"), minKey), rome)
-	if first == second || first == third {
-		t.Errorf("the passes %q, %q and %q are not all different", first, second, third)
+	fourth, _ := AuthPass(testKey, rome)
+	if all := []string{first, second, third, fourth}; len(slices.Compact(slices.Sorted(slices.Values(all)))) != len(all) {
+		t.Errorf("the passes %q are not all different", all)
 	}
 	if _, err := New(Options{}); err == nil {
 		t.Error("a proxy without a key starts")
+	}
+}
+
+// TestAuthPass: with a pass for the authentication service, a peer reaches that and nothing else.
+func TestAuthPass(t *testing.T) {
+	f := start(t, Limits{})
+	word, err := AuthPass(testKey, rome)
+	if err != nil {
+		t.Fatal(err)
+	}
+	romes := base64.StdEncoding.EncodeToString([]byte(rome + ":" + word))
+	for peer, row := range map[string]map[string]int{
+		rome: {
+			Auth: http.StatusOK, APIServer: http.StatusForbidden, "plain:443": http.StatusForbidden, "gone:443": http.StatusForbidden,
+			f.elsewhere.Addr().String(): http.StatusForbidden, "liqo-auth:8443": http.StatusForbidden,
+		},
+		milan: {Auth: http.StatusProxyAuthRequired, APIServer: http.StatusProxyAuthRequired},
+	} {
+		for to, want := range row {
+			if got := ask(t, f.dial(t), strings.Replace(askingOnly(rome, to), romes, base64.StdEncoding.EncodeToString([]byte(peer+":"+word)), 1)); got != want {
+				t.Errorf("%s asks for %s: %d, want %d", peer, to, got, want)
+			}
+		}
+	}
+	if n := f.reached.Load(); n != 0 {
+		t.Errorf("another host was reached %d times", n)
 	}
 }
 
@@ -424,7 +458,7 @@ func TestHalfClosed(t *testing.T) {
 // FuzzRequest: only the exact text of a destination, with the pass of a peer, leads to it, and nothing is lost of what follows the request.
 func FuzzRequest(f *testing.F) {
 	for _, seed := range []string{
-		asking(rome, APIServer), asking(milan, Auth) + "\x16\x03", "GET / HTTP/1.1\r\nHost: a\r\n\r\n", "CONNECT " + Auth + " HTTP/1.1\r\n" + pass(rome) + "\r\n",
+		asking(rome, APIServer), asking(milan, Auth) + "\x16\x03", askingOnly(rome, Auth), askingOnly(rome, APIServer), "GET / HTTP/1.1\r\nHost: a\r\n\r\n", "CONNECT " + Auth + " HTTP/1.1\r\n" + pass(rome) + "\r\n",
 		strings.Replace(asking(rome, Auth), "Basic ", "Basic  ", 1), strings.Replace(asking(rome, Auth), "\r\n\r\n", "\r\nContent-Length: 0\r\n\r\n", 1), "\n", "",
 	} {
 		f.Add([]byte(seed))
@@ -439,10 +473,14 @@ func FuzzRequest(f *testing.F) {
 			return
 		}
 		word, err := Pass(testKey, got.peer)
+		some, _ := AuthPass(testKey, got.peer)
+		has := func(word string) bool {
+			return bytes.Contains(sent, []byte(base64.StdEncoding.EncodeToString([]byte(got.peer+":"+word))))
+		}
 		switch {
 		case !known(got.to) || !bytes.HasPrefix(sent, []byte("CONNECT "+got.to+" HTTP/1.")):
 			t.Fatalf("%q leads to %q", sent, got.to)
-		case err != nil || !bytes.Contains(sent, []byte(base64.StdEncoding.EncodeToString([]byte(got.peer+":"+word)))):
+		case err != nil || !has(word) && (got.to != Auth || !has(some)):
 			t.Fatalf("%q has no pass of %q", sent, got.peer)
 		case !bytes.HasSuffix(sent[:min(len(sent), maxRequest)], got.early):
 			t.Fatalf("%q is followed by %q", sent, got.early)

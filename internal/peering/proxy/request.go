@@ -31,6 +31,7 @@ var (
 	errMethod    = &refusal{http.StatusMethodNotAllowed, "this proxy answers CONNECT only"}
 	errPass      = &refusal{http.StatusProxyAuthRequired, "the URL of this proxy must have the ID and the pass of the peer; run `liqoctl peer in-band` again"}
 	errElsewhere = &refusal{http.StatusForbidden, "this proxy leads to the API server and the authentication service of its cluster only"}
+	errAuthOnly  = &refusal{http.StatusForbidden, "the pass is for the authentication service only"}
 	errTooMany   = &refusal{http.StatusTooManyRequests, "this cluster has too many connections through the proxy"}
 	errTooOften  = &refusal{http.StatusTooManyRequests, "this cluster opens connections through the proxy too often; try again in some seconds"}
 	errFull      = &refusal{http.StatusServiceUnavailable, "the proxy has too many connections"}
@@ -75,12 +76,14 @@ func readConnect(from io.Reader, key []byte, known func(to string) bool) (connec
 	case malformed(request):
 		return connect{}, errMalformed
 	}
-	peer, ok := passOf(request.Header, key)
+	peer, authOnly, ok := passOf(request.Header, key)
 	switch {
 	case !ok:
 		return connect{}, errPass
 	case !known(request.RequestURI):
 		return connect{}, errElsewhere
+	case authOnly && request.RequestURI != Auth:
+		return connect{}, errAuthOnly
 	}
 	early, err := reader.Peek(reader.Buffered())
 	if err != nil {
@@ -95,31 +98,47 @@ func malformed(request *http.Request) bool {
 		request.Header["Content-Length"] != nil || request.Header["Upgrade"] != nil
 }
 
-// passOf returns the cluster ID of a client if its pass is right.
-func passOf(header http.Header, key []byte) (peer string, ok bool) {
+// passOf returns the cluster ID of a client if its pass is right, and whether that is one for the authentication service only.
+func passOf(header http.Header, key []byte) (peer string, authOnly, ok bool) {
 	values := header["Proxy-Authorization"]
 	if len(values) != 1 {
-		return "", false
+		return "", false, false
 	}
 	encoded, basic := strings.CutPrefix(values[0], "Basic ")
 	text, err := base64.StdEncoding.DecodeString(encoded)
 	if !basic || err != nil {
-		return "", false
+		return "", false, false
 	}
 	peer, given, found := strings.Cut(string(text), ":")
-	want, err := Pass(key, peer)
-	if err != nil || !found || !hmac.Equal([]byte(given), []byte(want)) {
-		return "", false
+	all, err := Pass(key, peer)
+	some, err2 := AuthPass(key, peer)
+	if err != nil || err2 != nil || !found {
+		return "", false, false
 	}
-	return peer, true
+	authOnly = hmac.Equal([]byte(given), []byte(some))
+	if !authOnly && !hmac.Equal([]byte(given), []byte(all)) {
+		return "", false, false
+	}
+	return peer, authOnly, true
 }
 
 // minKey is the least length of a key, in bytes.
 const minKey = 32
 
+// The passes have a prefix each, so that none can be made of another one. The ID of a cluster has no zero byte.
+const (
+	passPrefix     = "liqo.io/proxy/v1\x00"
+	authPassPrefix = "liqo.io/proxy-auth/v1\x00"
+)
+
 // Pass returns the word with which a peer names itself to the proxy of this cluster, whose key only this cluster has. With it, the proxy bounds the
 // connections of each peer. It opens nothing else: behind the proxy, the peer proves itself as it does elsewhere.
-func Pass(key []byte, peer string) (string, error) {
+func Pass(key []byte, peer string) (string, error) { return derive(key, passPrefix, peer) }
+
+// AuthPass is the same for a peer that may reach the authentication service only.
+func AuthPass(key []byte, peer string) (string, error) { return derive(key, authPassPrefix, peer) }
+
+func derive(key []byte, prefix, peer string) (string, error) {
 	if len(key) < minKey {
 		return "", errors.New("the key of the proxy is missing or too short")
 	}
@@ -127,16 +146,27 @@ func Pass(key []byte, peer string) (string, error) {
 		return "", errors.New("the cluster has no ID")
 	}
 	mac := hmac.New(sha256.New, key)
-	mac.Write([]byte("liqo.io/proxy/v1\x00" + peer))
+	mac.Write([]byte(prefix + peer))
 	return base64.RawURLEncoding.EncodeToString(mac.Sum(nil)), nil
 }
 
 // URL returns the URL of the proxy for a peer. address is the one under which the peer reaches it.
 func URL(key []byte, peer, address string) (string, error) {
-	pass, err := Pass(key, peer)
-	if err != nil {
-		return "", err
+	word, err := Pass(key, peer)
+	return urlWith(word, peer, address), err
+}
+
+// AuthURL is the same with a pass for the authentication service only.
+func AuthURL(key []byte, peer, address string) (string, error) {
+	word, err := AuthPass(key, peer)
+	return urlWith(word, peer, address), err
+}
+
+// urlWith returns the empty text without a pass.
+func urlWith(word, peer, address string) string {
+	if word == "" {
+		return ""
 	}
-	made := url.URL{Scheme: "http", User: url.UserPassword(peer, pass), Host: address + ":" + strconv.Itoa(Port)}
-	return made.String(), nil
+	made := url.URL{Scheme: "http", User: url.UserPassword(peer, word), Host: address + ":" + strconv.Itoa(Port)}
+	return made.String()
 }

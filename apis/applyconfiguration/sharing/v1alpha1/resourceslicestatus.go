@@ -35,7 +35,8 @@ type ResourceSliceStatusApplyConfiguration struct {
 	IngressClasses []IngressClassApplyConfiguration `json:"ingressClasses,omitempty"`
 	// ProxyWanted: the provider is to use the consumer in turn, and does not reach it at its published addresses, or reaches it through its proxy already.
 	ProxyWanted *bool `json:"proxyWanted,omitempty"`
-	// ProxyURL is the URL of the provider's proxy inside the tunnel, if the consumer reaches it in-band.
+	// ProxyURL is the URL of the provider's proxy inside the tunnel. Out-of-band, its pass leads to the authentication service only, where the consumer renews
+	// its identity if that does not answer otherwise.
 	ProxyURL *string `json:"proxyUrl,omitempty"`
 	// ObservedGeneration is the generation of the spec that the provider answered.
 	ObservedGeneration *int64 `json:"observedGeneration,omitempty"`
