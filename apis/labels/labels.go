@@ -78,6 +78,9 @@ const (
 	// InstallRun is on the Helm record of an installation or upgrade: which run of liqoctl made it. InstallTimeout is how long that run may take.
 	InstallRun     = "liqo.io/install-run"
 	InstallTimeout = "liqo.io/install-timeout"
+
+	// SpecDigest is on the admission policies, their bindings and the validating webhooks of the chart: the digest of what the chart made.
+	SpecDigest = "liqo.io/spec-digest"
 )
 
 // Labels of peers and of their objects.

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"net/netip"
 	"os"
 	"slices"
@@ -14,7 +15,6 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
-	admissionv1 "k8s.io/api/admissionregistration/v1"
 	appsv1 "k8s.io/api/apps/v1"
 	certificatesv1 "k8s.io/api/certificates/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -109,8 +109,9 @@ type controllerManagerOptions struct {
 	volumes     storage.Options
 	moves       move.Options
 	pullPolicy  string
-	// policies: admission policies are required.
-	policies bool
+	// policies: admission policies are required; furtherPolicies are those that only some values of the chart ask for.
+	policies        bool
+	furtherPolicies []string
 	// peerNames are the namespaces that peers may ask for by name.
 	peerNames offloading.PeerNames
 }
@@ -142,7 +143,8 @@ func (o *controllerManagerOptions) Register(flags *pflag.FlagSet) {
 	flags.StringVar(&o.resourcePlugin, "resource-plugin-address", "", "HOST:PORT of a resource plugin, which replaces the percentage")
 	o.kubelet.Register(flags)
 	o.shadows.Register(flags)
-	flags.BoolVar(&o.policies, "policies-required", true, "admit nothing new of peers while a ValidatingAdmissionPolicy of Liqo is missing")
+	flags.BoolVar(&o.policies, "policies-required", true, "admit nothing new of peers while a ValidatingAdmissionPolicy or validating webhook of Liqo is missing or changed")
+	flags.StringSliceVar(&o.furtherPolicies, "further-policy", nil, "another ValidatingAdmissionPolicy that is required; may be repeated")
 	flags.StringSliceVar(&o.peerNames.Allow, "peer-namespaces-allow", []string{"*"}, "patterns of the namespaces that peers may ask for by name (PATTERN,...)")
 	flags.StringSliceVar(&o.peerNames.Deny, "peer-namespaces-deny", nil, "patterns of the namespaces that peers may not ask for, even if they are allowed (PATTERN,...)")
 	ignore(flags, noteIPAM, "kubelet-ipam-server")
@@ -249,7 +251,7 @@ func newScheme() (*runtime.Scheme, error) {
 func (o *controllerManagerOptions) caches() cache.Options {
 	ours := klabels.SelectorFromSet(klabels.Set{labels.AppPartOf: labels.PartOf})
 	install := map[string]cache.Config{o.namespace: {}}
-	return cache.Options{SyncPeriod: &o.resyncPeriod, ByObject: map[client.Object]cache.ByObject{
+	all := map[client.Object]cache.ByObject{
 		&corev1.Pod{}:                 {Transform: grant.TrimPod},
 		&corev1.Node{}:                {Transform: grant.TrimNode},
 		&corev1.ServiceAccount{}:      {Label: ours},
@@ -266,10 +268,9 @@ func (o *controllerManagerOptions) caches() cache.Options {
 		&discoveryv1.EndpointSlice{}:  {Label: klabels.SelectorFromSet(klabels.Set{labels.ManagedBy: labels.ManagedByShadowEndpointSlice})},
 
 		&certificatesv1.CertificateSigningRequest{}: {Label: ours},
-
-		&admissionv1.ValidatingAdmissionPolicy{}:        {Label: ours},
-		&admissionv1.ValidatingAdmissionPolicyBinding{}: {Label: ours},
-	}}
+	}
+	maps.Copy(all, policies.Caches())
+	return cache.Options{SyncPeriod: &o.resyncPeriod, ByObject: all}
 }
 
 // hasLabel selects objects that have a label, whatever its value.
@@ -303,7 +304,7 @@ func runControllerManager(ctx context.Context, cfg *rest.Config, o *controllerMa
 	}
 	var guard *policies.Guard
 	if o.policies {
-		if guard, err = policies.New(ctx, mgr); err != nil {
+		if guard, err = policies.New(ctx, mgr, o.furtherPolicies...); err != nil {
 			return err
 		}
 	}

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	admissionv1 "k8s.io/api/admissionregistration/v1"
 	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
@@ -19,6 +20,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/rest"
 	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	discoveryv1alpha1 "liqo.io/liqo/apis/discovery/v1alpha1"
@@ -30,6 +32,7 @@ import (
 	"liqo.io/liqo/deployments/liqo/charttest"
 	"liqo.io/liqo/internal/kube/kubetest"
 	kubemanager "liqo.io/liqo/internal/kube/manager"
+	"liqo.io/liqo/internal/kube/policies"
 	"liqo.io/liqo/internal/kube/remote"
 	"liqo.io/liqo/internal/offloading"
 	"liqo.io/liqo/internal/offloading/isolation"
@@ -115,7 +118,11 @@ func (s *side) tenant(name, clusterID string) {
 // manager runs controllers as the controller manager.
 func (s *side) manager(setups ...func(ctrl.Manager) error) {
 	s.T.Helper()
-	mgr, err := kubemanager.New(s.as(liqoItself, "liqo-controller-manager"), kubemanager.Options{Scheme: s.Scheme(), SkipNameValidation: true})
+	caches := map[client.Object]cache.ByObject{}
+	if s.Scheme().Recognizes(admissionv1.SchemeGroupVersion.WithKind("ValidatingWebhookConfiguration")) {
+		caches = policies.Caches()
+	}
+	mgr, err := kubemanager.New(s.as(liqoItself, "liqo-controller-manager"), kubemanager.Options{Scheme: s.Scheme(), SkipNameValidation: true, Cache: cache.Options{ByObject: caches}})
 	s.Must(err)
 	for _, setup := range setups {
 		s.Must(setup(mgr))

@@ -74,6 +74,8 @@ func TestAttackM8(t *testing.T) {
 		Spec:       vkv1alpha1.NamespaceMapSpec{DesiredMapping: map[string]string{"before": "before-rome"}},
 	}
 	s.Make(namespaceMap)
+	hooks := charttest.Find(t, rulesOf(t), "ValidatingWebhookConfiguration", "liqo")
+	write(t, s.Client, hooks)
 	answer := func(local string, phase vkv1alpha1.MappingPhase, part string) {
 		t.Helper()
 		s.Until(local+" is "+string(phase), func() bool {
@@ -101,10 +103,23 @@ func TestAttackM8(t *testing.T) {
 	answer("before", vkv1alpha1.MappingAccepted, "")
 	s.Must(s.Delete(t.Context(), binding, client.Preconditions{UID: &binding.UID}))
 	accepted(false)
-	s.Make(&admissionv1.ValidatingAdmissionPolicyBinding{ObjectMeta: metav1.ObjectMeta{Name: binding.Name}, Spec: admissionv1.ValidatingAdmissionPolicyBindingSpec{
-		PolicyName: binding.Name, ValidationActions: []admissionv1.ValidationAction{admissionv1.Deny},
-	}})
+	write(t, s.Client, charttest.Find(t, rulesOf(t), "ValidatingAdmissionPolicyBinding", binding.Name))
 	answer("late", vkv1alpha1.MappingAccepted, "")
+	accepted(true)
+
+	// Or that a rule is not the chart's any more, or the webhooks are gone.
+	policy := &admissionv1.ValidatingAdmissionPolicy{ObjectMeta: metav1.ObjectMeta{Name: "liqo-peers"}}
+	s.Edit(policy, func() { policy.Spec.Validations[0].Expression = "true" })
+	accepted(false)
+	write(t, s.Client, charttest.Find(t, rulesOf(t), "ValidatingAdmissionPolicy", policy.Name))
+	accepted(true)
+	s.Must(s.Delete(t.Context(), hooks.DeepCopy()))
+	accepted(false)
+	s.Edit(namespaceMap, func() { namespaceMap.Spec.DesiredMapping["later"] = "later-rome" })
+	answer("later", vkv1alpha1.MappingCreationLoopBackOff, "ValidatingWebhookConfiguration liqo")
+	answer("before", vkv1alpha1.MappingAccepted, "")
+	write(t, s.Client, hooks)
+	answer("later", vkv1alpha1.MappingAccepted, "")
 	accepted(true)
 	if refused := s.denied.All(); len(refused) > 0 {
 		t.Errorf("refused: %s", strings.Join(refused, "\n"))

@@ -58,6 +58,38 @@ NOTE: {{ join ", " $set }} {{ gt (len $set) 1 | ternary "have" "has" }} no effec
 {{- if or .Values.peers.ingresses.hosts (not (.Capabilities.APIVersions.Has "admissionregistration.k8s.io/v1/ValidatingAdmissionPolicy")) }}true{{ end }}
 {{- end }}
 
+{{/* Whether a policy bounds the images of peers. */}}
+{{- define "liqo.boundsImages" -}}
+{{- $images := .Values.peers.images }}
+{{- if or $images.deny (not (has "*" $images.allow)) $images.alwaysPull }}true{{ end }}
+{{- end }}
+
+{{/*
+The documents of a template, in which each policy, binding and ValidatingWebhookConfiguration states what it is: internal/kube/policies computes the same
+digest from what the cluster has, and so knows whether it is what this chart made. The digest stands on the object, so that an upgrade changes both at
+once. It leaves out what may change without a peer gaining by it: certificates, deadlines, the secret segment of the paths, and further actions of a binding.
+*/}}
+{{- define "liqo.digested" -}}
+{{- range splitList "\n---\n" . }}
+---
+{{- $object := fromYaml . | default dict }}
+{{- $made := "" }}
+{{- if eq $object.kind "ValidatingAdmissionPolicy" }}
+{{- $made = $object.spec }}
+{{- else if eq $object.kind "ValidatingAdmissionPolicyBinding" }}
+{{- $made = omit $object.spec "validationActions" }}
+{{- else if eq $object.kind "ValidatingWebhookConfiguration" }}
+{{- $made = $object.webhooks }}
+{{- range $made }}
+{{- $_ := unset . "timeoutSeconds" }}
+{{- $_ := unset .clientConfig "caBundle" }}
+{{- $_ := set .clientConfig.service "path" (regexReplaceAll "^/[^/]*" .clientConfig.service.path "") }}
+{{- end }}
+{{- end }}
+{{ if $made }}{{ regexReplaceAll "(?m)^(spec|webhooks):$" . (printf "  annotations:\n    liqo.io/spec-digest: %s\n${1}:" (toJson $made | sha256sum)) }}{{ else }}{{ . }}{{ end }}
+{{- end }}
+{{- end }}
+
 {{/* Where pods may run: the values of the user, plus tolerations and affinity of the component. */}}
 {{- define "liqo.placement" -}}
 {{- with .root.Values.common.nodeSelector }}
