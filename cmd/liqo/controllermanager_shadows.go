@@ -22,6 +22,7 @@ import (
 	"liqo.io/liqo/internal/offloading/hosts"
 	"liqo.io/liqo/internal/offloading/isolation"
 	"liqo.io/liqo/internal/offloading/ledger"
+	"liqo.io/liqo/internal/offloading/quota"
 	"liqo.io/liqo/internal/offloading/shadow"
 	offloadingwebhook "liqo.io/liqo/internal/offloading/webhook"
 	"liqo.io/liqo/internal/peering"
@@ -31,6 +32,9 @@ import (
 type shadowOptions struct {
 	bounds                   offloading.Bounds
 	quota, containerLimits   map[string]string
+	containerRequests        map[string]string
+	memoryVolume             string
+	defaults                 quota.Defaults // of pods of peers; set by Validate
 	podWorkers, sliceWorkers int
 	mostPods, mostSlices     int
 	mostNamespaces           int
@@ -76,6 +80,8 @@ func (o *shadowOptions) Register(flags *pflag.FlagSet) {
 	flags.IntVar(&o.mostCustom, "max-peer-custom-resources", 1000, "number of custom resources of each kind that one peer may have in all its remote namespaces")
 	flags.StringToStringVar(&o.quota, "peer-quota", nil, "ResourceQuota of each remote namespace (RESOURCE=AMOUNT,...), of resources of Kubernetes itself")
 	flags.StringToStringVar(&o.containerLimits, "peer-container-limits", nil, "limits of containers of peers that set none (RESOURCE=AMOUNT,...)")
+	flags.StringToStringVar(&o.containerRequests, "peer-container-requests", nil, "CPU and memory that a container of a peer requests at least (cpu=AMOUNT,memory=AMOUNT)")
+	flags.StringVar(&o.memoryVolume, "peer-memory-volume", "0", "size of an emptyDir in memory for which a peer sets none; 0 for no limit")
 	flags.BoolVar(&o.isolation.Enabled, "peer-isolation", true, "give each remote namespace a NetworkPolicy that keeps the pods of the peer from nodes, metadata services and everything of this cluster")
 	flags.StringVar(&o.isolationPeers.clients, "peer-isolation-clients", "", "who may connect to pods of peers besides the peering and addresses outside of the pod network, as a JSON list of peers of a NetworkPolicy (default: pods that do not run for another cluster)")
 	flags.StringVar(&o.isolationPeers.servers, "peer-isolation-servers", "", "what pods of peers may connect to besides the peering, DNS and public addresses, in the same form")
@@ -116,7 +122,24 @@ func (o *shadowOptions) Validate() error {
 	if o.bounds.Quota, err = amounts("peer-quota", o.quota); err != nil {
 		return err
 	}
-	o.bounds.ContainerLimits, err = amounts("peer-container-limits", o.containerLimits)
+	if o.bounds.ContainerLimits, err = amounts("peer-container-limits", o.containerLimits); err != nil {
+		return err
+	}
+	return o.parseDefaults()
+}
+
+// parseDefaults reads what a pod takes that states less.
+func (o *shadowOptions) parseDefaults() (err error) {
+	if o.defaults.Requests, err = amounts("peer-container-requests", o.containerRequests); err != nil {
+		return err
+	}
+	for name := range o.defaults.Requests {
+		if name != corev1.ResourceCPU && name != corev1.ResourceMemory {
+			return fmt.Errorf("--peer-container-requests %s: want cpu and memory only; the limit of ephemeral-storage in --peer-container-limits counts as well", name)
+		}
+	}
+	size, err := amounts("peer-memory-volume", map[string]string{"size": o.memoryVolume})
+	o.defaults.Limits, o.defaults.MemoryVolume = o.bounds.ContainerLimits, size["size"]
 	return err
 }
 
@@ -225,11 +248,11 @@ func (o *shadowOptions) setup(ctx context.Context, mgr manager.Manager, guard *p
 		return err
 	}
 	remoteNamespaces.Policies = guard
-	quota, err := offloadingwebhook.SetupQuota(mgr, remoteNamespaces, o.refresh, o.enforce)
+	counted, err := offloadingwebhook.SetupQuota(mgr, remoteNamespaces, o.refresh, o.enforce, o.defaults)
 	if err != nil {
 		return err
 	}
-	err = offloading.SetupShadowPod(mgr, offloading.ShadowPodOptions{RemoteNamespaces: remoteNamespaces, Level: shadow.Level(o.podSecurity), Allowed: o.allowed, Quota: quota, Workers: o.podWorkers})
+	err = offloading.SetupShadowPod(mgr, offloading.ShadowPodOptions{RemoteNamespaces: remoteNamespaces, Level: shadow.Level(o.podSecurity), Allowed: o.allowed, Quota: counted, Defaults: o.defaults, Workers: o.podWorkers})
 	if err != nil {
 		return err
 	}
@@ -238,12 +261,12 @@ func (o *shadowOptions) setup(ctx context.Context, mgr manager.Manager, guard *p
 	if err != nil || !webhooks {
 		return err
 	}
-	options := offloadingwebhook.ShadowPodOptions{RemoteNamespaces: remoteNamespaces, Level: shadow.Level(o.podSecurity), Quota: quota}
-	counted := offloadingwebhook.LedgerOptions{Limits: o.limits, Known: remoteNamespaces.KnownPeer, Namespaces: remoteNamespaces.Of}
+	options := offloadingwebhook.ShadowPodOptions{RemoteNamespaces: remoteNamespaces, Level: shadow.Level(o.podSecurity), Quota: counted}
+	objects := offloadingwebhook.LedgerOptions{Limits: o.limits, Known: remoteNamespaces.KnownPeer, Namespaces: remoteNamespaces.Of}
 	for _, one := range o.custom {
-		counted.Custom = append(counted.Custom, schema.ParseGroupResource(one))
+		objects.Custom = append(objects.Custom, schema.ParseGroupResource(one))
 	}
-	if options.Peers, err = offloadingwebhook.SetupPeerLedger(mgr, counted); err != nil {
+	if options.Peers, err = offloadingwebhook.SetupPeerLedger(mgr, objects); err != nil {
 		return err
 	}
 	if o.compareHosts {

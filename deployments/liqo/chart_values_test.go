@@ -47,6 +47,8 @@ var other = map[string]any{
 	"networking.config.traffic":                               "offloaded",
 	"controllerManager.config.peerQuota":                      map[string]any{"secrets": "7"},
 	"controllerManager.config.peerContainerLimits":            map[string]any{"ephemeral-storage": "7Gi"},
+	"controllerManager.config.peerContainerRequests":          map[string]any{"cpu": "7m"},
+	"controllerManager.config.peerMemoryVolume":               "7Mi",
 	"networkManager.config.podCIDR":                           "10.1.0.0/16",
 	"networkManager.config.serviceCIDR":                       "10.2.0.0/16",
 	"networkManager.config.reservedSubnets":                   []any{"10.3.0.0/16"},
@@ -235,7 +237,7 @@ func TestSchemaKnowsOnlyValues(t *testing.T) {
 }
 
 // free are the values that are maps with free content.
-var free = []string{"controllerManager.config.peerQuota", "controllerManager.config.peerContainerLimits", "peers.totals"}
+var free = []string{"controllerManager.config.peerQuota", "controllerManager.config.peerContainerLimits", "controllerManager.config.peerContainerRequests", "peers.totals"}
 
 // leaves returns the defaults by path. Requests and limits are one value, whose content is free.
 func leaves(t *testing.T) map[string]any {

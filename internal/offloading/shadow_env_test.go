@@ -32,6 +32,7 @@ import (
 	"liqo.io/liqo/internal/kube/kubetest"
 	"liqo.io/liqo/internal/kube/manager"
 	"liqo.io/liqo/internal/offloading"
+	"liqo.io/liqo/internal/offloading/quota"
 	"liqo.io/liqo/internal/offloading/shadow"
 	"liqo.io/liqo/internal/peering/grant"
 )
@@ -57,6 +58,8 @@ type shadowEnv struct {
 	own      []netip.Prefix
 	// quota of the controllers that run next; nil for none.
 	quota offloading.Quota
+	// defaults of the pods that they make.
+	defaults quota.Defaults
 	// refusalRetry is when the controllers repeat what a policy has refused; 0 means their default.
 	refusalRetry time.Duration
 	// remoteRules are the rights of the controllers in remote namespaces.
@@ -137,7 +140,7 @@ func (b *shadowEnv) run() (stop func()) {
 	remoteNamespaces, err := offloading.WatchRemoteNamespaces(mgr)
 	b.Must(err)
 	b.Must(offloading.SetupShadowPod(mgr, offloading.ShadowPodOptions{
-		RemoteNamespaces: remoteNamespaces, Level: shadow.Baseline, Allowed: shadow.Allowed{Tolerations: shadow.Keys{"a"}}, Quota: b.quota, Workers: 10,
+		RemoteNamespaces: remoteNamespaces, Level: shadow.Baseline, Allowed: shadow.Allowed{Tolerations: shadow.Keys{"a"}}, Quota: b.quota, Defaults: b.defaults, Workers: 10,
 		RefusalRetry: b.refusalRetry, Now: func() time.Time { return time.Now().Add(time.Duration(b.ahead.Load())) },
 	}))
 	b.Must(offloading.SetupShadowEndpointSlice(mgr, offloading.ShadowEndpointSliceOptions{RemoteNamespaces: remoteNamespaces, InternalNetwork: !b.external, OwnNetworks: b.own, Workers: 10, RefusalRetry: b.refusalRetry}))

@@ -28,6 +28,7 @@ import (
 	kubemanager "liqo.io/liqo/internal/kube/manager"
 	"liqo.io/liqo/internal/kube/ratelimit"
 	"liqo.io/liqo/internal/kube/ssa"
+	"liqo.io/liqo/internal/offloading/quota"
 	"liqo.io/liqo/internal/offloading/shadow"
 )
 
@@ -59,6 +60,8 @@ type ShadowPodOptions struct {
 	Allowed shadow.Allowed
 	// Quota keeps peers within their grants; nil if none is enforced.
 	Quota Quota
+	// Defaults are what new pods get that state less; the quota counts with them.
+	Defaults quota.Defaults
 	// Workers is how many are reconciled at the same time.
 	Workers int
 	// RefusalRetry is when to create or change a pod again that a rule of this cluster has refused; 0 means five minutes.
@@ -280,6 +283,7 @@ func (r *shadowPods) create(ctx context.Context, shadowPod *vkv1alpha1.ShadowPod
 		return false, err
 	}
 	pod := shadow.Pod(shadowPod, peer, r.options.Allowed)
+	r.options.Defaults.Fill(&pod.Spec)
 	err = r.live.Create(ctx, pod, client.FieldOwner(labels.OwnerShadowPod))
 	switch {
 	case err == nil:

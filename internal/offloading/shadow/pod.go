@@ -151,14 +151,24 @@ func images(containers []corev1.Container) (all []image) {
 	return all
 }
 
-// Trim drops from a ShadowPod what Plan, Revision and Ledger do not read, which is most of the memory of a cache.
+// Trim drops from a ShadowPod what Plan, Revision and a quota do not read, which is most of the memory of a cache.
 func Trim(shadow *vkv1alpha1.ShadowPod) {
 	from := &shadow.Spec.Pod
 	shadow.Spec.Pod = corev1.PodSpec{
 		RestartPolicy: from.RestartPolicy, ActiveDeadlineSeconds: from.ActiveDeadlineSeconds, Tolerations: from.Tolerations,
 		Containers: trimContainers(from.Containers), InitContainers: trimContainers(from.InitContainers),
-		EphemeralContainers: from.EphemeralContainers, Resources: from.Resources,
+		EphemeralContainers: from.EphemeralContainers, Resources: from.Resources, Volumes: inMemory(from.Volumes),
 	}
+}
+
+// inMemory returns the volumes that count as memory.
+func inMemory(from []corev1.Volume) (kept []corev1.Volume) {
+	for i := range from {
+		if dir := from[i].EmptyDir; dir != nil && dir.Medium == corev1.StorageMediumMemory {
+			kept = append(kept, from[i])
+		}
+	}
+	return kept
 }
 
 func trimContainers(from []corev1.Container) (kept []corev1.Container) {

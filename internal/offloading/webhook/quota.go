@@ -20,6 +20,7 @@ import (
 	"liqo.io/liqo/apis/labels"
 	sharingv1alpha1 "liqo.io/liqo/apis/sharing/v1alpha1"
 	vkv1alpha1 "liqo.io/liqo/apis/virtualkubelet/v1alpha1"
+	"liqo.io/liqo/internal/offloading/quota"
 	"liqo.io/liqo/internal/offloading/shadow"
 )
 
@@ -41,14 +42,17 @@ type Quota struct {
 
 	mu sync.Mutex
 	// known counts all ShadowPods, reserved those whose pods were created, or are about to be.
-	known, reserved *shadow.Ledger
+	known, reserved *quota.Ledger
 	filled          bool
 }
 
 // SetupQuota counts the use of peers from the manager's cache, in every replica. It recounts after every refresh interval. With limits, the limits
-// of pods count, otherwise their requests.
-func SetupQuota(mgr manager.Manager, namespaces RemoteNamespaces, refresh time.Duration, limits bool) (*Quota, error) {
-	q := &Quota{namespaces: namespaces, cache: mgr.GetCache(), refresh: refresh, known: shadow.NewLedger(limits), reserved: shadow.NewLedger(limits)}
+// of pods count, otherwise their requests; the defaults count at least.
+func SetupQuota(mgr manager.Manager, namespaces RemoteNamespaces, refresh time.Duration, limits bool, defaults quota.Defaults) (*Quota, error) {
+	q := &Quota{
+		namespaces: namespaces, cache: mgr.GetCache(), refresh: refresh,
+		known: quota.NewLedger(limits, defaults), reserved: quota.NewLedger(limits, defaults),
+	}
 	return q, mgr.Add(q)
 }
 

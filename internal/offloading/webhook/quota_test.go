@@ -15,6 +15,7 @@ import (
 
 	"liqo.io/liqo/apis/labels"
 	vkv1alpha1 "liqo.io/liqo/apis/virtualkubelet/v1alpha1"
+	"liqo.io/liqo/internal/offloading/quota"
 	"liqo.io/liqo/internal/offloading/shadow"
 )
 
@@ -68,7 +69,7 @@ func TestQuotaOfWhatIsDeletedMeanwhile(t *testing.T) {
 	}{"unchanged": {old, true}, "deleted": {nil, false}, "created again": {next, false}, "ended": {ended, false}} {
 		stored := &oneShadowPod{shadowPod: old, pod: pod}
 		n := slowNamespaces{asked: make(chan struct{}), answer: make(chan struct{})}
-		q := &Quota{namespaces: n, cache: stored, known: shadow.NewLedger(false), reserved: shadow.NewLedger(false), filled: true}
+		q := &Quota{namespaces: n, cache: stored, known: quota.NewLedger(false, quota.Defaults{}), reserved: quota.NewLedger(false, quota.Defaults{}), filled: true}
 		q.known.Set("rome-id", old)
 		done := make(chan struct{})
 		go func() {

@@ -37,6 +37,7 @@ import (
 	vkv1alpha1 "liqo.io/liqo/apis/virtualkubelet/v1alpha1"
 	"liqo.io/liqo/internal/kube/kubetest"
 	kubemanager "liqo.io/liqo/internal/kube/manager"
+	"liqo.io/liqo/internal/offloading/quota"
 	"liqo.io/liqo/internal/offloading/shadow"
 )
 
@@ -234,7 +235,7 @@ func (b *env) quota(limits bool) *Quota {
 		&corev1.Namespace{}: {},
 	}}})
 	b.Must(err)
-	q, err := SetupQuota(mgr, remoteNamespaces{remoteNamespace: "rome-id"}, 50*time.Millisecond, limits)
+	q, err := SetupQuota(mgr, remoteNamespaces{remoteNamespace: "rome-id"}, 50*time.Millisecond, limits, quota.Defaults{})
 	b.Must(err)
 	if problem, err := q.fits("rome-id", shadowPodNamed("early", nil), time.Now()); !errors.Is(err, errUnfilled) {
 		b.T.Errorf("before the first list: %q, %v", problem, err)
@@ -497,7 +498,7 @@ func TestAttackH4(t *testing.T) {
 	if err := vkv1alpha1.AddToScheme(scheme); err != nil {
 		t.Fatal(err)
 	}
-	q := &Quota{known: shadow.NewLedger(true), reserved: shadow.NewLedger(true), filled: true}
+	q := &Quota{known: quota.NewLedger(true, quota.Defaults{}), reserved: quota.NewLedger(true, quota.Defaults{}), filled: true}
 	q.known.SetGrant("rome-id", types.NamespacedName{Name: "slice"}, corev1.ResourceList{"cpu": resource.MustParse("2"), "memory": resource.MustParse("1Gi"), "pods": resource.MustParse("5")})
 	handler := newShadowPod(scheme, ShadowPodOptions{RemoteNamespaces: remoteNamespaces{remoteNamespace: "rome-id"}, Level: shadow.Baseline, Quota: q})
 	for i := range 20 {

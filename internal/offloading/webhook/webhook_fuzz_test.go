@@ -30,6 +30,7 @@ import (
 	"liqo.io/liqo/apis/labels"
 	offloadingv1alpha1 "liqo.io/liqo/apis/offloading/v1alpha1"
 	vkv1alpha1 "liqo.io/liqo/apis/virtualkubelet/v1alpha1"
+	"liqo.io/liqo/internal/offloading/quota"
 	"liqo.io/liqo/internal/offloading/shadow"
 )
 
@@ -105,12 +106,12 @@ func FuzzShadowPodReview(f *testing.F) {
 		f.Add(plain, text)
 	}
 	f.Fuzz(func(t *testing.T, object, old string) {
-		quota := &Quota{known: shadow.NewLedger(true), reserved: shadow.NewLedger(true), filled: true}
-		quota.known.SetGrant("rome-id", types.NamespacedName{Name: "slice"}, corev1.ResourceList{
+		counting := &Quota{known: quota.NewLedger(true, quota.Defaults{}), reserved: quota.NewLedger(true, quota.Defaults{}), filled: true}
+		counting.known.SetGrant("rome-id", types.NamespacedName{Name: "slice"}, corev1.ResourceList{
 			"cpu": *shadowPodNamed("", nil).Spec.Pod.Containers[0].Resources.Limits.Cpu(), "memory": *shadowPodNamed("", nil).Spec.Pod.Containers[0].Resources.Limits.Memory(), "pods": resource.MustParse("1"),
 		})
 		handler := newShadowPod(scheme, ShadowPodOptions{
-			RemoteNamespaces: remoteNamespaces{remoteNamespace: "rome-id"}, Level: shadow.Baseline, Quota: quota, Now: func() time.Time { return time.Unix(0, 0) },
+			RemoteNamespaces: remoteNamespaces{remoteNamespace: "rome-id"}, Level: shadow.Baseline, Quota: counting, Now: func() time.Time { return time.Unix(0, 0) },
 		})
 		for namespace, message := range map[string]string{"apps": "namespace without a peer", "unknown": "namespace whose peer cannot be read"} {
 			if answer := review(t, handler, namespace, object, old); answer != nil && answer.Allowed && old == "" {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package shadow
+package quota
 
 import (
 	"fmt"
@@ -15,8 +15,24 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"liqo.io/liqo/apis/labels"
 	vkv1alpha1 "liqo.io/liqo/apis/virtualkubelet/v1alpha1"
+	"liqo.io/liqo/internal/offloading/shadow"
 )
+
+// testDefaults are those of the chart.
+var testDefaults = Defaults{Requests: list("cpu", "10m", "memory", "32Mi"), Limits: list("ephemeral-storage", "1Gi"), MemoryVolume: resource.MustParse("64Mi")}
+
+func shadowPod(change func(*vkv1alpha1.ShadowPod)) *vkv1alpha1.ShadowPod {
+	s := &vkv1alpha1.ShadowPod{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "remote", Name: "web", UID: "shadow", Labels: map[string]string{labels.Origin: "rome-id"}},
+		Spec:       vkv1alpha1.ShadowPodSpec{Fence: "fence", Pod: corev1.PodSpec{Containers: []corev1.Container{{Name: "c", Image: "image"}}}},
+	}
+	if change != nil {
+		change(s)
+	}
+	return s
+}
 
 func list(pairs ...string) corev1.ResourceList {
 	made := corev1.ResourceList{}
@@ -37,7 +53,7 @@ var slice = types.NamespacedName{Namespace: "liqo-tenant-rome", Name: "rome"}
 
 func TestLedger(t *testing.T) {
 	now := time.Unix(0, 0)
-	l := NewLedger(true)
+	l := NewLedger(true, Defaults{})
 	l.SetGrant("rome-id", slice, list("cpu", "2", "memory", "1Gi", "pods", "3"))
 	admit := func(s *vkv1alpha1.ShadowPod, want string) {
 		t.Helper()
@@ -97,7 +113,7 @@ func TestLedger(t *testing.T) {
 // TestLedgerAddsUp: after any history, the sums are those of the recorded pods.
 func TestLedgerAddsUp(t *testing.T) {
 	random := rand.New(rand.NewSource(1))
-	l := NewLedger(true)
+	l := NewLedger(true, Defaults{})
 	l.SetGrant("rome-id", slice, list("cpu", "20", "memory", "1Gi", "pods", "30"))
 	there := map[string]*vkv1alpha1.ShadowPod{}
 	now := time.Unix(0, 0)
@@ -154,7 +170,7 @@ func TestLimits(t *testing.T) {
 		s := limited("a", "cpu", "1", "memory", "1Mi")
 		s.Spec.Pod.Resources = test.whole
 		trimmed := s.DeepCopy()
-		Trim(trimmed)
+		shadow.Trim(trimmed)
 		for _, one := range []*vkv1alpha1.ShadowPod{s, trimmed} {
 			if got := limits(&one.Spec.Pod); !maps.Equal(got, test.want) {
 				t.Errorf("%s: %v, want %v", what, got, test.want)
@@ -184,7 +200,7 @@ func TestAttackH7(t *testing.T) {
 	}{
 		"cpu":               {of: resources{Requests: list("cpu", "1001m")}, want: "the requests of this pod ask for 1001m of cpu; 1 of 2 granted to cluster rome-id are in use"},
 		"memory":            {of: resources{Requests: list("memory", "513Mi")}, want: "513Mi of memory; 512Mi of 1Gi"},
-		"ephemeral storage": {of: resources{Requests: list("ephemeral-storage", "11Gi")}, want: "11Gi of ephemeral-storage; 0 of 10Gi"},
+		"ephemeral storage": {of: resources{Requests: list("ephemeral-storage", "11Gi")}, want: "11Gi of ephemeral-storage; 1Gi of 10Gi"},
 		"a device":          {of: resources{Requests: list("example.com/gpu", "2")}, want: "2 of example.com/gpu; 0 of 1"},
 		"huge pages":        {of: resources{Requests: list("hugepages-2Mi", "6Mi")}, want: "hugepages-2Mi; 0 of"},
 		"another device":    {of: resources{Requests: list("example.com/other", "1")}, want: "1 of example.com/other; 0 of 0"},
@@ -199,21 +215,27 @@ func TestAttackH7(t *testing.T) {
 		"a sidecar": {of: resources{Requests: list("cpu", "600m")}, more: func(spec *corev1.PodSpec) {
 			spec.InitContainers = []corev1.Container{{Name: "i", RestartPolicy: &always, Resources: resources{Requests: list("cpu", "600m")}}}
 		}, want: "1200m of cpu"},
+		"nothing beside all that is left": {of: resources{Requests: list("cpu", "1")}, more: func(spec *corev1.PodSpec) {
+			spec.Containers = append(spec.Containers, corev1.Container{Name: "nothing"})
+		}, want: "1010m of cpu (each container counts with 10m at least); 1 of 2"},
+		"limits of ephemeral storage": {
+			of: resources{Requests: list("ephemeral-storage", "0"), Limits: list("ephemeral-storage", "10Gi")}, want: "10Gi of ephemeral-storage (the limit of each container counts",
+		},
 		"so much that sums overflow": {of: resources{Requests: list("cpu", "1e30", "memory", "1e30")}, want: "of cpu"},
 
-		"as much as is left": {of: resources{Requests: list("cpu", "1", "memory", "512Mi", "ephemeral-storage", "10Gi", "example.com/gpu", "1")}},
-		// The scheduler ignores limits.
+		"as much as is left": {of: resources{Requests: list("cpu", "1", "memory", "512Mi", "ephemeral-storage", "9Gi", "example.com/gpu", "1")}},
+		// The scheduler ignores limits, except for those of storage.
 		"higher limits":        {of: resources{Requests: list("cpu", "1m"), Limits: list("cpu", "100", "memory", "512Mi")}},
 		"limits beside others": {of: resources{Requests: list("cpu", "1")}, more: func(spec *corev1.PodSpec) { spec.Resources = &resources{Limits: list("cpu", "100")} }},
 		"nothing":              {},
 	} {
-		l := NewLedger(false)
+		l := NewLedger(false, testDefaults)
 		l.SetGrant("rome-id", slice, granted)
 		first := pod("first", resources{Requests: list("cpu", "1", "memory", "512Mi")})
 		if problem := l.Admit("rome-id", first, now, false); problem != "" {
 			t.Fatalf("%s: the first pod is refused: %s", what, problem)
 		}
-		Trim(first)
+		shadow.Trim(first)
 		l.Set("rome-id", first)
 		second := pod("second", test.of)
 		if test.more != nil {
@@ -224,9 +246,9 @@ func TestAttackH7(t *testing.T) {
 		}
 	}
 
-	// Pods without requests are bounded by their number.
+	// Pods without requests are bounded by their number, too.
 	for what, grant := range map[string]corev1.ResourceList{"3": granted, "0": list("cpu", "1", "memory", "1Gi", "pods", "0"), "no": list("cpu", "1", "memory", "1Gi")} {
-		l := NewLedger(false)
+		l := NewLedger(false, testDefaults)
 		l.SetGrant("rome-id", slice, grant)
 		admitted, most := 0, int(count(grant, maxGrant)["pods"])
 		for i := range 10 {
@@ -237,5 +259,54 @@ func TestAttackH7(t *testing.T) {
 		if admitted != most {
 			t.Errorf("a grant of %s pods: %d pods without requests are admitted", what, admitted)
 		}
+	}
+}
+
+// TestAttackResize: with a grant of three CPUs, a peer gets no more by changing the size of its pods, whatever it asks for in between.
+func TestAttackResize(t *testing.T) {
+	l := NewLedger(true, Defaults{})
+	l.SetGrant("rome-id", slice, list("cpu", "3", "memory", "1Gi", "pods", "9"))
+	a, b := limited("a", "cpu", "1", "memory", "1"), limited("b", "cpu", "1", "memory", "1")
+	l.Set("rome-id", a)
+	l.Set("rome-id", b)
+	a.Spec.Pod.Containers[0].Resources.Limits = list("cpu", "2", "memory", "1")
+	b.Spec.Pod.Containers[0].Resources.Limits = list("cpu", "2", "memory", "1")
+	if problem := l.Grow("rome-id", a); problem != "" {
+		t.Errorf("refused within the grant: %s", problem)
+	}
+	l.Set("rome-id", a)
+	if problem := l.Grow("rome-id", b); !strings.Contains(problem, "2 of cpu in place of 1, and 3 of 3 granted") {
+		t.Errorf("beyond the grant: %q", problem)
+	}
+	// A pod that was made smaller may still use what it had, so it counts with that.
+	a.Spec.Pod.Containers[0].Resources.Limits = list("cpu", "1", "memory", "1")
+	l.Set("rome-id", a)
+	if l.Grow("rome-id", a) != "" || l.Grow("rome-id", b) == "" || l.Admit("rome-id", limited("c", "cpu", "1", "memory", "1"), time.Unix(0, 0), true) == "" {
+		t.Error("what a smaller pod had is granted to another one")
+	}
+	// After a restart, it is not known whether the pods have the sizes that they ask for: together they exceed the grant, so none gets more.
+	again := NewLedger(true, Defaults{})
+	again.SetGrant("rome-id", slice, list("cpu", "3", "memory", "1Gi", "pods", "9"))
+	for _, one := range []*vkv1alpha1.ShadowPod{b, limited("d", "cpu", "2", "memory", "1")} {
+		again.SetUnproven("rome-id", one)
+	}
+	if again.Grow("rome-id", b) == "" {
+		t.Error("a size that was refused is granted after a restart")
+	}
+	again.Set("rome-id", b)
+	if problem := again.Grow("rome-id", b); problem != "" {
+		t.Errorf("a pod that has its size: %s", problem)
+	}
+	// A smaller grant does not keep a pod from what it has, or from less.
+	l.SetGrant("rome-id", slice, list("cpu", "1", "memory", "1Gi", "pods", "9"))
+	if problem := l.Grow("rome-id", a); problem != "" {
+		t.Errorf("no growth: %s", problem)
+	}
+	b.Spec.Pod.Containers[0].Resources.Limits = nil
+	if l.Grow("rome-id", b) == "" {
+		t.Error("a pod without limits")
+	}
+	if l.Grow("turin-id", limited("other", "cpu", "1", "memory", "1")) == "" {
+		t.Error("a peer without a grant")
 	}
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package shadow
+package quota
 
 import (
 	"maps"
@@ -26,7 +26,7 @@ func FuzzLedger(f *testing.F) {
 		amounts = append(amounts, resource.MustParse(text))
 	}
 	f.Fuzz(func(t *testing.T, script []byte) {
-		l, now := NewLedger(len(script)%2 == 0), time.Unix(0, 0)
+		l, now := NewLedger(len(script)%2 == 0, []Defaults{{}, testDefaults}[len(script)/2%2]), time.Unix(0, 0)
 		for script = script[:min(len(script), 600)]; len(script) >= 3; script = script[3:] {
 			what, which, amount := script[0], script[1], amounts[int(script[2])%len(amounts)]
 			// A name belongs to one peer, as its namespace does.
@@ -57,7 +57,7 @@ func FuzzLedger(f *testing.F) {
 				if dryRun || problem != "" {
 					break
 				}
-				for name, value := range l.amounts(&s.Spec.Pod) {
+				for name, value := range l.measure(&s.Spec.Pod).asked(l.granted(peer)) {
 					most := l.granted(peer)[name]
 					if used := l.used[peer][name] - l.seen[key].amounts[name]; used > most {
 						t.Fatalf("%d %s admitted: %d of %d are in use, before it %d", value, name, used, most, before[name])
@@ -80,19 +80,32 @@ func FuzzLedger(f *testing.F) {
 // checkUse compares the running sums of a ledger with its entries.
 func checkUse(t *testing.T, l *Ledger) {
 	t.Helper()
-	sums := map[string]Amounts{}
+	sums, extras := map[string]Amounts{}, map[string]extra{}
 	for _, entries := range []map[types.NamespacedName]entry{l.seen, l.admitted} {
 		for key := range entries {
 			one := entries[key]
 			if sums[one.peer] == nil {
 				sums[one.peer] = Amounts{}
 			}
+			sum := extras[one.peer]
+			for i, name := range defaulted {
+				if one.extra[i] < 0 || one.extra[i] > one.amounts[name] {
+					t.Fatalf("%v takes %d %s, of it %d without a request", key, one.amounts[name], name, one.extra[i])
+				}
+				sum[i] += one.extra[i]
+			}
+			extras[one.peer] = sum
 			for name, value := range one.amounts {
 				if value < 0 {
 					t.Fatalf("%v uses %d %s", key, value, name)
 				}
 				sums[one.peer][name] += value
 			}
+		}
+	}
+	for peer := range extras {
+		if extras[peer] != l.extra[peer] {
+			t.Fatalf("%s takes %v without requests, want %v", peer, l.extra[peer], extras[peer])
 		}
 	}
 	for peer := range sums {
