@@ -160,6 +160,7 @@ func (g validSnapshot) tracked(probe netip.Prefix) []PacketRule {
 		g.overlayPacket(NoTrack),
 		{In: VXLANLink, To: probe, Verb: Accept},
 		{In: VXLANLink, Verb: NoTrack},
+		notIn, // what follows is for packets out of the tunnel
 	}
 	for _, peer := range g.Peers {
 		addresses := []netip.Addr{probe.Addr()}
