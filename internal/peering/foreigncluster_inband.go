@@ -5,7 +5,6 @@ package peering
 import (
 	"context"
 	"crypto/rand"
-	"errors"
 	"fmt"
 	"net/netip"
 	"net/url"
@@ -145,16 +144,18 @@ func (r *fcReconciler) ownProxyURLs(ctx context.Context, s *scope, mapping *netv
 	if err := r.live.Get(ctx, client.ObjectKey{Namespace: r.options.Namespace, Name: proxy.KeySecret}, &key); err != nil {
 		return client.IgnoreNotFound(err) // it is created when this process starts
 	}
-	var err, err2 error
 	if opens {
-		s.facts.proxyURL, err = proxy.URL(key.Data[proxy.KeyName], s.peer.ClusterID, address)
+		var err error
+		if s.facts.proxyURL, err = proxy.URL(key.Data[proxy.KeyName], s.peer.ClusterID, address); err != nil {
+			return err
+		}
 	}
 	if isInBand(s.fc) {
 		s.facts.reportedProxy = s.facts.proxyURL
 	} else if s.renewsInside() {
-		s.facts.reportedProxy, err2 = proxy.AuthURL(key.Data[proxy.KeyName], s.peer.ClusterID, address)
+		s.facts.reportedProxy, _ = proxy.AuthURL(key.Data[proxy.KeyName], s.peer.ClusterID, address) // a peering does not end for want of a second way
 	}
-	return errors.Join(err, err2)
+	return nil
 }
 
 // applyMapping applies the mapping. Kubernetes deletes it with the ForeignCluster if this controller does not run then.
