@@ -57,8 +57,8 @@ func TestSchema(t *testing.T) {
 			t.Errorf("%s has a manifest but no rows in testdata/contract.txt", name)
 		}
 	}
-	if len(crds) != 10 {
-		t.Errorf("%d kinds, want ten", len(crds))
+	if len(crds) != 11 {
+		t.Errorf("%d kinds, want eleven", len(crds))
 	}
 }
 

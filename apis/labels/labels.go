@@ -265,6 +265,7 @@ const (
 	OwnerShadowSlice      = "shadow-endpointslice-controller"
 	OwnerReflection       = "reflection.liqo.io"
 	OwnerNetwork          = "liqo-network"
+	OwnerRoute            = "liqo-route"
 	OwnerOffloading       = "liqo-namespaceoffloading"
 	OwnerNamespaceMap     = "liqo-namespacemap"
 	OwnerRemoteNamespaces = "liqo-remote-namespaces"

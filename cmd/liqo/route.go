@@ -60,6 +60,7 @@ func runRoute(ctx context.Context, cfg *rest.Config, o *routeOptions) (err error
 	defer func() { err = errors.Join(err, opened.Close()) }()
 	agent, err := route.New(cfg, opened, route.Options{
 		Namespace: o.namespace, DaemonSet: routeDaemonSet, Node: o.node, VXLANPort: o.vxlanPort, MTU: o.mtu, Restricted: o.restricted(), PathMTU: host.PathMTU, Log: log,
+		Resolvers: readResolvers,
 	})
 	if err != nil {
 		return err
@@ -68,6 +69,12 @@ func runRoute(ctx context.Context, cfg *rest.Config, o *routeOptions) (err error
 	group.Go(func() error { return agent.Run(ctx) })
 	group.Go(func() error { return serve(ctx, o.healthAddress, agentHealth(agent)) })
 	return group.Wait()
+}
+
+// readResolvers reads the resolvers of the node, which the kubelet gives the pods of the host's network with the DNS policy Default.
+func readResolvers() (string, error) {
+	text, err := os.ReadFile("/etc/resolv.conf")
+	return string(text), err
 }
 
 // raisePriority raises the priority of all threads. A later thread inherits the priority of the thread that creates it.

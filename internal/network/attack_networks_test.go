@@ -7,10 +7,13 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	eventsv1 "k8s.io/api/events/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	discoveryv1alpha1 "liqo.io/liqo/apis/discovery/v1alpha1"
 	netv1alpha1 "liqo.io/liqo/apis/net/v1alpha1"
@@ -169,7 +172,7 @@ func TestWrittenDown(t *testing.T) {
 	// What this cluster uses itself is not given away by a word either.
 	milan.writeDown("10.40.0.0/16", "10.200.0.0/16")
 	milan.amend(func(to *netv1alpha1.NetworkConfigSpec) { to.PodCIDR = "10.200.0.0/16" })
-	milan.tunnelIs(netv1alpha1.ReasonAgreed, "10.200.0.0/16 is remapped although", "overlaps what this cluster uses")
+	milan.tunnelIs(netv1alpha1.ReasonAgreed, "10.200.0.0/16 is remapped although", "overlaps what this cluster or a node of it uses")
 }
 
 // TestAttackNC1Change: a peer changes its networks while they are in use, every time to those of another host. Nothing changes, an event and the conditions
@@ -204,4 +207,99 @@ func TestAttackNC1Change(t *testing.T) {
 	bad.amend(func(to *netv1alpha1.NetworkConfigSpec) { to.ExternalCIDR = "10.64.0.0/10" })
 	bad.decided(netv1alpha1.ReasonNetworkTooLarge, "10.202.0.0/16, 10.64.0.0/10")
 	bad.event(netv1alpha1.ReasonNetworkTooLarge, "10.64.0.0/10")
+}
+
+// reportOf makes or changes the report of a node, as its agent would.
+func (b *bench) reportOf(node string, networks ...netv1alpha1.NodeNetwork) {
+	b.T.Helper()
+	report := &netv1alpha1.NodeReport{ObjectMeta: metav1.ObjectMeta{Namespace: home, Name: node}}
+	if !b.there(report) {
+		report.Spec.Networks = networks
+		b.Make(report)
+		return
+	}
+	b.Edit(report, func() { report.Spec.Networks = networks })
+}
+
+// TestAttackNC1Nodes: a peer announces a network in which hosts are that only a node knows, by a link, a route or its resolver, and an administrator here wrote that
+// network down, or a value that holds it. It is remapped, and the condition and an event give the reason; by its name in forcedCIDRs alone it leads to the peer.
+// A link that appears later ends nothing.
+func TestAttackNC1Nodes(t *testing.T) {
+	b := newBench(t)
+	b.options.Unmapped = []netip.Prefix{netip.MustParsePrefix("10.60.0.0/14")}
+	b.node("n1", "192.0.2.1", true)
+	b.service(0, corev1.ServiceTypeNodePort)
+	b.reportOf("n1",
+		netv1alpha1.NodeNetwork{CIDR: "10.50.9.0/24", Kind: netv1alpha1.NodeNetworkLink, Link: "eth1"}, netv1alpha1.NodeNetwork{CIDR: "10.61.0.2/32", Kind: netv1alpha1.NodeNetworkResolver},
+		netv1alpha1.NodeNetwork{CIDR: "10.200.1.0/24", Kind: netv1alpha1.NodeNetworkLink, Link: "cni0"}, netv1alpha1.NodeNetwork{CIDR: "242.0.0.0/15", Kind: netv1alpha1.NodeNetworkRoute, Link: "eth2"})
+	gone := &netv1alpha1.NodeReport{ObjectMeta: metav1.ObjectMeta{Namespace: home, Name: "gone"}, Spec: netv1alpha1.NodeReportSpec{
+		Networks: []netv1alpha1.NodeNetwork{{CIDR: "10.40.0.0/16", Kind: netv1alpha1.NodeNetworkRoute}},
+	}}
+	b.Make(gone)
+	b.run()
+	b.Until("the report of a node that does not exist is deleted", func() bool { return !b.there(gone) })
+	milan, paris := b.peer("milan"), b.peer("paris")
+	milan.writeDown("10.50.0.0/16", "10.40.0.0/16")
+	for i, p := range []*peer{milan, paris} {
+		p.outgoing(discoveryv1alpha1.StatusEstablished)
+		p.reports([]string{"10.50.0.0/16", "10.61.0.0/16"}[i], []string{"10.40.0.0/16", "10.41.0.0/16"}[i], byte(i+1))
+		p.answers("None", "None")
+		p.connected(netv1alpha1.Connecting, netv1alpha1.ReasonGatewaySilent, "")
+	}
+	apart, reached := netip.MustParsePrefix("242.0.0.0/8"), netip.MustParsePrefix("242.0.0.0/15")
+	if now := milan.reached(); !apart.Overlaps(now[0]) || reached.Overlaps(now[0]) || now[1].String() != "10.40.0.0/16" {
+		t.Errorf("milan is reached as %s", now)
+	}
+	if now := paris.reached(); !apart.Overlaps(now[0]) || reached.Overlaps(now[0]) {
+		t.Errorf("paris, whose network is in the value, is reached as %s", now)
+	}
+	milan.free(false, "10.50.0.0/16 of the peer is remapped to", "10.50.9.0/24 (node n1 by its link eth1)", "list it in spec.network.forcedCIDRs of ForeignCluster milan")
+	paris.free(false, "10.61.0.2/32 (node n1 as its resolver)")
+	milan.event(netv1alpha1.ReasonNetworkOverlapsNode, "10.50.9.0/24")
+	var config netv1alpha1.NetworkConfig
+	b.Must(b.Get(t.Context(), client.ObjectKeyFromObject(milan.ours), &config))
+	if own := netip.MustParsePrefix(string(config.Spec.ExternalCIDR)); reached.Overlaps(own) {
+		t.Errorf("our own external network is %s", own)
+	}
+
+	// By name only: a larger network is no name.
+	b.Edit(milan.fc, func() { milan.fc.Spec.Network.ForcedCIDRs = []string{"10.48.0.0/14"} })
+	b.Edit(milan.fc, func() { milan.fc.Spec.Network.ForcedCIDRs = []string{"10.50.0.0/16"} })
+	milan.free(true, "")
+	if now := milan.reached()[0].String(); now != "10.50.0.0/16" {
+		t.Errorf("forced, milan is reached as %s", now)
+	}
+	milan.tunnelIs(netv1alpha1.ReasonAgreed, "10.50.0.0/16 is used as it is, by spec.network.forcedCIDRs of ForeignCluster milan")
+
+	// A link that a node gets later changes nothing, and is reported.
+	generation := milan.tunnel.Generation
+	b.reportOf("n1", netv1alpha1.NodeNetwork{CIDR: "10.40.7.0/24", Kind: netv1alpha1.NodeNetworkLink, Link: "docker0"})
+	milan.free(false, "10.40.0.0/16 leads to the peer", "10.40.7.0/24 (node n1 by its link docker0) since")
+	milan.event(netv1alpha1.ReasonNetworkOverlapsNode, "docker0")
+	if now := milan.reached(); now[1].String() != "10.40.0.0/16" || milan.tunnel.Generation != generation {
+		t.Errorf("milan is reached as %s", now)
+	}
+	paris.free(true, "")
+	b.Until("the network in the value is free, and used as it is", func() bool { return paris.reached()[0].String() == "10.61.0.0/16" })
+	b.expectNoWrites("an idle cluster with a conflict", time.Second)
+}
+
+// free waits for the condition NetworksFree.
+func (p *peer) free(is bool, parts ...string) {
+	p.T.Helper()
+	var condition metav1.Condition
+	defer func() {
+		if p.T.Failed() {
+			p.T.Logf("condition %+v", condition)
+		}
+	}()
+	p.Until("the condition NetworksFree", func() bool {
+		p.Read(p.tunnel)
+		c := meta.FindStatusCondition(p.tunnel.Status.Conditions, netv1alpha1.ConditionNetworksFree)
+		if c == nil {
+			return false
+		}
+		condition = *c
+		return (c.Status == metav1.ConditionTrue) == is && !slices.ContainsFunc(parts, func(part string) bool { return !strings.Contains(c.Message, part) })
+	})
 }

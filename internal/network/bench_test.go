@@ -80,6 +80,7 @@ func newBench(t *testing.T) *bench {
 	crds := "../../deployments/liqo/crds/"
 	_, err := envtest.InstallCRDs(b.admin, envtest.CRDInstallOptions{ErrorIfPathMissing: true, Paths: []string{
 		crds + "discovery.liqo.io_foreignclusters.yaml", crds + "net.liqo.io_networkconfigs.yaml", crds + "net.liqo.io_tunnelendpoints.yaml", crds + "net.liqo.io_ipmappings.yaml",
+		crds + "net.liqo.io_nodereports.yaml",
 	}})
 	b.Must(err)
 	b.Client, err = client.New(b.admin, client.Options{Scheme: b.scheme})

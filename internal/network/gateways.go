@@ -28,6 +28,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	"liqo.io/liqo/apis/labels"
+	netv1alpha1 "liqo.io/liqo/apis/net/v1alpha1"
 	"liqo.io/liqo/internal/network/report"
 )
 
@@ -75,7 +76,9 @@ func newGateways(mgr manager.Manager, o *Options) (*gateways, error) {
 		ByObject: map[client.Object]cache.ByObject{
 			&corev1.Pod{}:     here(cache.Config{LabelSelector: klabels.SelectorFromSet(klabels.Set{labels.Gateway: labels.GatewayActive})}),
 			&corev1.Service{}: here(cache.Config{LabelSelector: klabels.SelectorFromSet(klabels.Set{labels.Gateway: annotationTrue})}),
-			&corev1.Secret{}:  here(cache.Config{FieldSelector: fields.OneTermEqualSelector("metadata.name", KeysSecret)}),
+			// The reports of the agents on nodes.
+			&netv1alpha1.NodeReport{}: here(cache.Config{}),
+			&corev1.Secret{}:          here(cache.Config{FieldSelector: fields.OneTermEqualSelector("metadata.name", KeysSecret)}),
 			&discoveryv1.EndpointSlice{}: {Namespaces: map[string]cache.Config{
 				corev1.NamespaceDefault: {FieldSelector: fields.OneTermEqualSelector("metadata.name", apiServerSlice)},
 			}},

@@ -175,6 +175,11 @@ func (b *poolReader) emptyPools(ctx context.Context, all *records) (*ipam.Pools,
 	if err := b.own.List(ctx, &services, client.UnsafeDisableDeepCopy); err != nil {
 		return nil, fmt.Errorf("list Services of gateways: %w", err)
 	}
+	reports, err := b.nodeReports(ctx)
+	if err != nil {
+		return nil, err
+	}
+	pools.Reached = reached(reports, all.nodes, pools.Used)
 	pools.Used = append(pools.Used, servers...)
 	pools.Avoid = knownAddresses(all.tunnels, all.fcs, services.Items)
 	return pools, nil

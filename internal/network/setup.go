@@ -151,7 +151,7 @@ func Setup(mgr manager.Manager, o Options) error {
 		identity: identity,
 		events:   mgr.GetEventRecorder(labels.OwnerNetwork),
 	}
-	return errors.Join(gates.setup(mgr), setupKeys(mgr, s), setupNetworkConfig(mgr, s), setupTunnelEndpoint(mgr, s), setupIPMapping(mgr, s), setupSpread(mgr, s))
+	return errors.Join(gates.setup(mgr), setupKeys(mgr, s), setupNetworkConfig(mgr, s), setupTunnelEndpoint(mgr, s), setupIPMapping(mgr, s), setupSpread(mgr, s), setupReports(mgr, s))
 }
 
 func (s *shared) keysName() types.NamespacedName {

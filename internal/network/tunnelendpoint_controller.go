@@ -62,6 +62,7 @@ func setupTunnelEndpoint(mgr manager.Manager, s *shared) error {
 		Watches(&corev1.Node{}, allPeers, builder.WithPredicates(nodeChanged())).
 		WatchesRawSource(source.Kind[client.Object](s.gateways.cache, &corev1.Service{}, allPeers)).
 		WatchesRawSource(source.Kind[client.Object](s.gateways.cache, &discoveryv1.EndpointSlice{}, allPeers)).
+		WatchesRawSource(source.Kind[client.Object](s.gateways.cache, &netv1alpha1.NodeReport{}, allPeers)).
 		WatchesRawSource(source.Kind[client.Object](s.identity.cache, &corev1.Secret{}, allPeers)).
 		WatchesRawSource(s.gateways.updates.source(s.byID)).
 		Complete(r)

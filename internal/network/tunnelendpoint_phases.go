@@ -134,8 +134,8 @@ func (r *tunnelReconciler) decide(ctx context.Context, s *tunnelScope) error {
 			return nil
 		}
 	}
-	if s.agreed.pods, _, err = pools.Acquire(s.namespace, ipam.PodNetwork, s.claim.pods, word.of(s.namespace, s.claim.pods) != ""); err == nil {
-		s.agreed.external, _, err = pools.Acquire(s.namespace, ipam.ExternalNetwork, s.claim.external, word.of(s.namespace, s.claim.external) != "")
+	if s.agreed.pods, _, err = pools.Acquire(s.namespace, ipam.PodNetwork, s.claim.pods, word.about(s.namespace, s.claim.pods)); err == nil {
+		s.agreed.external, _, err = pools.Acquire(s.namespace, ipam.ExternalNetwork, s.claim.external, word.about(s.namespace, s.claim.external))
 	}
 	switch {
 	case errors.Is(err, ipam.ErrExhausted):
@@ -164,8 +164,8 @@ func (r *tunnelReconciler) assess(ctx context.Context, s *tunnelScope, from clie
 
 // recall takes over the recorded assignments if both exist, and no word of an administrator changes them.
 func (s *tunnelScope) recall(pools *ipam.Pools, word words) bool {
-	pods, ok := pools.Settled(s.namespace, ipam.PodNetwork, s.claim.pods, word.of(s.namespace, s.claim.pods) != "")
-	external, ok2 := pools.Settled(s.namespace, ipam.ExternalNetwork, s.claim.external, word.of(s.namespace, s.claim.external) != "")
+	pods, ok := pools.Settled(s.namespace, ipam.PodNetwork, s.claim.pods, word.about(s.namespace, s.claim.pods))
+	external, ok2 := pools.Settled(s.namespace, ipam.ExternalNetwork, s.claim.external, word.about(s.namespace, s.claim.external))
 	s.agreed = agreement{pods, external}
 	return ok && ok2
 }
@@ -340,6 +340,9 @@ func (r *tunnelReconciler) writeStatus(ctx context.Context, s *tunnelScope) erro
 			facts.ready = append(facts.ready, nodes[i].Name)
 		}
 	}
+	if facts.conflict, err = r.conflict(ctx, s, nodes); err != nil {
+		return err
+	}
 	status, badSince, requeueAfter := tunnelStatus(facts)
 	if delete(r.badSince, s.namespace); !badSince.IsZero() {
 		r.badSince[s.namespace] = badSince
@@ -355,6 +358,7 @@ func (r *tunnelReconciler) writeStatus(ctx context.Context, s *tunnelScope) erro
 	}
 	r.recordCutOff(s, &status)
 	r.recordCarrier(s, &status)
+	r.recordConflict(s, &status)
 	return nil
 }
 

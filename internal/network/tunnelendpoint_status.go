@@ -43,6 +43,8 @@ type tunnelFacts struct {
 	ours *netv1alpha1.NetworkConfig
 	// use states under which networks the peer is reached, and by whose word.
 	use string
+	// conflict states which networks of the peer nodes reach without it.
+	conflict string
 	// badSince is when the connection was first worse than its written status; zero if it was not at the last reconcile.
 	badSince time.Time
 	// lost are the nodes that did not reach the peer at the last reconcile. A new gateway never had a report from them.
@@ -70,6 +72,9 @@ func tunnelStatus(f *tunnelFacts) (status netv1alpha1.TunnelEndpointStatus, badS
 	status = *old.DeepCopy()
 	status.ObservedGeneration = f.tunnel.Generation
 	f.setReady(&status)
+	if free := freeCondition(f.conflict, old.Conditions); free != nil {
+		f.set(&status.Conditions, netv1alpha1.ConditionNetworksFree, free.Status == metav1.ConditionTrue, free.Reason, free.Message)
+	}
 
 	laneStatuses := f.laneStatuses()
 	cut, silent := f.cutOff(), f.silentNodes()

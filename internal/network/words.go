@@ -52,6 +52,9 @@ func (s *shared) wordsFor(of *tenancy) words {
 // of returns who wrote a network of the peer with this tenant namespace down; empty if no administrator did. A ForeignCluster lists the network itself, so
 // that the peer cannot choose among the addresses of a larger one.
 func (w words) of(namespace string, network netip.Prefix) string {
+	if w.forces(namespace, network) {
+		return fmt.Sprintf("spec.network.forcedCIDRs of ForeignCluster %s", w.peers[namespace].Name)
+	}
 	if fc := w.peers[namespace]; fc != nil && lists(fc.PodCIDRs(), network) {
 		return fmt.Sprintf("spec.network.podCIDRs of ForeignCluster %s", fc.Name)
 	}
@@ -61,6 +64,24 @@ func (w words) of(namespace string, network netip.Prefix) string {
 		}
 	}
 	return ""
+}
+
+// forces reports whether an administrator wants a network to lead to the peer although nodes reach it without the peer.
+func (w words) forces(namespace string, network netip.Prefix) bool {
+	fc := w.peers[namespace]
+	return fc != nil && fc.Spec.Network != nil && lists(fc.Spec.Network.ForcedCIDRs, network)
+}
+
+// about returns the word about a network of the peer.
+func (w words) about(namespace string, network netip.Prefix) ipam.Word {
+	switch {
+	case w.forces(namespace, network):
+		return ipam.Forced
+	case w.of(namespace, network) != "":
+		return ipam.Written
+	default:
+		return ipam.NoWord
+	}
 }
 
 // agreesTo reports whether an administrator agreed that the peer has this network.
@@ -115,7 +136,7 @@ func (w words) use(namespace string, spec *netv1alpha1.TunnelEndpointSpec) strin
 		case one.own == one.here:
 			text += fmt.Sprintf("; %s is used as it is, because it lies in what is set apart", one.own)
 		case word != "":
-			text += fmt.Sprintf("; %s is remapped although %s wants it as it is, because it overlaps what this cluster uses", one.own, word)
+			text += fmt.Sprintf("; %s is remapped although %s wants it as it is, because it overlaps what this cluster or a node of it uses", one.own, word)
 		}
 	}
 	return text

@@ -102,7 +102,7 @@ var unused = map[string]string{
 	"liqo-controller-manager net.liqo.io ipmappings/status update":                          "no address is mapped in this run; TestMappings of package network does",
 	"liqo-controller-manager net.liqo.io networkconfigs get":                                "only before a copy is deleted whose object went while no controller ran; TestHostileNetworkConfigs and others of package replicate do",
 	"liqo-controller-manager sharing.liqo.io resourceslices get":                            "the same",
-	"liqo-route apps daemonsets get":                                                        "an agent asks when it ends, and an uninstallation may have taken its account away by then",
+	"liqo-controller-manager net.liqo.io nodereports delete":                                "only after a node is gone: TestAttackNC1Nodes of package network does",
 	"liqo-controller-manager  persistentvolumes create":                                     noClaim,
 	"liqo-controller-manager  persistentvolumes delete":                                     noClaim,
 	"liqo-controller-manager  persistentvolumes get":                                        noClaim,

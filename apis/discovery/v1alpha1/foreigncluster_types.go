@@ -168,6 +168,13 @@ type PeerNetwork struct {
 	// +listType=atomic
 	// +optional
 	AcceptedCIDRs []string `json:"acceptedCIDRs,omitempty"`
+	// ForcedCIDRs are networks as in PodCIDRs that lead to the remote cluster although nodes of this cluster reach them without it (NodeReports). What the
+	// nodes reach there now, they reach no more.
+	// +kubebuilder:validation:MaxItems=16
+	// +kubebuilder:validation:items:Pattern=`^[0-9a-fA-F.:]{2,45}/[0-9]{1,3}$`
+	// +listType=atomic
+	// +optional
+	ForcedCIDRs []string `json:"forcedCIDRs,omitempty"`
 }
 
 // PeeringCondition is the state of one aspect of a peering.

@@ -24,6 +24,8 @@ const (
 	ConditionConnected = "Connected"
 	// ConditionUsable, on a TunnelEndpoint: at least half of the nodes that are Ready reach the peer, so its virtual node can be used.
 	ConditionUsable = "Usable"
+	// ConditionNetworksFree, on a TunnelEndpoint: no node reaches a network of the peer without the peer. It is there once that was ever false.
+	ConditionNetworksFree = "NetworksFree"
 	// ConditionPublished, on this cluster's own NetworkConfig: its content is complete, and the peer's answer is valid.
 	ConditionPublished = "Published"
 )
@@ -63,6 +65,13 @@ const (
 	ReasonNetworkUnmapped = "NetworkUnmapped"
 	// ReasonNetworkRemapped: a network that was used as it is has no word of an administrator, and is remapped.
 	ReasonNetworkRemapped = "NetworkRemapped"
+)
+
+// Reasons of NetworksFree, and of the event about it.
+const (
+	ReasonNetworksFree = "NetworksFree"
+	// ReasonNetworkOverlapsNode: nodes reach a network of the peer by their own links, routes or resolvers.
+	ReasonNetworkOverlapsNode = "NetworkOverlapsNode"
 )
 
 // Reasons of Published.

@@ -20,6 +20,7 @@ func AddToScheme(scheme *runtime.Scheme) error {
 		&NetworkConfig{}, &NetworkConfigList{},
 		&TunnelEndpoint{}, &TunnelEndpointList{},
 		&IPMapping{}, &IPMappingList{},
+		&NodeReport{}, &NodeReportList{},
 	)
 	metav1.AddToGroupVersion(scheme, GroupVersion)
 	return nil

@@ -23,7 +23,7 @@ import (
 )
 
 // Each definition is named, so that no other one can be changed. (Server-side apply also needs create, by name.)
-// +kubebuilder:rbac:groups=apiextensions.k8s.io,resources=customresourcedefinitions,resourceNames=foreignclusters.discovery.liqo.io;ipmappings.net.liqo.io;networkconfigs.net.liqo.io;tunnelendpoints.net.liqo.io;namespaceoffloadings.offloading.liqo.io;resourceslices.sharing.liqo.io;volumemoves.storage.liqo.io;namespacemaps.virtualkubelet.liqo.io;shadowendpointslices.virtualkubelet.liqo.io;shadowpods.virtualkubelet.liqo.io,verbs=get;create;patch
+// +kubebuilder:rbac:groups=apiextensions.k8s.io,resources=customresourcedefinitions,resourceNames=foreignclusters.discovery.liqo.io;ipmappings.net.liqo.io;networkconfigs.net.liqo.io;nodereports.net.liqo.io;tunnelendpoints.net.liqo.io;namespaceoffloadings.offloading.liqo.io;resourceslices.sharing.liqo.io;volumemoves.storage.liqo.io;namespacemaps.virtualkubelet.liqo.io;shadowendpointslices.virtualkubelet.liqo.io;shadowpods.virtualkubelet.liqo.io,verbs=get;create;patch
 
 // Owner is the field owner of the definitions.
 const Owner = "liqo-crds"

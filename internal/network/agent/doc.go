@@ -4,7 +4,7 @@
 // does each second that passes without one: what is known becomes a snapshot, the snapshot a plan, and the host applies the plan. Gateways
 // and nodes share the loop; what differs, and the rights of each, is in the folders gateway and route.
 //
-// The agent writes no object. It undoes nothing because a source is silent: without an API server the last known state stays. It must
+// The loop writes no object. It undoes nothing because a source is silent: without an API server the last known state stays. It must
 // not know netlink, nor what is in a plan. Its proof: a table of listed objects and their snapshots, the loop with a host in memory, and
 // the caches against a real API server that goes away and comes back.
 package agent

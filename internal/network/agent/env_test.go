@@ -38,6 +38,7 @@ import (
 	"liqo.io/liqo/internal/kube/kubetest"
 	"liqo.io/liqo/internal/network/host"
 	"liqo.io/liqo/internal/network/plan"
+	"liqo.io/liqo/internal/network/reach"
 )
 
 // Each test of a role runs as a process in a network namespace of its own, in which all of 10.0.0.0/8 is local: so the gateways of two
@@ -129,7 +130,7 @@ func newEnv(t *testing.T, role string) *env {
 	scheme := runtime.NewScheme()
 	e.must(errors.Join(clientgoscheme.AddToScheme(scheme), netv1alpha1.AddToScheme(scheme)))
 	crds := "../../../deployments/liqo/crds/net.liqo.io_"
-	_, err := envtest.InstallCRDs(e.admin, envtest.CRDInstallOptions{ErrorIfPathMissing: true, Paths: []string{crds + "tunnelendpoints.yaml", crds + "ipmappings.yaml"}})
+	_, err := envtest.InstallCRDs(e.admin, envtest.CRDInstallOptions{ErrorIfPathMissing: true, Paths: []string{crds + "tunnelendpoints.yaml", crds + "ipmappings.yaml", crds + "nodereports.yaml"}})
 	e.must(err)
 	e.Client, err = client.New(e.admin, client.Options{Scheme: scheme})
 	e.must(err)
@@ -267,6 +268,7 @@ type memory struct {
 	mu         sync.Mutex
 	applied    func(plan.HostState)
 	state      plan.HostState
+	reaches    reach.Facts
 	handshakes map[string]time.Time
 }
 
@@ -290,6 +292,12 @@ func (m *memory) NextHops() (map[netip.Prefix]netip.Addr, error) {
 		}
 	}
 	return ways, nil
+}
+
+func (m *memory) Reaches() (reach.Facts, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.reaches, nil
 }
 
 func (m *memory) Implementation() string { return "userspace" }

@@ -4,6 +4,7 @@ package agent_test
 
 import (
 	"net/netip"
+	"strings"
 	"testing"
 	"time"
 
@@ -16,18 +17,21 @@ import (
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	netv1alpha1 "liqo.io/liqo/apis/net/v1alpha1"
 	"liqo.io/liqo/internal/kube/kubetest"
 	"liqo.io/liqo/internal/network/agent/route"
 	"liqo.io/liqo/internal/network/ipam"
 	"liqo.io/liqo/internal/network/plan"
 	"liqo.io/liqo/internal/network/probe"
+	"liqo.io/liqo/internal/network/reach"
 )
 
 func (e *env) route(cfg *rest.Config) *route.Route {
 	e.t.Helper()
 	r, err := route.New(cfg, e.host, route.Options{
 		Namespace: namespace, DaemonSet: "liqo-route", Node: "n1", Log: logr.Discard(),
-		PathMTU: func(netip.Addr) (int, string, error) { return 1450, "cni0", nil },
+		PathMTU:   func(netip.Addr) (int, string, error) { return 1450, "cni0", nil },
+		Resolvers: func() (string, error) { return "nameserver 10.0.0.2\nnameserver 127.0.0.53\n", nil }, ReportPause: 50 * time.Millisecond,
 	})
 	e.must(err)
 	return r
@@ -221,4 +225,54 @@ func TestStop(t *testing.T) {
 			t.Errorf("%s: the host stays as it was: %v, want %v", test.name, stays, test.stays)
 		}
 	}
+}
+
+// TestReport: a node reports what it reaches when its agent starts and when that changes, with the rights of the chart, and nothing else.
+func TestReport(t *testing.T) {
+	if !isolated(t) {
+		return
+	}
+	e := newEnv(t, "route")
+	e.create(daemonSet())
+	e.host.reach(reach.Route{To: netip.MustParsePrefix("10.7.0.0/16"), Link: "eth1", Gateway: true})
+	report := &netv1alpha1.NodeReport{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "n1"}}
+	reported := func(want string) {
+		t.Helper()
+		e.until("the report "+want, func(plan.HostState) bool {
+			if err := e.Get(t.Context(), client.ObjectKeyFromObject(report), report); client.IgnoreNotFound(err) != nil {
+				t.Fatal(err)
+			}
+			var all []string
+			for _, one := range report.Spec.Networks {
+				all = append(all, strings.TrimSpace(string(one.CIDR)+" "+string(one.Kind)+" "+one.Link))
+			}
+			return strings.Join(all, ", ") == want
+		})
+	}
+	stop := e.start(e.route(e.cfg).Run)
+	reported("10.0.0.2/32 Resolver, 10.7.0.0/16 Route eth1")
+	if owners := report.OwnerReferences; len(owners) != 1 || owners[0].Kind != "DaemonSet" || owners[0].UID != e.daemonSet().UID {
+		t.Errorf("owners %+v", owners)
+	}
+	e.host.reach(reach.Route{To: netip.MustParsePrefix("10.8.0.0/16"), Link: "eth1", Gateway: true}, reach.Route{To: netip.MustParsePrefix("10.8.1.0/24"), Link: "eth2"})
+	reported("10.0.0.2/32 Resolver, 10.8.0.0/16 Route eth1")
+	// While the API server is away, nothing else waits, and the change is written afterwards.
+	e.wire.cut()
+	e.host.reach()
+	e.wire.mend()
+	reported("10.0.0.2/32 Resolver")
+	stop()
+	version := report.ResourceVersion
+	e.start(e.route(e.cfg).Run)
+	e.host.reach(reach.Route{To: netip.MustParsePrefix("10.9.0.0/16"), Gateway: true})
+	reported("10.0.0.2/32 Resolver, 10.9.0.0/16 Route")
+	if version == report.ResourceVersion {
+		t.Error("the change was not written")
+	}
+}
+
+func (m *memory) reach(routes ...reach.Route) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.reaches.Routes = routes
 }

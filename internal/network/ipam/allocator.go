@@ -38,6 +38,19 @@ const (
 // ReservedName is the name of networks that the administrator reserves for other uses. Gateways of peers may be in them.
 const ReservedName = "reserved network"
 
+// Word is what an administrator of this cluster wants for a network of a peer.
+type Word int
+
+// The words.
+const (
+	// NoWord: what the peer claims decides nothing.
+	NoWord Word = iota
+	// Written: it is used as it is, where nothing of ours is there.
+	Written
+	// Forced: the same, although nodes reach it without the peer.
+	Forced
+)
+
 // Use is a network that is not assigned to peers, and its owner.
 type Use struct {
 	Name    string
@@ -67,6 +80,9 @@ type Pools struct {
 	// Avoid are addresses that peers named. A new assignment contains one only if nothing else is free. Existing assignments stay, so
 	// that no peer can revoke one by naming an address in it.
 	Avoid []Use
+	// Reached are networks that nodes reach without a peer. No new assignment overlaps one, unless an administrator forces that. Existing assignments
+	// stay: a link that appears on one node must not end a peering.
+	Reached []Use
 
 	assigned []Assignment
 }
@@ -161,9 +177,9 @@ func (p *Pools) Held(owner string, kind Kind, want netip.Prefix) (netip.Prefix, 
 }
 
 // Settled is Held, unless the network has been written down since it was remapped and can be used as it is.
-func (p *Pools) Settled(owner string, kind Kind, want netip.Prefix, written bool) (netip.Prefix, bool) {
+func (p *Pools) Settled(owner string, kind Kind, want netip.Prefix, word Word) (netip.Prefix, bool) {
 	have, ok := p.Held(owner, kind, want)
-	if ok && written && have != want && p.without(owner, kind).unused(want) {
+	if ok && word != NoWord && have != want && p.without(owner, kind).keeps(want, word) {
 		return netip.Prefix{}, false
 	}
 	return have, ok
@@ -172,17 +188,16 @@ func (p *Pools) Settled(owner string, kind Kind, want netip.Prefix, written bool
 // Acquire returns the prefix under which we reach a network of a peer. It keeps an existing assignment. Otherwise it assigns the network itself if
 // that is free, and either written down by an administrator of this cluster or inside a pool; else the first free one of its size. What a peer claims
 // decides nothing outside of the pools. An assignment of the same owner and kind for another network is released.
-func (p *Pools) Acquire(owner string, kind Kind, want netip.Prefix, written bool) (have netip.Prefix, remapped bool, err error) {
+func (p *Pools) Acquire(owner string, kind Kind, want netip.Prefix, word Word) (have netip.Prefix, remapped bool, err error) {
 	if err := Check(want); err != nil {
 		return netip.Prefix{}, false, err
 	}
-	if have, ok := p.Settled(owner, kind, want, written); ok {
+	if have, ok := p.Settled(owner, kind, want, word); ok {
 		return have, have != want, nil
 	}
 	rest := p.without(owner, kind)
 	have = want
-	// Addresses that peers named do not count against the word of an administrator, or any peer could revoke it.
-	if keep := rest.unused(want) && (written || rest.pooled(want) && !avoided(p.Avoid, want).IsValid()); !keep {
+	if !rest.keeps(want, word) {
 		if !slices.ContainsFunc(p.Networks, func(pool netip.Prefix) bool { return pool.Bits() <= want.Bits() }) {
 			return netip.Prefix{}, false, fmt.Errorf("%s is %w: it is larger than every pool (%s)", want, ErrInvalid, join(p.Networks))
 		}
@@ -190,8 +205,33 @@ func (p *Pools) Acquire(owner string, kind Kind, want netip.Prefix, written bool
 			return netip.Prefix{}, false, err
 		}
 	}
-	p.assigned = append(rest.assigned, Assignment{Owner: owner, Kind: kind, Want: want, Have: have, Written: written, Agreed: true})
+	p.assigned = append(rest.assigned, Assignment{Owner: owner, Kind: kind, Want: want, Have: have, Written: word != NoWord, Agreed: true})
 	return have, have != want, nil
+}
+
+// keeps reports whether a network is assigned as it is. Addresses that peers named do not count against the word of an administrator, or any peer could
+// revoke it; what nodes reach does, unless he forces it.
+func (p *Pools) keeps(network netip.Prefix, word Word) bool {
+	switch {
+	case !p.unused(network):
+		return false
+	case word == Forced:
+		return true
+	case overlapped(p.Reached, network).IsValid():
+		return false
+	default:
+		return word == Written || p.pooled(network) && !overlapped(p.Avoid, network).IsValid()
+	}
+}
+
+// Reaches returns who reaches a part of a network without the peer.
+func (p *Pools) Reaches(network netip.Prefix) (all []Use) {
+	for _, use := range p.Reached {
+		if use.Network.Overlaps(network) {
+			all = append(all, use)
+		}
+	}
+	return all
 }
 
 // CheckShare refuses networks of one peer that are together larger than a peer may have.
@@ -277,9 +317,9 @@ func (p *Pools) taken(network netip.Prefix) (netip.Prefix, bool) {
 	return netip.Prefix{}, false
 }
 
-// avoided returns an address to avoid that a network contains; invalid if there is none.
-func avoided(avoid []Use, network netip.Prefix) netip.Prefix {
-	for _, use := range avoid {
+// overlapped returns a network in a list that a network overlaps; invalid if there is none.
+func overlapped(uses []Use, network netip.Prefix) netip.Prefix {
+	for _, use := range uses {
 		if use.Network.Overlaps(network) {
 			return use.Network
 		}
@@ -309,7 +349,10 @@ func (p *Pools) search(bits int, avoid []Use) (netip.Prefix, error) {
 			network := netip.PrefixFrom(plus(netip.AddrFrom4([4]byte{}), uint32(at)), bits)
 			met, taken := p.taken(network)
 			if !taken {
-				met = avoided(avoid, network)
+				met = overlapped(p.Reached, network)
+			}
+			if !met.IsValid() {
+				met = overlapped(avoid, network)
 			}
 			if !met.IsValid() {
 				if Check(network) == nil {
@@ -322,7 +365,11 @@ func (p *Pools) search(bits int, avoid []Use) (netip.Prefix, error) {
 			at = max(at+step, (after+step-1)/step*step)
 		}
 	}
-	return netip.Prefix{}, fmt.Errorf("%w: none of size /%d in the pools (%s); add one with networkManager.config.additionalPools", ErrExhausted, bits, join(p.Networks))
+	unreached := ""
+	if len(p.Reached) > 0 {
+		unreached = ", without what nodes reach already (kubectl get nodereports -A)"
+	}
+	return netip.Prefix{}, fmt.Errorf("%w: none of size /%d in the pools (%s)%s; add one with networkManager.config.additionalPools", ErrExhausted, bits, join(p.Networks), unreached)
 }
 
 // FreeMapping returns the first free address of the external network for a mapping.

@@ -64,7 +64,7 @@ func TestAcquire(t *testing.T) {
 				p.Networks = privateNetworks()
 			}
 			for _, ask := range row.asks {
-				have, remapped, err := p.Acquire(ask.owner, PodNetwork, prefix(ask.want), false)
+				have, remapped, err := p.Acquire(ask.owner, PodNetwork, prefix(ask.want), NoWord)
 				if err != nil || have != prefix(ask.have) || remapped != (ask.want != ask.have) {
 					t.Errorf("%s wants %s: %s, remapped %t, %v; want %s", ask.owner, ask.want, have, remapped, err, ask.have)
 				}
@@ -92,13 +92,13 @@ func TestRefused(t *testing.T) {
 		{"10.200.0.0/16", "size /16 in the pools (10.0.0.0/8, 192.168.0.0/16, 172.16.0.0/12); add one with networkManager.config.additionalPools", ErrExhausted},
 	} {
 		p := Pools{Networks: privateNetworks(), Used: uses("10.0.0.0/8", "192.168.0.0/17", "172.16.0.0/12")}
-		_, _, err := p.Acquire("a", PodNetwork, prefix(row.want), false)
+		_, _, err := p.Acquire("a", PodNetwork, prefix(row.want), NoWord)
 		if !errors.Is(err, row.is) || !strings.Contains(err.Error(), row.message) {
 			t.Errorf("%s: %v, want %v with %q", row.want, err, row.is, row.message)
 		}
 	}
 	p := Pools{Networks: privateNetworks()}
-	if _, _, err := p.Acquire("a", PodNetwork, netip.Prefix{}, false); !errors.Is(err, ErrInvalid) {
+	if _, _, err := p.Acquire("a", PodNetwork, netip.Prefix{}, NoWord); !errors.Is(err, ErrInvalid) {
 		t.Errorf("no network: %v", err)
 	}
 }
@@ -129,7 +129,7 @@ func TestRestore(t *testing.T) {
 	if have, ok := p.Held("b", ExternalNetwork, prefix("10.1.0.0/16")); ok {
 		t.Errorf("%s is held as another kind", have)
 	}
-	if have, _, err := p.Acquire("b", ExternalNetwork, prefix("10.1.0.0/16"), false); err != nil || have != prefix("10.2.0.0/16") {
+	if have, _, err := p.Acquire("b", ExternalNetwork, prefix("10.1.0.0/16"), NoWord); err != nil || have != prefix("10.2.0.0/16") {
 		t.Errorf("external network equal to the pods': %s, %v", have, err)
 	}
 }
@@ -137,27 +137,92 @@ func TestRestore(t *testing.T) {
 // TestWritten: with the pools of a new installation, a network is used as it is only if an administrator wrote it down.
 func TestWritten(t *testing.T) {
 	for name, row := range map[string]struct {
-		used    []Use
-		want    string
-		written bool
-		have    string
+		used []Use
+		want string
+		word Word
+		have string
 	}{
-		"a resolver":               {nil, "10.0.0.0/30", false, "242.0.0.0/30"},
-		"the subnet of the nodes":  {nil, "192.0.2.0/24", false, "242.0.0.0/24"},
-		"a public network":         {nil, "8.8.8.0/24", false, "242.0.0.0/24"},
-		"a pod network":            {nil, "10.201.0.0/16", false, "242.0.0.0/16"},
-		"a pod network, written":   {nil, "10.201.0.0/16", true, "10.201.0.0/16"},
-		"a public one, written":    {nil, "198.51.100.0/24", true, "198.51.100.0/24"},
-		"written, but used here":   {uses("10.201.7.7/32"), "10.201.0.0/16", true, "242.0.0.0/16"},
-		"in the set apart":         {nil, "242.7.0.0/16", false, "242.7.0.0/16"},
-		"there, but used":          {uses("242.7.0.0/16"), "242.7.0.0/16", false, "242.0.0.0/16"},
-		"elsewhere in class E":     {nil, "250.7.0.0/16", false, "242.0.0.0/16"},
-		"larger than all, written": {nil, "10.0.0.0/7", true, "10.0.0.0/7"},
+		"a resolver":               {nil, "10.0.0.0/30", NoWord, "242.0.0.0/30"},
+		"the subnet of the nodes":  {nil, "192.0.2.0/24", NoWord, "242.0.0.0/24"},
+		"a public network":         {nil, "8.8.8.0/24", NoWord, "242.0.0.0/24"},
+		"a pod network":            {nil, "10.201.0.0/16", NoWord, "242.0.0.0/16"},
+		"a pod network, written":   {nil, "10.201.0.0/16", Written, "10.201.0.0/16"},
+		"a public one, written":    {nil, "198.51.100.0/24", Written, "198.51.100.0/24"},
+		"written, but used here":   {uses("10.201.7.7/32"), "10.201.0.0/16", Written, "242.0.0.0/16"},
+		"in the set apart":         {nil, "242.7.0.0/16", NoWord, "242.7.0.0/16"},
+		"there, but used":          {uses("242.7.0.0/16"), "242.7.0.0/16", NoWord, "242.0.0.0/16"},
+		"elsewhere in class E":     {nil, "250.7.0.0/16", NoWord, "242.0.0.0/16"},
+		"larger than all, written": {nil, "10.0.0.0/7", Written, "10.0.0.0/7"},
 	} {
 		p := Pools{Networks: DefaultNetworks(), Used: row.used}
-		have, _, err := p.Acquire("a", PodNetwork, prefix(row.want), row.written)
+		have, _, err := p.Acquire("a", PodNetwork, prefix(row.want), row.word)
 		if err != nil || have != prefix(row.have) {
 			t.Errorf("%s: %s, %v, want %s", name, have, err, row.have)
+		}
+	}
+}
+
+// TestAttackNC1Nodes: what nodes reach by their own routes is led to no peer, written down or not, unless an administrator forces it by name. What is in use
+// when a node begins to reach it stays.
+func TestAttackNC1Nodes(t *testing.T) {
+	apart := DefaultNetworks()[0]
+	for name, row := range map[string]struct {
+		reached []Use
+		want    string
+		word    Word
+		have    string
+	}{
+		"a database's host, written":         {uses("10.7.0.5/32"), "10.7.0.0/16", Written, "242.0.0.0/16"},
+		"a resolver, written":                {uses("10.0.0.2/32"), "10.0.0.0/30", Written, "242.0.0.0/30"},
+		"a part of a wide route, written":    {uses("10.0.0.0/8"), "10.201.0.0/16", Written, "242.0.0.0/16"},
+		"the same network, written":          {uses("10.201.0.0/16"), "10.201.0.0/16", Written, "242.0.0.0/16"},
+		"forced":                             {uses("10.201.0.0/16"), "10.201.0.0/16", Forced, "10.201.0.0/16"},
+		"beside it, written":                 {uses("10.202.0.0/16"), "10.201.0.0/16", Written, "10.201.0.0/16"},
+		"what the peer has in the set apart": {uses("242.7.1.0/24"), "242.7.0.0/16", NoWord, "242.0.0.0/16"},
+		"remapped beside it":                 {uses("242.0.0.0/15"), "10.201.0.0/16", NoWord, "242.2.0.0/16"},
+	} {
+		p := Pools{Networks: DefaultNetworks(), Reached: row.reached}
+		have, _, err := p.Acquire("a", PodNetwork, prefix(row.want), row.word)
+		if err != nil || have != prefix(row.have) {
+			t.Errorf("%s: %s, %v, want %s", name, have, err, row.have)
+		}
+		// A node that begins to reach it, or stops, moves nothing that is in use, except by a word.
+		for _, later := range [][]Use{nil, uses(row.want), {{Name: "all", Network: apart}}} {
+			again := Pools{Networks: DefaultNetworks(), Reached: later, assigned: nil}
+			if a := p.assigned[0]; !again.Restore(a) {
+				t.Errorf("%s: %+v is not restored when nodes reach %v", name, a, later)
+			}
+			if kept, ok := again.Settled("a", PodNetwork, prefix(row.want), NoWord); !ok || kept != have {
+				t.Errorf("%s: %s becomes %s, %t, when nodes reach %v", name, have, kept, ok, later)
+			}
+		}
+	}
+	p := Pools{Networks: DefaultNetworks(), Reached: []Use{{Name: "node n1", Network: apart}}}
+	if have, _, err := p.Acquire("a", PodNetwork, prefix("10.201.0.0/16"), Written); err != nil || have != prefix("10.201.0.0/16") {
+		t.Errorf("%s, %v", have, err)
+	}
+	if _, _, err := p.Acquire("b", PodNetwork, prefix("10.202.0.0/16"), NoWord); !errors.Is(err, ErrExhausted) || !strings.Contains(err.Error(), "additionalPools") {
+		t.Errorf("%v", err)
+	}
+	if _, err := p.External(16, nil); !errors.Is(err, ErrExhausted) {
+		t.Errorf("%v", err)
+	}
+	if have, err := p.External(16, prefixes("242.5.0.0/16")); err != nil || have != prefix("242.5.0.0/16") {
+		t.Errorf("%s, %v", have, err)
+	}
+	// A word that comes later, and a route that goes: only then is a remapped network used as it is.
+	p = Pools{Networks: DefaultNetworks(), Reached: uses("10.7.0.5/32")}
+	for _, step := range []struct {
+		reached []Use
+		word    Word
+		have    string
+	}{
+		{uses("10.7.0.5/32"), NoWord, "242.0.0.0/16"}, {uses("10.7.0.5/32"), Written, "242.0.0.0/16"}, {nil, Written, "10.7.0.0/16"},
+		{uses("10.7.0.5/32"), Written, "10.7.0.0/16"}, {uses("10.7.0.5/32"), Forced, "10.7.0.0/16"},
+	} {
+		p.Reached = step.reached
+		if have, _, err := p.Acquire("a", PodNetwork, prefix("10.7.0.0/16"), step.word); err != nil || have != prefix(step.have) {
+			t.Errorf("%+v: %s, %v", step, have, err)
 		}
 	}
 }
@@ -187,14 +252,14 @@ func TestShare(t *testing.T) {
 // TestWordChanges: a network that is written down later is used as it is from then on, and the record of one that is no longer written down is dropped.
 func TestWordChanges(t *testing.T) {
 	p := Pools{Networks: DefaultNetworks(), Avoid: uses("10.1.2.3/32")}
-	acquire := func(written bool, want string) {
+	acquire := func(word Word, want string) {
 		t.Helper()
-		if have, _, err := p.Acquire("a", PodNetwork, prefix("10.1.0.0/16"), written); err != nil || have != prefix(want) {
-			t.Errorf("written %t: %s, %v, want %s", written, have, err, want)
+		if have, _, err := p.Acquire("a", PodNetwork, prefix("10.1.0.0/16"), word); err != nil || have != prefix(want) {
+			t.Errorf("word %d: %s, %v, want %s", word, have, err, want)
 		}
 	}
-	acquire(false, "242.0.0.0/16")
-	acquire(true, "10.1.0.0/16") // an address that a peer named does not revoke the word
+	acquire(NoWord, "242.0.0.0/16")
+	acquire(Written, "10.1.0.0/16") // an address that a peer named does not revoke the word
 	again := Pools{Networks: DefaultNetworks()}
 	for _, a := range p.assigned {
 		if a.Written = false; again.Restore(a) {
@@ -203,12 +268,12 @@ func TestWordChanges(t *testing.T) {
 	}
 	// What the network overlaps decides again only if that is gone.
 	p = Pools{Networks: DefaultNetworks(), Used: uses("10.1.0.0/24")}
-	acquire(true, "242.0.0.0/16")
-	if _, ok := p.Settled("a", PodNetwork, prefix("10.1.0.0/16"), true); !ok {
+	acquire(Written, "242.0.0.0/16")
+	if _, ok := p.Settled("a", PodNetwork, prefix("10.1.0.0/16"), Written); !ok {
 		t.Error("it is not settled, although nothing better is possible")
 	}
 	p.Used = nil
-	if have, ok := p.Settled("a", PodNetwork, prefix("10.1.0.0/16"), true); ok {
+	if have, ok := p.Settled("a", PodNetwork, prefix("10.1.0.0/16"), Written); ok {
 		t.Errorf("it is settled as %s, although it can be used as it is", have)
 	}
 }
@@ -377,7 +442,7 @@ func TestOracle(t *testing.T) {
 				want = held[owner]
 			}
 			had, kept := p.Held(owner, PodNetwork, want)
-			got, _, err := p.Acquire(owner, PodNetwork, want, false)
+			got, _, err := p.Acquire(owner, PodNetwork, want, NoWord)
 			if kept {
 				if got != had || err != nil {
 					t.Fatalf("seed %d: %s had %s, now %s, %v", seed, owner, had, got, err)
@@ -406,7 +471,7 @@ func BenchmarkAcquireHundredPeers(b *testing.B) {
 	for range b.N {
 		p := Pools{Networks: privateNetworks(), Used: uses("10.200.0.0/16")}
 		for i := range 100 {
-			if _, _, err := p.Acquire(fmt.Sprint(i), PodNetwork, prefix("10.200.0.0/16"), false); err != nil {
+			if _, _, err := p.Acquire(fmt.Sprint(i), PodNetwork, prefix("10.200.0.0/16"), NoWord); err != nil {
 				b.Fatal(err)
 			}
 		}
@@ -429,7 +494,7 @@ func TestAvoid(t *testing.T) {
 		"what is ours is not given even then": {[]string{"10.1.2.3/32", "10.2.0.0/32", "10.3.0.0/32"}, "10.0.0.0/16", "10.1.0.0/16"},
 	} {
 		p := pools(row.avoid...)
-		if have, _, err := p.Acquire("a", PodNetwork, prefix(row.want), false); err != nil || have != prefix(row.have) {
+		if have, _, err := p.Acquire("a", PodNetwork, prefix(row.want), NoWord); err != nil || have != prefix(row.have) {
 			t.Errorf("%s: %s, %v, want %s", name, have, err, row.have)
 		}
 		if slices.Contains(p.Inside(), prefix(row.avoid[0])) {
@@ -440,7 +505,7 @@ func TestAvoid(t *testing.T) {
 	if !p.Restore(Assignment{Owner: "a", Kind: PodNetwork, Want: prefix("10.1.0.0/16"), Have: prefix("10.1.0.0/16")}) {
 		t.Error("what was given is lost because of an address in it")
 	}
-	if have, _, err := p.Acquire("a", PodNetwork, prefix("10.1.0.0/16"), false); err != nil || have != prefix("10.1.0.0/16") {
+	if have, _, err := p.Acquire("a", PodNetwork, prefix("10.1.0.0/16"), NoWord); err != nil || have != prefix("10.1.0.0/16") {
 		t.Errorf("what was given is changed to %s, %v", have, err)
 	}
 	if have, err := pools("10.1.2.3/32").External(16, nil); err != nil || have != prefix("10.2.0.0/16") {

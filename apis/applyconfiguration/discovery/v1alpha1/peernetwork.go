@@ -18,6 +18,9 @@ type PeerNetworkApplyConfiguration struct {
 	// AcceptedCIDRs are networks to which the remote cluster may change, in CIDR notation. With Liqo's network, a change of its networks while they are in use
 	// is refused, unless the new ones are listed here, and are remapped, or in PodCIDRs, and are used as they are.
 	AcceptedCIDRs []string `json:"acceptedCIDRs,omitempty"`
+	// ForcedCIDRs are networks as in PodCIDRs that lead to the remote cluster although nodes of this cluster reach them without it (NodeReports). What the
+	// nodes reach there now, they reach no more.
+	ForcedCIDRs []string `json:"forcedCIDRs,omitempty"`
 }
 
 // PeerNetworkApplyConfiguration constructs a declarative configuration of the PeerNetwork type for use with
@@ -42,6 +45,16 @@ func (b *PeerNetworkApplyConfiguration) WithPodCIDRs(values ...string) *PeerNetw
 func (b *PeerNetworkApplyConfiguration) WithAcceptedCIDRs(values ...string) *PeerNetworkApplyConfiguration {
 	for i := range values {
 		b.AcceptedCIDRs = append(b.AcceptedCIDRs, values[i])
+	}
+	return b
+}
+
+// WithForcedCIDRs adds the given value to the ForcedCIDRs field in the declarative configuration
+// and returns the receiver, so that objects can be build by chaining "With" function invocations.
+// If called multiple times, values provided by each call will be appended to the ForcedCIDRs field.
+func (b *PeerNetworkApplyConfiguration) WithForcedCIDRs(values ...string) *PeerNetworkApplyConfiguration {
+	for i := range values {
+		b.ForcedCIDRs = append(b.ForcedCIDRs, values[i])
 	}
 	return b
 }

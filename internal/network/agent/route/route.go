@@ -18,6 +18,7 @@ import (
 	"liqo.io/liqo/internal/network/ipam"
 	"liqo.io/liqo/internal/network/plan"
 	"liqo.io/liqo/internal/network/probe"
+	"liqo.io/liqo/internal/network/reach"
 )
 
 // With several lanes the probes decide how long users notice a failure; with one lane they only report it, and each costs the gateways of both clusters.
@@ -31,6 +32,8 @@ type Host interface {
 	agent.Host
 	// NextHops returns the next hop of each of our routes, by destination.
 	NextHops() (map[netip.Prefix]netip.Addr, error)
+	// Reaches returns what leads from the node elsewhere, without Liqo.
+	Reaches() (reach.Facts, error)
 }
 
 // Options of a node.
@@ -46,6 +49,10 @@ type Options struct {
 	Restricted bool
 	// PathMTU returns the MTU of the path to a gateway pod.
 	PathMTU func(to netip.Addr) (mtu int, link string, err error)
+	// Resolvers returns the text of the resolv.conf of the node; nil for none.
+	Resolvers func() (string, error)
+	// ReportPause is the pause between two looks at the node's networks. Default: 10 seconds.
+	ReportPause time.Duration
 	// ProbePort replaces plan.ProbePort in tests.
 	ProbePort uint16
 	Log       logr.Logger
@@ -83,6 +90,7 @@ func (r *Route) Run(ctx context.Context) error {
 	group.Go(func() error { return r.caches.Run(working) })
 	group.Go(func() error { return r.prober.Run(working) })
 	group.Go(func() error { return r.loop.Run(working) })
+	group.Go(func() error { return r.report(working) })
 	err := group.Wait()
 	if ctx.Err() == nil {
 		return err // our own failure does not mean that the agent was uninstalled
