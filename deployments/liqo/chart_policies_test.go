@@ -87,6 +87,24 @@ func reach(rules []networkingv1.NetworkPolicyIngressRule, port int32) (all, some
 	return all, some
 }
 
+// TestDigests: what limits peers notes what it is, as policies.Guard reads it; without that, it counts as changed, and nothing new of peers is admitted.
+func TestDigests(t *testing.T) {
+	kinds := map[string]int{"ValidatingAdmissionPolicy": 0, "ValidatingAdmissionPolicyBinding": 0, "ValidatingWebhookConfiguration": 0}
+	for _, object := range charttest.Render(t, "peers.images.alwaysPull=true,peers.customResources={widgets.example.org}") {
+		number, limits := kinds[object.GetKind()]
+		if !limits || object.GetName() == "liqo-install-namespace" { // which limits users of the cluster, by choice
+			continue
+		}
+		kinds[object.GetKind()] = number + 1
+		if len(object.GetAnnotations()[labels.SpecDigest]) != 64 {
+			t.Errorf("%s %s has no %s: define its template, and end the file with liqo.digested", object.GetKind(), object.GetName(), labels.SpecDigest)
+		}
+	}
+	if kinds["ValidatingAdmissionPolicy"] < 15 || kinds["ValidatingAdmissionPolicyBinding"] < 15 || kinds["ValidatingWebhookConfiguration"] != 1 {
+		t.Errorf("the chart has %v", kinds)
+	}
+}
+
 // TestAttackL4: a pod of a peer that looks like a virtual kubelet does not write our metrics.
 func TestAttackL4(t *testing.T) {
 	monitor := charttest.Find(t, charttest.Render(t, "virtualKubelet.metrics.enabled=true,virtualKubelet.metrics.podMonitor.enabled=true"), "PodMonitor", "liqo-virtual-kubelet")

@@ -82,7 +82,7 @@ func keys(hosts []string) (all []string) {
 	return slices.Compact(all)
 }
 
-// lookups returns the keys of all Ingresses whose hosts may meet these, whoever of the two asks; false if every Ingress may.
+// lookups returns the keys of all Ingresses whose hosts may meet these, for either of the two that asks; false if every Ingress may.
 func lookups(hosts []string) (all []string, some bool) {
 	for _, host := range hosts {
 		if host == every {
