@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	admissionv1 "k8s.io/api/admissionregistration/v1"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -95,18 +96,25 @@ func otherScope(scope *admissionv1.ScopeType) *admissionv1.ScopeType {
 	return scope
 }
 
-// managed are the labels of namespaces that Azure Kubernetes Service excludes from every webhook, by changing it. Remote namespaces have no such label, since
-// peers cannot label them.
-var managed = []string{"control-plane", "kubernetes.azure.com/managedby"}
+// byCloud reports whether a cloud added an expression, which it does to every webhook: Azure Kubernetes Service excludes namespaces by labels that no remote
+// namespace has, since peers cannot label them, and Autopilot clusters of Google exclude by name those that have the reserved prefixes.
+func byCloud(one metav1.LabelSelectorRequirement) bool {
+	switch {
+	case one.Operator != metav1.LabelSelectorOpNotIn && one.Operator != metav1.LabelSelectorOpDoesNotExist:
+		return false
+	case one.Key == corev1.LabelMetadataName:
+		return !slices.ContainsFunc(one.Values, func(name string) bool { return !strings.HasPrefix(name, "kube-") && !strings.HasPrefix(name, "gke-") })
+	default:
+		return one.Key == "control-plane" || one.Key == "kubernetes.azure.com/managedby"
+	}
+}
 
 // selects returns a selector without what a cloud adds; nil if it selects everything.
 func selects(selector *metav1.LabelSelector) *metav1.LabelSelector {
 	if selector == nil {
 		return nil
 	}
-	selector.MatchExpressions = slices.DeleteFunc(selector.MatchExpressions, func(one metav1.LabelSelectorRequirement) bool {
-		return slices.Contains(managed, one.Key) && (one.Operator == metav1.LabelSelectorOpNotIn || one.Operator == metav1.LabelSelectorOpDoesNotExist)
-	})
+	selector.MatchExpressions = slices.DeleteFunc(selector.MatchExpressions, byCloud)
 	if len(selector.MatchLabels)+len(selector.MatchExpressions) == 0 {
 		return nil
 	}

@@ -92,6 +92,12 @@ func TestMissing(t *testing.T) {
 		"other certificate, time, segment": {hooks: func(h *hooks) {
 			h.Webhooks[0].TimeoutSeconds, h.Webhooks[0].ClientConfig.CABundle, h.Webhooks[0].ClientConfig.Service.Path = new(int32(9)), []byte("x"), new("/other/validate/peer-objects")
 		}},
+		"leaves out Google's own": {hooks: func(h *hooks) {
+			h.Webhooks[0].NamespaceSelector = &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "kubernetes.io/metadata.name", Operator: metav1.LabelSelectorOpNotIn, Values: []string{"kube-system", "gke-gmp-system"}}}}
+		}},
+		"leaves out another as well": {hooks: func(h *hooks) {
+			h.Webhooks[0].NamespaceSelector = &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "kubernetes.io/metadata.name", Operator: metav1.LabelSelectorOpNotIn, Values: []string{"kube-system", "x"}}}}
+		}, want: "made them: Validating"},
 	} {
 		all := inForce()
 		i := slices.Index(Names, victim)
