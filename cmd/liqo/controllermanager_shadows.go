@@ -42,6 +42,7 @@ type shadowOptions struct {
 	totals                   map[string]string
 	writeRate, writeBurst    string
 	allBytes                 string
+	allRate, allBurst        string
 	limits                   ledger.Limits // of what peers have; set by Validate
 	custom                   []string
 	compareHosts             bool
@@ -75,6 +76,8 @@ func (o *shadowOptions) Register(flags *pflag.FlagSet) {
 	flags.StringToStringVar(&o.totals, "peer-totals", nil, "the most that one peer may have in all its remote namespaces together (RESOURCE=AMOUNT,...), as a ResourceQuota names it")
 	flags.StringVar(&o.writeRate, "peer-write-rate", "1Mi", "bytes of JSON that one peer may write per second, in what it creates and updates; 0 for no limit")
 	flags.StringVar(&o.writeBurst, "peer-write-burst", "64Mi", "bytes of JSON that one peer may write at once")
+	flags.StringVar(&o.allRate, "write-rate-of-all-peers", "1Mi", "the same for all peers together; a peer that others leave nothing gets its part of it, divided by the number of peers; 0 for no limit")
+	flags.StringVar(&o.allBurst, "write-burst-of-all-peers", "64Mi", "bytes of JSON that all peers together may write at once")
 	flags.StringSliceVar(&o.custom, "peer-custom-resources", nil, "custom resources that peers may write in their remote namespaces, as NAME.GROUP, separated by commas")
 	flags.BoolVar(&o.compareHosts, "compare-ingress-hosts", false, "refuse Ingresses of peers with hosts that other Ingresses of this cluster have")
 	flags.IntVar(&o.mostCustom, "max-peer-custom-resources", 1000, "number of custom resources of each kind that one peer may have in all its remote namespaces")
@@ -164,6 +167,8 @@ func (o *shadowOptions) parseLimits() error {
 		{"max-bytes-of-all-peers", o.allBytes, &o.limits.AllBytes, 1},
 		{"peer-write-rate", o.writeRate, &o.limits.Rate, 0},
 		{"peer-write-burst", o.writeBurst, &o.limits.Burst, minBurst},
+		{"write-rate-of-all-peers", o.allRate, &o.limits.AllRate, 0},
+		{"write-burst-of-all-peers", o.allBurst, &o.limits.AllBurst, minBurst},
 	} {
 		amount, err := resource.ParseQuantity(flag.text)
 		if err != nil || amount.Value() < flag.least {

@@ -44,6 +44,8 @@ var other = map[string]any{
 	"peers.allBytes":                                          "2Gi",
 	"peers.writes.bytesPerSecond":                             "2Mi",
 	"peers.writes.burst":                                      "128Mi",
+	"peers.writes.allBytesPerSecond":                          "3Mi",
+	"peers.writes.allBurst":                                   "256Mi",
 	"networking.config.traffic":                               "offloaded",
 	"controllerManager.config.peerQuota":                      map[string]any{"secrets": "7"},
 	"controllerManager.config.peerContainerLimits":            map[string]any{"ephemeral-storage": "7Gi"},

@@ -54,8 +54,10 @@ func TestNodeReports(t *testing.T) {
 		"that of another node": {write(one, "liqo", "worker-3", 1), "liqo-node-reports"},
 		"too many":             {write(one, "liqo", "worker-1", netv1alpha1.MaxNodeNetworks+1), "must have at most 64"},
 		"another namespace":    {write(one, "default", "worker-1", 1), "cannot patch"},
-		"a finalizer": {one.Apply(ctx, netapply.NodeReport("worker-1", "liqo").WithFinalizers("example.org/stay"), client.FieldOwner("test"), client.ForceOwnership),
-			"liqo-node-reports"},
+		"a finalizer": {
+			one.Apply(ctx, netapply.NodeReport("worker-1", "liqo").WithFinalizers("example.org/stay"), client.FieldOwner("test"), client.ForceOwnership),
+			"liqo-node-reports",
+		},
 		"a deletion": {one.Delete(ctx, report), "cannot delete"},
 		"a look":     {one.Get(ctx, client.ObjectKeyFromObject(report), report), "cannot get"},
 	} {

@@ -42,6 +42,8 @@ type Limits struct {
 	AllBytes int64
 	// Rate is how many bytes a peer writes per second, after Burst.
 	Rate, Burst int64
+	// AllRate and AllBurst are the same for all peers together; 0 for no bound.
+	AllRate, AllBurst int64
 }
 
 // Change is an object that is about to be stored.
@@ -76,7 +78,8 @@ type Ledger struct {
 	limits Limits
 	peers  map[string]*peer
 	spaces map[string]*space
-	bytes  int64 // of all peers
+	bytes  int64  // of all peers
+	tokens bucket // of all peers
 	// admitted numbers what is admitted, so that a list does not drop what was admitted meanwhile.
 	admitted uint64
 }
@@ -87,7 +90,8 @@ type peer struct {
 	// use and objects at the last list.
 	listed        Use
 	listedObjects map[schema.GroupResource]int64
-	tokens        bucket
+	// tokens are what it may write, part what it may write although others have taken all that all may.
+	tokens, part bucket
 }
 
 // space is a namespace.
@@ -108,7 +112,7 @@ type entry struct {
 
 // New returns an empty ledger.
 func New(limits Limits) *Ledger {
-	return &Ledger{limits: limits, peers: map[string]*peer{}, spaces: map[string]*space{}}
+	return &Ledger{limits: limits, peers: map[string]*peer{}, spaces: map[string]*space{}, tokens: bucket{level: float64(limits.AllBurst)}}
 }
 
 // Admit counts a change, or returns why it is refused.
@@ -120,10 +124,9 @@ func (l *Ledger) Admit(c Change) Verdict {
 	if problem := l.exceeds(p, c, before.use, exists); problem != "" {
 		return Verdict{Problem: problem, Stale: true}
 	}
-	if c.Written && l.limits.Rate > 0 {
-		if wait := p.tokens.take(c.Use[Bytes], l.limits.Rate, l.limits.Burst, c.Now, c.DryRun); wait > 0 {
-			return Verdict{Wait: wait, Problem: fmt.Sprintf("the peer writes more than %s a second, after a burst of %s: the next %s are accepted in %s; it tries again on its own",
-				text(Bytes, l.limits.Rate), text(Bytes, l.limits.Burst), text(Bytes, c.Use[Bytes]), wait)}
+	if c.Written {
+		if verdict := l.pace(p, c); verdict.Problem != "" {
+			return verdict
 		}
 	}
 	if c.Kept && !c.DryRun {
@@ -243,7 +246,7 @@ func (l *Ledger) Has(owner string, kind schema.GroupResource) (int64, Use) {
 func (l *Ledger) peer(owner string) *peer {
 	p := l.peers[owner]
 	if p == nil {
-		p = &peer{objects: map[schema.GroupResource]int64{}, tokens: bucket{level: float64(l.limits.Burst)}}
+		p = &peer{objects: map[schema.GroupResource]int64{}, tokens: bucket{level: float64(l.limits.Burst)}, part: bucket{level: float64(l.limits.AllBurst)}}
 		l.peers[owner] = p
 	}
 	return p

@@ -141,6 +141,37 @@ func TestAttackNH5(t *testing.T) {
 	}
 }
 
+// TestAttackNH5All: ten peers that write as fast as they may store no more revisions than etcd can keep, and one that writes
+// little never waits.
+func TestAttackNH5All(t *testing.T) {
+	const peers, seconds = 10, 600
+	l := New(Limits{Use: Use{Bytes: 256 << 20}, AllBytes: 1 << 30, Rate: 1 << 20, Burst: 64 << 20, AllRate: 1 << 20, AllBurst: 64 << 20})
+	write := func(peer string, bytes int64, now time.Time) bool {
+		c := secret("web-"+peer, "a", bytes)
+		c.Peer, c.Kept, c.Written, c.Now = peer, true, true, now
+		return l.Admit(c).Problem == ""
+	}
+	total := 0
+	for second := range seconds {
+		now := start.Add(time.Duration(second) * time.Second)
+		for peer := range peers {
+			for write(fmt.Sprint("evil", peer), 1<<20, now) {
+				total++
+			}
+		}
+		if !write("milan", 64<<10, now) {
+			t.Fatalf("an honest peer has to wait after %d seconds", second)
+		}
+	}
+	if most := seconds + 2*64 + peers; total > most {
+		t.Errorf("%d MiB are written in %d seconds, want at most %d", total, seconds, most)
+	}
+	verdict := l.Admit(Change{Key: Key{secrets, "web-evil0", "a"}, Use: Use{Bytes: 1 << 20}, Peer: "evil0", Written: true, Now: start.Add(seconds * time.Second)})
+	if verdict.Wait == 0 || !strings.Contains(verdict.Problem, "all peers together") {
+		t.Errorf("the answer is %+v", verdict)
+	}
+}
+
 // TestLedger: what a peer has counts in all its namespaces, and what it deletes does not once its objects are listed again.
 func TestLedger(t *testing.T) {
 	l := New(Limits{Objects: map[schema.GroupResource]int64{secrets: 100}, Use: Use{Bytes: 1000}})
