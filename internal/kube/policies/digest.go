@@ -99,14 +99,15 @@ func otherScope(scope *admissionv1.ScopeType) *admissionv1.ScopeType {
 // byCloud reports whether a cloud added an expression, which it does to every webhook: Azure Kubernetes Service excludes namespaces by labels that no remote
 // namespace has, since peers cannot label them, and Autopilot clusters of Google exclude by name those that have the reserved prefixes.
 func byCloud(one metav1.LabelSelectorRequirement) bool {
-	switch {
-	case one.Operator != metav1.LabelSelectorOpNotIn && one.Operator != metav1.LabelSelectorOpDoesNotExist:
-		return false
-	case one.Key == corev1.LabelMetadataName:
-		return !slices.ContainsFunc(one.Values, func(name string) bool { return !strings.HasPrefix(name, "kube-") && !strings.HasPrefix(name, "gke-") })
-	default:
-		return one.Key == "control-plane" || one.Key == "kubernetes.azure.com/managedby"
+	switch one.Key {
+	case corev1.LabelMetadataName: // every namespace has it: DoesNotExist would exclude all
+		return one.Operator == metav1.LabelSelectorOpNotIn && !slices.ContainsFunc(one.Values, func(name string) bool {
+			return !strings.HasPrefix(name, "kube-") && !strings.HasPrefix(name, "gke-")
+		})
+	case "control-plane", "kubernetes.azure.com/managedby":
+		return one.Operator == metav1.LabelSelectorOpNotIn || one.Operator == metav1.LabelSelectorOpDoesNotExist
 	}
+	return false
 }
 
 // selects returns a selector without what a cloud adds; nil if it selects everything.

@@ -95,6 +95,9 @@ func TestMissing(t *testing.T) {
 		"leaves out Google's own": {hooks: func(h *hooks) {
 			h.Webhooks[0].NamespaceSelector = &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "kubernetes.io/metadata.name", Operator: metav1.LabelSelectorOpNotIn, Values: []string{"kube-system", "gke-gmp-system"}}}}
 		}},
+		"leaves out every namespace": {hooks: func(h *hooks) {
+			h.Webhooks[0].NamespaceSelector = &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "kubernetes.io/metadata.name", Operator: metav1.LabelSelectorOpDoesNotExist}}}
+		}, want: "made them: Validating"},
 		"leaves out another as well": {hooks: func(h *hooks) {
 			h.Webhooks[0].NamespaceSelector = &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "kubernetes.io/metadata.name", Operator: metav1.LabelSelectorOpNotIn, Values: []string{"kube-system", "x"}}}}
 		}, want: "made them: Validating"},
