@@ -161,6 +161,7 @@ func TestAttackH5(t *testing.T) {
 	b.start(func(mgr ctrl.Manager) error {
 		return SetupRemoteNamespaces(mgr, RemoteNamespaceOptions{Namespace: "liqo"})
 	})
+	// So it is after an upgrade to a version whose default has no quota.
 	b.Until("the bounds are removed", func() bool { return b.gone(quota) && b.gone(limits) })
 	if !b.exists(rights) {
 		t.Error("the consumer has lost its rights")

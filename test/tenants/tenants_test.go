@@ -89,7 +89,7 @@ func TestAttackH5(t *testing.T) {
 
 	held := a.held(t)
 	clusters.Measure("the hostile consumer holds", "%s", held.text)
-	if held.total > 20_000 { // the quotas of one namespace, and the bounds of a peer, are together less than that
+	if held.total > 20_000 { // the bounds of a peer are together less than that, since those with text fill its bytes
 		t.Errorf("the hostile consumer holds %d objects after trying %d", held.total, *objects)
 	}
 	// What stays does not disturb either.

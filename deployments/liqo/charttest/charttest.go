@@ -104,9 +104,15 @@ func RenderValues(t *testing.T, provider engine.ClientProvider, values map[strin
 // RenderFiles returns the rendered templates by their paths.
 func RenderFiles(t *testing.T, provider engine.ClientProvider, values map[string]any) (map[string]string, error) {
 	t.Helper()
+	return RenderFilesFor(t, "v1.34.0", provider, values) // Helm's default in tests is old
+}
+
+// RenderFilesFor is [RenderFiles] for a version of Kubernetes.
+func RenderFilesFor(t *testing.T, kubernetes string, provider engine.ClientProvider, values map[string]any) (map[string]string, error) {
+	t.Helper()
 	chart := Load(t)
 	capabilities := common.DefaultCapabilities.Copy()
-	version, err := common.ParseKubeVersion("v1.34.0") // Helm's default in tests is old
+	version, err := common.ParseKubeVersion(kubernetes)
 	if err != nil {
 		return nil, err
 	}

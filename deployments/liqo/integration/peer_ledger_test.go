@@ -80,23 +80,11 @@ func withLedger(t *testing.T, limits ledger.Limits, namespaces ...string) (admin
 	offloadingwebhook.RegisterPeerObjects(mgr.GetWebhookServer(), peers)
 	kubetest.Start(t, "manager", mgr.Start)
 	hooks := charttest.Find(t, objects, "ValidatingWebhookConfiguration", "liqo").DeepCopy()
-	all, _, err := unstructured.NestedSlice(hooks.Object, "webhooks")
-	if err != nil {
+	if err := keepLedger(hooks, func(path string) map[string]any {
+		return map[string]any{"url": fmt.Sprintf("https://127.0.0.1:%d%s", port, path), "caBundle": base64.StdEncoding.EncodeToString(public)}
+	}); err != nil {
 		t.Fatal(err)
 	}
-	var kept []any
-	for _, one := range all {
-		one := one.(map[string]any)
-		path, _, _ := unstructured.NestedString(one, "clientConfig", "service", "path")
-		if strings.HasSuffix(path, offloadingwebhook.PeerObjectsPath) {
-			one["clientConfig"] = map[string]any{"url": fmt.Sprintf("https://127.0.0.1:%d%s", port, path), "caBundle": base64.StdEncoding.EncodeToString(public)}
-			kept = append(kept, one)
-		}
-	}
-	if err := unstructured.SetNestedSlice(hooks.Object, kept, "webhooks"); err != nil {
-		t.Fatal(err)
-	}
-	hooks.SetResourceVersion("")
 	if err := root.Create(ctx, hooks); err != nil {
 		t.Fatal(err)
 	}
@@ -105,6 +93,25 @@ func withLedger(t *testing.T, limits ledger.Limits, namespaces ...string) (admin
 		config.Impersonate = rest.ImpersonationConfig{UserName: user, Groups: []string{"system:masters"}}
 		return connect(t, config)
 	}
+}
+
+// keepLedger leaves of the chart's webhooks those that ask the ledger, at another address.
+func keepLedger(hooks *unstructured.Unstructured, address func(path string) map[string]any) error {
+	all, _, err := unstructured.NestedSlice(hooks.Object, "webhooks")
+	if err != nil {
+		return err
+	}
+	var kept []any
+	for _, one := range all {
+		one := one.(map[string]any)
+		path, _, _ := unstructured.NestedString(one, "clientConfig", "service", "path")
+		if strings.HasSuffix(path, offloadingwebhook.PeerObjectsPath) {
+			one["clientConfig"] = address(path)
+			kept = append(kept, one)
+		}
+	}
+	hooks.SetResourceVersion("")
+	return unstructured.SetNestedSlice(hooks.Object, kept, "webhooks")
 }
 
 // TestAttackNH5: with the configuration of the chart, the API server asks about what a peer writes again and again, and about claims that Kubernetes makes for
@@ -207,4 +214,54 @@ func rawClient(t *testing.T, admin *rest.Config, user string) *rest.RESTClient {
 		t.Fatal(err)
 	}
 	return c
+}
+
+// TestAttackNH4Down: nothing that the ledger counts is admitted from a peer while the ledger does not answer. Other clients are not asked about.
+func TestAttackNH4Down(t *testing.T) {
+	ctx, admin, root := installed(t)
+	if err := removeWebhooks(ctx, root); err != nil {
+		t.Fatal(err)
+	}
+	hooks := charttest.Find(t, charttest.Render(t), "ValidatingWebhookConfiguration", "liqo").DeepCopy()
+	if err := keepLedger(hooks, func(path string) map[string]any {
+		return map[string]any{"url": "https://127.0.0.1:1" + path}
+	}); err != nil {
+		t.Fatal(err)
+	}
+	if err := root.Create(ctx, hooks); err != nil {
+		t.Fatal(err)
+	}
+	if err := root.Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "web-rome", Labels: map[string]string{"liqo.io/remote-cluster-id": "rome"}}}); err != nil {
+		t.Fatal(err)
+	}
+	as := func(user string) client.Client {
+		config := rest.CopyConfig(admin)
+		config.Impersonate = rest.ImpersonationConfig{UserName: user, Groups: []string{"system:masters"}}
+		return connect(t, config)
+	}
+	peer, other := as("system:serviceaccount:liqo-tenant-rome:liqo-peer"), as("administrator")
+	at := metav1.ObjectMeta{Namespace: "web-rome", Name: "x"}
+	claim := &corev1.PersistentVolumeClaim{ObjectMeta: at, Spec: corev1.PersistentVolumeClaimSpec{
+		StorageClassName: new("disk"), AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce},
+		Resources: corev1.VolumeResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("1Mi")}},
+	}}
+	for _, one := range []client.Object{
+		&corev1.ConfigMap{ObjectMeta: at}, &corev1.Secret{ObjectMeta: at}, claim,
+		&corev1.Service{ObjectMeta: at, Spec: corev1.ServiceSpec{Ports: []corev1.ServicePort{{Port: 80}}}},
+		&unstructured.Unstructured{Object: map[string]any{
+			"apiVersion": "networking.k8s.io/v1", "kind": "Ingress", "metadata": map[string]any{"namespace": "web-rome", "name": "x"},
+			"spec": map[string]any{"defaultBackend": map[string]any{"service": map[string]any{"name": "x", "port": map[string]any{"number": int64(80)}}}},
+		}},
+	} {
+		kubetest.Eventually(t, fmt.Sprintf("a %T of a peer is refused", one), func() error {
+			err := peer.Create(ctx, one.DeepCopyObject().(client.Object), client.DryRunAll)
+			if err == nil || !strings.Contains(err.Error(), "failed calling webhook") {
+				return fmt.Errorf("%T of a peer: %w", one, err)
+			}
+			return nil
+		})
+	}
+	if err := other.Create(ctx, &corev1.ConfigMap{ObjectMeta: at}); err != nil {
+		t.Errorf("an administrator: %v", err)
+	}
 }

@@ -282,3 +282,15 @@ request.operation != "CREATE" || request.userInfo.username == "system:serviceacc
 {{- define "liqo.closedNamespace" -}}
 this namespace belongs to another cluster, which reads its Secrets and enters its pods: use another namespace; an administrator who accepts this may annotate the namespace with liqo.io/open-remote-namespace=true
 {{- end }}
+
+{{/*
+The ResourceQuota of each remote namespace, as JSON. By default, there is none where the webhooks count what peers write. (Kubernetes 1.28 and later.)
+*/}}
+{{- define "liqo.peerQuota" -}}
+{{- $quota := .Values.controllerManager.config.peerQuota -}}
+{{- if or $quota (kindIs "invalid" $quota) (semverCompare ">=1.28.0-0" .Capabilities.KubeVersion.Version) -}}
+{{- default dict $quota | toJson -}}
+{{- else -}}
+{"secrets": "5000", "configmaps": "1000", "services": "500", "services.loadbalancers": "10", "services.nodeports": "100", "count/ingresses.networking.k8s.io": "100", "persistentvolumeclaims": "100", "requests.storage": "1Ti"}
+{{- end -}}
+{{- end }}

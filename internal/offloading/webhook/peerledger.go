@@ -94,6 +94,8 @@ type PeerLedger struct {
 	mu     sync.Mutex
 	filled bool
 	ledger *ledger.Ledger
+	// early counts what peers get before their objects are listed for the first time since this process started.
+	early *ledger.Ledger
 	// ended is when the objects of a peer were last listed.
 	ended map[string]time.Time
 }
@@ -137,7 +139,7 @@ func SetupPeerLedger(mgr manager.Manager, o LedgerOptions) (*PeerLedger, error) 
 func newPeerLedger(o LedgerOptions, list func(ctx context.Context, path, next string) ([]byte, error)) *PeerLedger {
 	return &PeerLedger{
 		known: o.Known, namespaces: o.Namespaces, tenant: func(namespace string) string { return namespace }, list: list, kinds: listed, custom: o.Custom,
-		now: time.Now, queue: workqueue.NewTypedDelayingQueue[string](), ledger: ledger.New(o.Limits), ended: map[string]time.Time{},
+		now: time.Now, queue: workqueue.NewTypedDelayingQueue[string](), ledger: ledger.New(o.Limits), early: ledger.New(early(o)), ended: map[string]time.Time{},
 	}
 }
 
@@ -250,15 +252,46 @@ func (p *PeerLedger) admit(change ledger.Change) (ledger.Verdict, error) {
 	if !p.filled {
 		return ledger.Verdict{}, errUncounted
 	}
-	verdict := p.ledger.Admit(change)
-	// The first object since this process started: what the peer had before is not known.
-	if ended := p.ended[change.Peer]; verdict.Stale || ended.IsZero() {
-		if ended.IsZero() {
-			p.ended[change.Peer] = time.Unix(1, 0)
+	ended := p.ended[change.Peer]
+	if ended.IsZero() { // the first object since this process started: what the peer had before is not known
+		p.ended[change.Peer] = unlisted
+		p.queue.AddAfter(change.Peer, 0)
+	}
+	if !ended.After(unlisted) {
+		first := change
+		first.Written = false
+		if verdict := p.early.Admit(first); verdict.Problem != "" {
+			return ledger.Verdict{Wait: earlyWait, Problem: "what the peer has is being counted, because the controller manager has started: new objects are accepted in a moment"}, nil
 		}
+	}
+	verdict := p.ledger.Admit(change)
+	if verdict.Stale && !ended.IsZero() {
 		p.queue.AddAfter(change.Peer, ended.Add(relistPause).Sub(p.now()))
 	}
 	return verdict, nil
+}
+
+// unlisted is the time of the last list of a peer whose first one has not ended.
+var unlisted = time.Unix(1, 0)
+
+// earlyWait is what a peer waits for its first list.
+const earlyWait = time.Second
+
+// early returns what a peer gets before its first list: a part of each bound, beside what it had. The caches have counted objects of Liqo's kinds.
+func early(o LedgerOptions) ledger.Limits {
+	const part = 10
+	limits := ledger.Limits{Objects: map[schema.GroupResource]int64{}}
+	for kind, most := range o.Limits.Objects {
+		if kind != ShadowPods && kind != ShadowEndpointSlices && !inTenant(kind) {
+			limits.Objects[kind] = max(most/part, 1)
+		}
+	}
+	for amount, most := range o.Limits.Use {
+		if most > 0 {
+			limits.Use[amount] = max(most/part, 1)
+		}
+	}
+	return limits
 }
 
 // relist reads the objects of a peer, and forgets those that are gone.
@@ -284,6 +317,7 @@ func (p *PeerLedger) relist(ctx context.Context, peer string) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.ledger.Replace(peer, of, found, mark)
+	p.early.Retain(func(other string) bool { return other != peer })
 	p.ended[peer] = p.now()
 	return nil
 }

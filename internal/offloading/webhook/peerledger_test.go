@@ -60,7 +60,7 @@ func peersOf(t *testing.T, limits ledger.Limits, api stored, custom ...schema.Gr
 	p := newPeerLedger(LedgerOptions{
 		Limits: limits, Custom: custom, Known: peerOf, Namespaces: func(peer string) []string { return []string{"web-" + peer, "shop-" + peer} },
 	}, api.list)
-	p.tenant, p.filled = peerOf, true
+	p.tenant, p.filled, p.early = peerOf, true, ledger.New(ledger.Limits{}) // TestAttackNH4Restart has bounds before the first list
 	t.Cleanup(p.queue.ShutDown)
 	return p
 }
