@@ -59,7 +59,7 @@ func (p prefixed) Warn(text string)  { p.Progress.Warn(p.prefix + text) }
 func PeerInBand(ctx context.Context, o InBandOptions, p Progress) error {
 	ctx, cancel := context.WithTimeout(ctx, o.Timeout)
 	defer cancel()
-	if err := checkNetworks(o.KeepNetworks); err != nil {
+	if err := checkNetworks("--keep-networks", o.KeepNetworks); err != nil {
 		return err
 	}
 	p.Start("Checking both clusters")

@@ -58,7 +58,7 @@ func Peer(ctx context.Context, c client.WithWatch, o PeerOptions, p Progress) er
 	}
 	ctx, cancel := context.WithTimeout(ctx, o.Timeout)
 	defer cancel()
-	if err := checkNetworks(o.KeepNetworks); err != nil {
+	if err := checkNetworks("--keep-networks", o.KeepNetworks); err != nil {
 		return err
 	}
 	if err := keepNetworks(ctx, c, fc.Name, o.KeepNetworks, p); err != nil {
@@ -76,7 +76,7 @@ func Peer(ctx context.Context, c client.WithWatch, o PeerOptions, p Progress) er
 func PeerOutOfBand(ctx context.Context, c client.WithWatch, o PeerOptions, p Progress) error {
 	ctx, cancel := context.WithTimeout(ctx, o.Timeout)
 	defer cancel()
-	if err := checkNetworks(o.KeepNetworks); err != nil {
+	if err := checkNetworks("--keep-networks", o.KeepNetworks); err != nil {
 		return err
 	}
 	facts, err := runPreflight(ctx, c, o, p)

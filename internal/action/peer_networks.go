@@ -20,11 +20,11 @@ import (
 // ownerNetworks owns the networks that were written down. Another run of the command without them leaves them as they are.
 const ownerNetworks = "liqoctl-networks"
 
-// checkNetworks refuses what is no network, before anything is changed.
-func checkNetworks(networks []string) error {
+// checkNetworks refuses what is no network, before anything is changed. flag is what the user wrote them after.
+func checkNetworks(flag string, networks []string) error {
 	for _, text := range networks {
 		if network, err := netip.ParsePrefix(text); err != nil || network != network.Masked() {
-			return fmt.Errorf("--keep-networks %.60s: want networks such as 10.201.0.0/16, as the other cluster announces them", text)
+			return fmt.Errorf("%s %.60q: want networks such as 10.201.0.0/16, as the other cluster announces them", flag, text)
 		}
 	}
 	return nil
@@ -54,6 +54,16 @@ func keepNetworks(ctx context.Context, c client.Client, name string, networks []
 	if there := nodesIn(nodes.Items, networks); len(there) > 0 {
 		return fmt.Errorf("--keep-networks: addresses of this cluster would lead to the other one: %s; name other networks", strings.Join(there, ", "))
 	}
+	err := writeNetworks(ctx, c, name, func(network *discoveryv1alpha1.PeerNetwork) { network.PodCIDRs = added(network.PodCIDRs, networks) })
+	if err != nil {
+		return err
+	}
+	p.Done(fmt.Sprintf("Networks used as announced: %s", strings.Join(networks, ", ")))
+	return nil
+}
+
+// writeNetworks changes what is written down of a peer's networks.
+func writeNetworks(ctx context.Context, c client.Client, name string, change func(*discoveryv1alpha1.PeerNetwork)) error {
 	err := retry(ctx, func(ctx context.Context) error {
 		fc, err := ForeignCluster(ctx, c, name)
 		if err != nil {
@@ -63,13 +73,12 @@ func keepNetworks(ctx context.Context, c client.Client, name string, networks []
 		if fc.Spec.Network == nil {
 			fc.Spec.Network = &discoveryv1alpha1.PeerNetwork{}
 		}
-		fc.Spec.Network.PodCIDRs = added(fc.Spec.Network.PodCIDRs, networks)
+		change(fc.Spec.Network)
 		return c.Patch(ctx, fc, client.MergeFrom(before), client.FieldOwner(ownerNetworks))
 	})
 	if err != nil {
 		return fmt.Errorf("write networks into ForeignCluster %q: %w", name, err)
 	}
-	p.Done(fmt.Sprintf("Networks used as announced: %s", strings.Join(networks, ", ")))
 	return nil
 }
 

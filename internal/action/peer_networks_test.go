@@ -20,7 +20,7 @@ import (
 // TestKeepNetworks: the word of an administrator is added to what is written down, unless a node here has an address in the network.
 func TestKeepNetworks(t *testing.T) {
 	for text, good := range map[string]bool{"10.201.0.0/16": true, "10.201.0.1/16": false, "10.201.0.0": false, "": false} {
-		if err := checkNetworks([]string{text}); (err == nil) != good {
+		if err := checkNetworks("--keep-networks", []string{text}); (err == nil) != good {
 			t.Errorf("%q: %v", text, err)
 		}
 	}

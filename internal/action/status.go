@@ -322,7 +322,7 @@ func newPeerStatuses(o *peerObjects, names []string) []PeerStatus {
 		if len(names) == 0 || slices.Contains(names, fcs[i].Name) {
 			peer := newPeerStatus(&fcs[i], o.grants)
 			if !externally(peer.Network) {
-				peer.Fabric = newPeerNetwork(peer.ClusterID, o.configs, o.tunnels)
+				peer.Fabric = newPeerNetwork(peer.Name, peer.ClusterID, o.configs, o.tunnels)
 			}
 			peer.Offloaded, peer.Hosted = newRemoteNamespaces(peer.ClusterID, o.maps)
 			peer.Volumes = newRemoteVolumes(peer.ClusterID, o.claims)

@@ -130,6 +130,9 @@ type PeerNetwork struct {
 	// Use states under which networks the peer is reached, and by whose word one is used as it is. Refused is why what the peer announces is not used.
 	Use     string `json:"use,omitempty"`
 	Refused string `json:"refused,omitempty"`
+	// Accept is the command that agrees to what is refused, if an administrator may. Conflict is what nodes here reach in networks of the peer.
+	Accept   string `json:"accept,omitempty"`
+	Conflict string `json:"conflict,omitempty"`
 	// Connection is that of the TunnelEndpoint; nil without one.
 	Connection *PeerConnection `json:"connection,omitempty"`
 }
@@ -167,12 +170,16 @@ type PeerLaneStatus struct {
 
 // newPeerNetwork is pure. The TunnelEndpoint holds what both sides agreed on; until it exists, each side's NetworkConfig
 // holds one half.
-func newPeerNetwork(clusterID string, configs []netv1alpha1.NetworkConfig, tunnels []netv1alpha1.TunnelEndpoint) *PeerNetwork {
+func newPeerNetwork(name, clusterID string, configs []netv1alpha1.NetworkConfig, tunnels []netv1alpha1.TunnelEndpoint) *PeerNetwork {
 	if clusterID == "" {
 		return nil
 	}
 	n := &PeerNetwork{}
 	localGateway := ""
+	var inUse *netv1alpha1.TunnelEndpoint
+	if i := slices.IndexFunc(tunnels, func(one netv1alpha1.TunnelEndpoint) bool { return one.Spec.ClusterIdentity.ClusterID == clusterID }); i >= 0 {
+		inUse = &tunnels[i]
+	}
 	for i := range configs {
 		config := &configs[i]
 		seen := &SeenNetworks{PodCIDR: string(config.Spec.PodCIDR), ExternalCIDR: string(config.Spec.ExternalCIDR)}
@@ -185,23 +192,25 @@ func newPeerNetwork(clusterID string, configs []netv1alpha1.NetworkConfig, tunne
 			n.Remote = seen
 			if ready := meta.FindStatusCondition(config.Status.Conditions, netv1alpha1.ConditionReady); ready != nil && ready.Status == metav1.ConditionFalse {
 				n.Refused = fmt.Sprintf("%s: the peer announces %s and %s; %s", ready.Reason, config.Spec.PodCIDR, config.Spec.ExternalCIDR, ready.Message)
+				n.Accept = acceptCommand(name, config, inUse)
 			}
 		case config.Labels[labels.Replicated] != "true" && config.Spec.Cluster.ClusterID == clusterID:
 			n.Local = seen
 			localGateway = gatewayAddress(config.Spec.EndpointIP, config.Spec.BackendConfig)
 		}
 	}
-	for i := range tunnels {
-		if tunnel := &tunnels[i]; tunnel.Spec.ClusterIdentity.ClusterID == clusterID {
-			spec := &tunnel.Spec
-			n.Local = &SeenNetworks{string(spec.LocalPodCIDR), string(spec.LocalExternalCIDR), notRemapped(spec.LocalNATPodCIDR), notRemapped(spec.LocalNATExternalCIDR)}
-			n.Remote = &SeenNetworks{string(spec.RemotePodCIDR), string(spec.RemoteExternalCIDR), notRemapped(spec.RemoteNATPodCIDR), notRemapped(spec.RemoteNATExternalCIDR)}
-			if ready := meta.FindStatusCondition(tunnel.Status.Conditions, netv1alpha1.ConditionReady); ready != nil && ready.Status == metav1.ConditionTrue {
-				n.Use = ready.Message
-			}
-			n.Connection = newPeerConnection(tunnel)
-			n.Connection.LocalGateway = localGateway
+	if inUse != nil {
+		spec := &inUse.Spec
+		n.Local = &SeenNetworks{string(spec.LocalPodCIDR), string(spec.LocalExternalCIDR), notRemapped(spec.LocalNATPodCIDR), notRemapped(spec.LocalNATExternalCIDR)}
+		n.Remote = &SeenNetworks{string(spec.RemotePodCIDR), string(spec.RemoteExternalCIDR), notRemapped(spec.RemoteNATPodCIDR), notRemapped(spec.RemoteNATExternalCIDR)}
+		if ready := meta.FindStatusCondition(inUse.Status.Conditions, netv1alpha1.ConditionReady); ready != nil && ready.Status == metav1.ConditionTrue {
+			n.Use = ready.Message
 		}
+		if free := meta.FindStatusCondition(inUse.Status.Conditions, netv1alpha1.ConditionNetworksFree); free != nil && free.Status == metav1.ConditionFalse {
+			n.Conflict = free.Message
+		}
+		n.Connection = newPeerConnection(inUse)
+		n.Connection.LocalGateway = localGateway
 	}
 	return n
 }

@@ -102,7 +102,7 @@ func TestPeerNetwork(t *testing.T) {
 	}
 	other := theirs
 	other.Labels = map[string]string{labels.Replicated: "true", labels.OriginID: "another-id"}
-	got := newPeerNetwork(remoteID, []netv1alpha1.NetworkConfig{other, own, theirs}, nil)
+	got := newPeerNetwork("milan", remoteID, []netv1alpha1.NetworkConfig{other, own, theirs}, nil)
 	want := &PeerNetwork{
 		Local:  &SeenNetworks{PodCIDR: "10.200.0.0/16", ExternalCIDR: "10.201.0.0/16"},
 		Remote: &SeenNetworks{PodCIDR: "10.200.0.0/16", ExternalCIDR: "10.201.0.0/16", RemappedPodCIDR: "10.1.0.0/16", RemappedExternalCIDR: "None"},
@@ -119,16 +119,19 @@ func TestPeerNetwork(t *testing.T) {
 		},
 		Status: netv1alpha1.TunnelEndpointStatus{Connection: netv1alpha1.Connection{
 			Status: netv1alpha1.Connected, StatusMessage: "2 of 2 lanes", Latency: netv1alpha1.Latency{Value: "1.2ms"}, MTU: 1420,
-		}, Conditions: []metav1.Condition{{Type: netv1alpha1.ConditionReady, Status: metav1.ConditionTrue, Message: "10.202.0.0/16 is used as it is, by the ForeignCluster"}}},
+		}, Conditions: []metav1.Condition{{Type: netv1alpha1.ConditionReady, Status: metav1.ConditionTrue, Message: "10.202.0.0/16 is used as it is, by the ForeignCluster"}, {
+			Type: netv1alpha1.ConditionNetworksFree, Status: metav1.ConditionFalse, Reason: netv1alpha1.ReasonNetworkOverlapsNode, Message: "a node reaches it",
+		}}},
 	}
 	theirs.Status = netv1alpha1.NetworkConfigStatus{Conditions: []metav1.Condition{{
 		Type: netv1alpha1.ConditionReady, Status: metav1.ConditionFalse, Reason: netv1alpha1.ReasonNetworkChanged, Message: "podCIDR is now another one",
 	}}}
-	got = newPeerNetwork(remoteID, []netv1alpha1.NetworkConfig{own, theirs}, []netv1alpha1.TunnelEndpoint{{}, tunnel})
+	got = newPeerNetwork("milan", remoteID, []netv1alpha1.NetworkConfig{own, theirs}, []netv1alpha1.TunnelEndpoint{{}, tunnel})
 	want = &PeerNetwork{
 		Local:  &SeenNetworks{PodCIDR: "10.200.0.0/16", ExternalCIDR: "10.201.0.0/16", RemappedPodCIDR: "10.2.0.0/16", RemappedExternalCIDR: "None"},
 		Remote: &SeenNetworks{PodCIDR: "10.200.0.0/16", ExternalCIDR: "10.202.0.0/16", RemappedPodCIDR: "10.1.0.0/16", RemappedExternalCIDR: "None"},
 		Use:    "10.202.0.0/16 is used as it is, by the ForeignCluster", Refused: "NetworkChanged: the peer announces 10.200.0.0/16 and 10.201.0.0/16; podCIDR is now another one",
+		Accept: "liqoctl accept networks milan 10.201.0.0/16", Conflict: "a node reaches it",
 		Connection: &PeerConnection{
 			LocalGateway: "192.0.2.1:30871", RemoteGateway: "192.0.2.2:5871", Status: "Connected", Message: "2 of 2 lanes", Latency: "1.2ms", MTU: 1420,
 			Lanes: []PeerLaneStatus{{Number: 0, Endpoints: []string{"192.0.2.2:5871", "192.0.2.3:5871"}}, {Number: 1}},

@@ -29,7 +29,7 @@ import (
 // commands in the order of the help.
 var commands = []func(*Factory) *cobra.Command{
 	newInstall, newUpgrade, newUninstall,
-	newGenerate, newRotate, newPeer, newUnpeer,
+	newGenerate, newRotate, newPeer, newUnpeer, newAccept,
 	newOffload, newUnoffload, newMove,
 	newStatus, newTest, newVersion, newCompletion, newDocs,
 }

@@ -221,6 +221,8 @@ func peerLines(w *textWriter, peer action.PeerStatus, verbose bool) {
 		if peer.Fabric != nil {
 			w.value("Addresses", peer.Fabric.Use)
 			w.value("Not used", peer.Fabric.Refused)
+			w.value("To accept", peer.Fabric.Accept)
+			w.value("In conflict", peer.Fabric.Conflict)
 		}
 	})
 	if verbose && peer.Fabric != nil {

@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cli
+
+import (
+	"errors"
+
+	"github.com/spf13/cobra"
+
+	"liqo.io/liqo/internal/action"
+)
+
+func newAccept(f *Factory) *cobra.Command {
+	cmd := &cobra.Command{
+		Use: "accept", Short: "Agree to what a peer has changed", Args: cobra.NoArgs,
+		Run: func(cmd *cobra.Command, _ []string) { _ = cmd.Help() },
+	}
+	cmd.AddCommand(&cobra.Command{
+		Use: "networks NAME NETWORK...", Short: "Agree to the networks to which a peer has changed",
+		Long: f.text("Agree to the networks to which the peer NAME has changed while others were in use (reason NetworkChanged in `{{name}} status peer NAME`).\n\n" +
+			"Each NETWORK must be one that the peer announces now. This cluster then reaches the peer under other addresses; connections end once.\n" +
+			"The networks are remapped; to use them as they are, list them in spec.network.podCIDRs of the ForeignCluster instead."),
+		Example: f.text("  {{name}} accept networks milan 10.205.0.0/16"),
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) < 2 {
+				return errors.New("want the name of a peer and at least one network that it announces, such as milan 10.205.0.0/16")
+			}
+			return nil
+		},
+		ValidArgsFunction: f.completePeers(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			c, err := f.client()
+			if err != nil {
+				return err
+			}
+			return action.AcceptNetworks(cmd.Context(), c, args[0], args[1:], f.printer)
+		},
+	})
+	return cmd
+}
