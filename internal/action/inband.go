@@ -30,8 +30,8 @@ type InBandOptions struct {
 	Timeout time.Duration
 	// Force sets every deadline of a teardown to zero.
 	Force bool
-	// KeepNetworks are networks of both clusters that the other one uses as they are.
-	KeepNetworks []string
+	// Networks are those of both clusters that the other one uses as they are.
+	Networks NetworkWords
 	// Local is the consumer.
 	Local, Remote Access
 }
@@ -59,7 +59,7 @@ func (p prefixed) Warn(text string)  { p.Progress.Warn(p.prefix + text) }
 func PeerInBand(ctx context.Context, o InBandOptions, p Progress) error {
 	ctx, cancel := context.WithTimeout(ctx, o.Timeout)
 	defer cancel()
-	if err := checkNetworks("--keep-networks", o.KeepNetworks); err != nil {
+	if err := o.Networks.check(); err != nil {
 		return err
 	}
 	p.Start("Checking both clusters")
@@ -75,11 +75,14 @@ func PeerInBand(ctx context.Context, o InBandOptions, p Progress) error {
 	}
 	p.Done("All checks of both clusters passed")
 	sides := []*side{local, remote}
+	if err := both(sides, func(s *side) error { return s.judgeNetworks(ctx, o.Networks, p) }); err != nil {
+		return err
+	}
 	if err := both(sides, func(s *side) error { return s.apply(ctx) }); err != nil {
 		return err
 	}
 	p.Done("Peering enabled")
-	if err := both(sides, func(s *side) error { return keepNetworks(ctx, s.Client, s.name, o.KeepNetworks, prefixed{p, s.prefix}) }); err != nil {
+	if err := both(sides, func(s *side) error { return o.Networks.write(ctx, s.Client, s.name, prefixed{p, s.prefix}) }); err != nil {
 		return err
 	}
 	p.Start("Exchanging the networks of the clusters")

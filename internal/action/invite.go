@@ -242,6 +242,9 @@ func AcceptInvitation(ctx context.Context, c client.WithWatch, o PeerOptions, te
 	if _, err := invitation.Parse(text); err != nil {
 		return err
 	}
+	if err := o.Networks.check(); err != nil {
+		return err
+	}
 	token := auth.ParseToken(o.Token)
 	if token.Secret == "" || token.Fingerprint == "" {
 		return errors.New("the token is not complete; copy all of what `generate peer-command --in-band` printed")
@@ -260,6 +263,9 @@ func AcceptInvitation(ctx context.Context, c client.WithWatch, o PeerOptions, te
 	if failures := judgeInvited(s); len(failures) > 0 {
 		return &PreflightError{Findings: failures}
 	}
+	if err := judgeNetworks(ctx, c, o, s.facts.same(o.ClusterID), p); err != nil {
+		return err
+	}
 	err := storeToken(ctx, c, o, "invitation", map[string][]byte{tokenKey: []byte(o.Token), invitation.SecretKey: []byte(strings.TrimSpace(text))})
 	if err == nil {
 		err = s.apply(ctx)
@@ -268,6 +274,9 @@ func AcceptInvitation(ctx context.Context, c client.WithWatch, o PeerOptions, te
 		return withdrawToken(ctx, c, o, s.name, err)
 	}
 	p.Done("Peering enabled")
+	if err := o.Networks.write(ctx, c, s.name, p); err != nil {
+		return err
+	}
 	return waitPeering(ctx, c, s.foreign(), o.Timeout, p)
 }
 

@@ -41,8 +41,8 @@ type PeerOptions struct {
 	InsecureSkipProviderVerify bool
 	// SkipPreflight only warns if this machine cannot reach the provider.
 	SkipPreflight bool
-	// KeepNetworks are networks of the other cluster that this one uses as they are.
-	KeepNetworks []string
+	// Networks are those of the other cluster that this one uses as they are.
+	Networks NetworkWords
 }
 
 // Peer enables the outgoing peering with a cluster whose ForeignCluster has an authentication URL: one that this cluster
@@ -56,12 +56,15 @@ func Peer(ctx context.Context, c client.WithWatch, o PeerOptions, p Progress) er
 		return fmt.Errorf("ForeignCluster %q has no authentication URL: the remote cluster uses this one, and does not offer to be used in turn, because it allows no incoming peerings, "+
 			"or its authentication service has no address that other clusters reach; if it may be used, run `liqoctl generate peer-command` there, and the printed command here", o.Name)
 	}
-	ctx, cancel := context.WithTimeout(ctx, o.Timeout)
-	defer cancel()
-	if err := checkNetworks("--keep-networks", o.KeepNetworks); err != nil {
+	if err := o.Networks.check(); err != nil {
 		return err
 	}
-	if err := keepNetworks(ctx, c, fc.Name, o.KeepNetworks, p); err != nil {
+	ctx, cancel := context.WithTimeout(ctx, o.Timeout)
+	defer cancel()
+	if err := judgeNetworks(ctx, c, o, fc, p); err != nil {
+		return err
+	}
+	if err := o.Networks.write(ctx, c, fc.Name, p); err != nil {
 		return err
 	}
 	if err := setOutgoing(ctx, c, fc, discoveryv1alpha1.PeeringYes, nil); err != nil {
@@ -76,11 +79,14 @@ func Peer(ctx context.Context, c client.WithWatch, o PeerOptions, p Progress) er
 func PeerOutOfBand(ctx context.Context, c client.WithWatch, o PeerOptions, p Progress) error {
 	ctx, cancel := context.WithTimeout(ctx, o.Timeout)
 	defer cancel()
-	if err := checkNetworks("--keep-networks", o.KeepNetworks); err != nil {
+	if err := o.Networks.check(); err != nil {
 		return err
 	}
 	facts, err := runPreflight(ctx, c, o, p)
 	if err != nil {
+		return err
+	}
+	if err := judgeNetworks(ctx, c, o, facts.same, p); err != nil {
 		return err
 	}
 	fc := facts.intent(o)
@@ -94,7 +100,7 @@ func PeerOutOfBand(ctx context.Context, c client.WithWatch, o PeerOptions, p Pro
 		return withdrawToken(ctx, c, o, *fc.Name, err)
 	}
 	p.Done("Peering enabled")
-	if err := keepNetworks(ctx, c, *fc.Name, o.KeepNetworks, p); err != nil {
+	if err := o.Networks.write(ctx, c, *fc.Name, p); err != nil {
 		return err
 	}
 

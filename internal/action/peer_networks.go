@@ -41,27 +41,6 @@ func added(to, networks []string) []string {
 	return all
 }
 
-// keepNetworks writes networks of a peer into its ForeignCluster: the word of the administrator who runs the command that this cluster uses them as they are.
-// It names the nodes here that have an address in one of them, and writes nothing then.
-func keepNetworks(ctx context.Context, c client.Client, name string, networks []string, p Progress) error {
-	if len(networks) == 0 {
-		return nil
-	}
-	var nodes corev1.NodeList
-	if err := c.List(ctx, &nodes); err != nil {
-		return fmt.Errorf("list nodes: %w", err)
-	}
-	if there := nodesIn(nodes.Items, networks); len(there) > 0 {
-		return fmt.Errorf("--keep-networks: addresses of this cluster would lead to the other one: %s; name other networks", strings.Join(there, ", "))
-	}
-	err := writeNetworks(ctx, c, name, func(network *discoveryv1alpha1.PeerNetwork) { network.PodCIDRs = added(network.PodCIDRs, networks) })
-	if err != nil {
-		return err
-	}
-	p.Done(fmt.Sprintf("Networks used as announced: %s", strings.Join(networks, ", ")))
-	return nil
-}
-
 // writeNetworks changes what is written down of a peer's networks.
 func writeNetworks(ctx context.Context, c client.Client, name string, change func(*discoveryv1alpha1.PeerNetwork)) error {
 	err := retry(ctx, func(ctx context.Context) error {
@@ -82,34 +61,15 @@ func writeNetworks(ctx context.Context, c client.Client, name string, change fun
 	return nil
 }
 
-// nodesIn returns the nodes with an address in one of the networks, with the address.
-func nodesIn(nodes []corev1.Node, networks []string) (there []string) {
-	for i := range nodes {
-		for _, address := range nodes[i].Status.Addresses {
-			at, err := netip.ParseAddr(address.Address)
-			if err == nil && slices.ContainsFunc(networks, func(text string) bool {
-				network, err := netip.ParsePrefix(text)
-				return err == nil && network.Contains(at)
-			}) {
-				there = append(there, fmt.Sprintf("%s of node %s", at, nodes[i].Name))
-			}
-		}
-	}
-	return there
-}
-
 // showNetworks prints what the peer announces and where it is here. What it prints is not needed for the peering, so without it there is no error.
 func showNetworks(ctx context.Context, c client.Client, name string, p Progress) {
 	fc, err := ForeignCluster(ctx, c, name)
-	if err != nil || fc.Spec.ClusterIdentity == nil || fc.Status.TenantNamespace.Local == "" {
+	if err != nil {
 		return
 	}
-	var config netv1alpha1.NetworkConfig
-	key := client.ObjectKey{Namespace: fc.Status.TenantNamespace.Local, Name: fc.Spec.ClusterIdentity.NetworkConfigName()}
-	if c.Get(ctx, key, &config) != nil || !config.Status.Processed {
-		return
+	if config, err := announcement(ctx, c, fc); err == nil && config != nil && config.Status.Processed {
+		p.Info(announced(config))
 	}
-	p.Info(announced(&config))
 }
 
 func announced(config *netv1alpha1.NetworkConfig) string {
@@ -121,11 +81,63 @@ func announced(config *netv1alpha1.NetworkConfig) string {
 			text += ", and"
 		}
 		text += fmt.Sprintf(" %s as %s", one.what, one.own)
-		if one.here == netv1alpha1.NotRemapped {
+		switch one.here {
+		case "": // not decided
+		case netv1alpha1.NotRemapped:
 			text += ", where this cluster reaches them as well"
-		} else {
+		default:
 			text += fmt.Sprintf(", and this cluster reaches them as %s", one.here)
 		}
 	}
 	return printable.Line(text, 300)
+}
+
+// judgeNetworks judges the words about a cluster; fc is its ForeignCluster, nil if this cluster does not know it yet. Then it announces nothing either.
+func judgeNetworks(ctx context.Context, c client.Client, o PeerOptions, fc *discoveryv1alpha1.ForeignCluster, p Progress) error {
+	clusterID, announces := o.ClusterID, []string(nil)
+	if fc != nil {
+		config, err := announcement(ctx, c, fc)
+		if err != nil {
+			return err
+		}
+		if config != nil {
+			p.Info(announced(config))
+			for _, one := range []string{string(config.Spec.PodCIDR), string(config.Spec.ExternalCIDR)} {
+				if checkNetworks("", []string{one}) == nil {
+					announces = append(announces, one)
+				}
+			}
+		}
+		clusterID = identityOf(fc)
+	}
+	if len(announces)+len(o.Networks.Keep)+len(o.Networks.Force) == 0 {
+		return nil
+	}
+	all, err := readTaken(ctx, c, o.Namespace, clusterID)
+	if err != nil {
+		return err
+	}
+	return o.Networks.judge(announces, all, p)
+}
+
+// judgeNetworks judges the words in one of two clusters. The network that the other one is going to announce for its pods is on record there.
+func (s *side) judgeNetworks(ctx context.Context, words NetworkWords, p Progress) error {
+	var recorded corev1.ConfigMap
+	key := client.ObjectKey{Namespace: s.other.Namespace, Name: networksName}
+	err := retry(ctx, func(ctx context.Context) error { return s.other.Client.Get(ctx, key, &recorded) })
+	if client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("%sread ConfigMap %s: %w", s.other.prefix, key, err)
+	}
+	var announces []string
+	if pods, _, _ := strings.Cut(recorded.Data["POD_CIDR"], ","); checkNetworks("", []string{pods}) == nil {
+		announces = []string{pods}
+	}
+	all, err := readTaken(ctx, s.Client, s.Namespace, s.other.facts.identity.ClusterID)
+	if err != nil {
+		return fmt.Errorf("%s%w", s.prefix, err)
+	}
+	if err := words.withoutOwn(all).judge(announces, all, prefixed{p, s.prefix}); err != nil {
+		return fmt.Errorf("%s%w", s.prefix, err)
+	}
+	return nil
 }

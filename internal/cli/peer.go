@@ -43,8 +43,10 @@ func newPeer(f *Factory) *cobra.Command {
 		},
 	}
 	timeoutFlag(cmd, &o.Timeout, peerTimeout)
-	cmd.PersistentFlags().StringSliceVar(&o.KeepNetworks, "keep-networks", nil,
+	cmd.PersistentFlags().StringSliceVar(&o.Networks.Keep, "keep-networks", nil,
 		"Networks that the other cluster announces, and this one uses as they are; nothing else that this cluster reaches may have an address in them (in-band: of both clusters)")
+	cmd.PersistentFlags().StringSliceVar(&o.Networks.Force, "force-network", nil,
+		"The same for a network that nodes of this cluster reach by routes of their own: they reach the other cluster there instead")
 	cmd.AddCommand(newPeerOutOfBand(f, &o), newPeerInBand(f, &o))
 	return cmd
 }

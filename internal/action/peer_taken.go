@@ -1,0 +1,208 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package action
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	discoveryv1alpha1 "liqo.io/liqo/apis/discovery/v1alpha1"
+	"liqo.io/liqo/apis/labels"
+	netv1alpha1 "liqo.io/liqo/apis/net/v1alpha1"
+)
+
+// NetworkWords are what an administrator wants for networks of the other cluster.
+type NetworkWords struct {
+	// Keep are used as they are, Force as well, although nodes here reach them without the other cluster.
+	Keep, Force []string
+}
+
+// taken is a network that leads somewhere in this cluster already.
+type taken struct {
+	network netip.Prefix
+	what    string
+	// own: a network of this cluster. node: nodes reach it by routes of their own, which an administrator may overrule.
+	own, node bool
+}
+
+// readTaken collects what leads somewhere here. clusterID is the other cluster, whose own networks do not count.
+func readTaken(ctx context.Context, c client.Client, namespace, clusterID string) ([]taken, error) {
+	var (
+		nodes    corev1.NodeList
+		recorded corev1.ConfigMap
+		reports  netv1alpha1.NodeReportList
+		tunnels  netv1alpha1.TunnelEndpointList
+	)
+	err := retry(ctx, func(ctx context.Context) error {
+		if err := c.List(ctx, &nodes); err != nil {
+			return fmt.Errorf("list nodes: %w", err)
+		}
+		if err := c.Get(ctx, client.ObjectKey{Namespace: namespace, Name: networksName}, &recorded); client.IgnoreNotFound(err) != nil {
+			return fmt.Errorf("read ConfigMap %s/%s: %w", namespace, networksName, err)
+		}
+		// An earlier version of Liqo has no reports.
+		if err := c.List(ctx, &reports, client.InNamespace(namespace)); err != nil && !notServed(err) && !meta.IsNoMatchError(err) {
+			return fmt.Errorf("list NodeReports: %w", err)
+		}
+		if err := c.List(ctx, &tunnels); err != nil && !notServed(err) && !meta.IsNoMatchError(err) {
+			return fmt.Errorf("list TunnelEndpoints: %w", err)
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	return takenBy(nodes.Items, recorded.Data, reports.Items, others(tunnels.Items, clusterID)), nil
+}
+
+func others(tunnels []netv1alpha1.TunnelEndpoint, clusterID string) []netv1alpha1.TunnelEndpoint {
+	return slices.DeleteFunc(tunnels, func(one netv1alpha1.TunnelEndpoint) bool { return one.Spec.ClusterIdentity.ClusterID == clusterID })
+}
+
+// takenBy is pure.
+func takenBy(nodes []corev1.Node, recorded map[string]string, reports []netv1alpha1.NodeReport, tunnels []netv1alpha1.TunnelEndpoint) (all []taken) {
+	add := func(text, what string, own, node bool) {
+		network, err := netip.ParsePrefix(strings.TrimSpace(text))
+		inOurs := func(one taken) bool {
+			return one.own && one.network.Bits() <= network.Bits() && one.network.Overlaps(network)
+		}
+		if err == nil && (!node || !slices.ContainsFunc(all, inOurs)) {
+			all = append(all, taken{network.Masked(), what, own, node})
+		}
+	}
+	for _, key := range []string{"POD_CIDR", "SERVICE_CIDR", "EXTERNAL_CIDR", "RESERVED_SUBNETS"} {
+		for text := range strings.SplitSeq(recorded[key], ",") {
+			add(text, "this cluster, "+key, key != "RESERVED_SUBNETS", false)
+		}
+	}
+	for i := range nodes {
+		for _, address := range nodes[i].Status.Addresses {
+			if at, err := netip.ParseAddr(address.Address); err == nil && nodes[i].Labels[labels.Type] != labels.TypeVirtualNode {
+				add(netip.PrefixFrom(at, at.BitLen()).String(), "address of node "+nodes[i].Name, false, false)
+			}
+		}
+	}
+	for i := range reports {
+		if !slices.ContainsFunc(nodes, func(node corev1.Node) bool { return node.Name == reports[i].Name }) {
+			continue
+		}
+		for _, one := range reports[i].Spec.Networks {
+			add(string(one.CIDR), strings.TrimSpace(fmt.Sprintf("node %s, %s %s", reports[i].Name, strings.ToLower(string(one.Kind)), one.Link)), false, true)
+		}
+	}
+	for i := range tunnels {
+		spec, what := &tunnels[i].Spec, "cluster "+tunnels[i].Spec.ClusterIdentity.ClusterName
+		for _, one := range [][2]string{{spec.RemoteNATPodCIDR, string(spec.RemotePodCIDR)}, {spec.RemoteNATExternalCIDR, string(spec.RemoteExternalCIDR)}} {
+			nat := one[0]
+			if nat == netv1alpha1.NotRemapped {
+				nat = ""
+			}
+			add(cmp.Or(nat, one[1]), what, false, false)
+		}
+	}
+	return all
+}
+
+// withoutOwn leaves out the networks of this cluster itself: those of both clusters are in the lists for an in-band peering.
+func (w NetworkWords) withoutOwn(all []taken) NetworkWords {
+	foreign := func(networks []string) []string {
+		return slices.DeleteFunc(slices.Clone(networks), func(text string) bool {
+			return slices.ContainsFunc(all, func(t taken) bool { return t.own && t.network.String() == text })
+		})
+	}
+	return NetworkWords{Keep: foreign(w.Keep), Force: foreign(w.Force)}
+}
+
+// in returns what leads into a network here already.
+func in(network string, all []taken) (found []taken) {
+	one, err := netip.ParsePrefix(network)
+	if err != nil {
+		return nil
+	}
+	for _, t := range all {
+		if t.network.Overlaps(one) {
+			found = append(found, t)
+		}
+	}
+	return found
+}
+
+// describeTaken names the first ones.
+func describeTaken(found []taken) string {
+	const most = 4
+	var texts []string
+	for _, t := range found[:min(len(found), most)] {
+		texts = append(texts, fmt.Sprintf("%s (%s)", t.network, t.what))
+	}
+	if len(found) > most {
+		texts = append(texts, fmt.Sprintf("%d more", len(found)-most))
+	}
+	return strings.Join(texts, ", ")
+}
+
+// check refuses what is no network, before anything is read.
+func (w NetworkWords) check() error {
+	if err := checkNetworks("--keep-networks", w.Keep); err != nil {
+		return err
+	}
+	return checkNetworks("--force-network", w.Force)
+}
+
+// refusals are why words are not written: something here leads there already.
+func (w NetworkWords) refusals(all []taken) (refused []string) {
+	for _, network := range added(w.Force, w.Keep) {
+		forced := slices.Contains(w.Force, network)
+		found := slices.DeleteFunc(in(network, all), func(t taken) bool { return forced && t.node })
+		if len(found) == 0 {
+			continue
+		}
+		text := fmt.Sprintf("%s: %s", network, describeTaken(found))
+		if !slices.ContainsFunc(found, func(t taken) bool { return !t.node }) {
+			text += fmt.Sprintf("; if it is to lead to the other cluster nevertheless, and not where the nodes reach it now: --force-network %s", network)
+		}
+		refused = append(refused, text)
+	}
+	return refused
+}
+
+// judge shows what leads already into the networks that the other cluster announces, and into those of the words, and refuses words before anything is changed.
+func (w NetworkWords) judge(announces []string, all []taken, p Progress) error {
+	for _, network := range added(added(announces, w.Keep), w.Force) {
+		switch found := in(network, all); {
+		case len(found) > 0 && !slices.Contains(added(w.Keep, w.Force), network):
+			p.Info(fmt.Sprintf("%s of the other cluster: here, this leads elsewhere: %s; this cluster uses other addresses for it", network, describeTaken(found)))
+		case len(found) > 0:
+			p.Info(fmt.Sprintf("%s of the other cluster: here, this leads elsewhere: %s", network, describeTaken(found)))
+		case slices.Contains(announces, network):
+			p.Info(fmt.Sprintf("%s of the other cluster: nothing that this cluster knows is there", network))
+		}
+	}
+	if refused := w.refusals(all); len(refused) > 0 {
+		return fmt.Errorf("networks of the other cluster cannot be used as they are, because addresses in them lead elsewhere here: %s; nothing was changed", strings.Join(refused, "; "))
+	}
+	return nil
+}
+
+// write writes the words into the ForeignCluster.
+func (w NetworkWords) write(ctx context.Context, c client.Client, name string, p Progress) error {
+	if len(w.Keep)+len(w.Force) == 0 {
+		return nil
+	}
+	err := writeNetworks(ctx, c, name, func(network *discoveryv1alpha1.PeerNetwork) {
+		network.PodCIDRs = added(network.PodCIDRs, added(w.Keep, w.Force))
+		network.ForcedCIDRs = added(network.ForcedCIDRs, w.Force)
+	})
+	if err != nil {
+		return err
+	}
+	p.Done(fmt.Sprintf("Networks used as announced: %s", strings.Join(added(w.Keep, w.Force), ", ")))
+	return nil
+}
