@@ -47,9 +47,13 @@ func reached(reports []netv1alpha1.NodeReport, nodes []corev1.Node, own []ipam.U
 	}
 	by := map[way][]string{}
 	var order []way
+	exists := make(map[string]bool, len(nodes))
+	for i := range nodes {
+		exists[nodes[i].Name] = !isVirtual(&nodes[i])
+	}
 	for i := range reports {
 		report := &reports[i]
-		if !slices.ContainsFunc(nodes, func(node corev1.Node) bool { return node.Name == report.Name && !isVirtual(&node) }) {
+		if !exists[report.Name] {
 			continue
 		}
 		for _, one := range report.Spec.Networks {

@@ -49,6 +49,7 @@ func TestSmallerPath(t *testing.T)             { step(t, 1, smallerPath) }
 func TestHostilePeer(t *testing.T)             { step(t, 1, hostilePeer) }
 func TestAttackM4(t *testing.T)                { step(t, 1, restrictedTraffic) }
 func TestAttackNC1(t *testing.T)               { step(t, 1, claimedAddresses) }
+func TestAttackNC1Nodes(t *testing.T)          { step(t, 1, reachedByNodes) }
 func TestNodePort(t *testing.T)                { step(t, 1, nodePort) }
 func TestNodesWithoutPodNetworks(t *testing.T) { step(t, 1, nodesWithoutPodNetworks) }
 func TestFaultsWithOneGateway(t *testing.T)    { step(t, 1, func(t *testing.T) { faults(t, 1) }) }

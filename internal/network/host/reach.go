@@ -27,7 +27,7 @@ func (h *Host) Reaches() (reach.Facts, error) {
 		switch {
 		case attrs.Flags&net.FlagLoopback != 0 || attrs.Alias == linkAlias || attrs.Name == plan.VXLANLink || attrs.Name == plan.TunnelLink:
 			facts.Skip = append(facts.Skip, attrs.Name)
-		case link.Type() == "veth":
+		case link.Type() == "veth" || link.Type() == "netkit":
 			facts.Pairs = append(facts.Pairs, attrs.Name)
 		}
 	}
