@@ -217,8 +217,11 @@ func TestAttackNC1Nodes(t *testing.T) {
 		word    Word
 		have    string
 	}{
-		{uses("10.7.0.5/32"), NoWord, "242.0.0.0/16"}, {uses("10.7.0.5/32"), Written, "242.0.0.0/16"}, {nil, Written, "10.7.0.0/16"},
-		{uses("10.7.0.5/32"), Written, "10.7.0.0/16"}, {uses("10.7.0.5/32"), Forced, "10.7.0.0/16"},
+		{uses("10.7.0.5/32"), NoWord, "242.0.0.0/16"},
+		{uses("10.7.0.5/32"), Written, "242.0.0.0/16"},
+		{nil, Written, "10.7.0.0/16"},
+		{uses("10.7.0.5/32"), Written, "10.7.0.0/16"},
+		{uses("10.7.0.5/32"), Forced, "10.7.0.0/16"},
 	} {
 		p.Reached = step.reached
 		if have, _, err := p.Acquire("a", PodNetwork, prefix("10.7.0.0/16"), step.word); err != nil || have != prefix(step.have) {

@@ -30,8 +30,10 @@ func TestNetworks(t *testing.T) {
 		"a virtual machine": {Facts{
 			Addresses: []Address{{"lo", prefix("127.0.0.1/8")}, {"eth0", prefix("10.0.12.7/24")}},
 			Routes: []Route{
-				{To: prefix("0.0.0.0/0"), Link: "eth0", Gateway: true}, {To: prefix("10.0.12.0/24"), Link: "eth0", Connected: true},
-				{To: prefix("169.254.169.254/32"), Link: "eth0", Gateway: true}, {To: prefix("172.30.0.0/16"), Link: "eth0", Gateway: true},
+				{To: prefix("0.0.0.0/0"), Link: "eth0", Gateway: true},
+				{To: prefix("10.0.12.0/24"), Link: "eth0", Connected: true},
+				{To: prefix("169.254.169.254/32"), Link: "eth0", Gateway: true},
+				{To: prefix("172.30.0.0/16"), Link: "eth0", Gateway: true},
 			},
 			Skip: []string{"lo"}, Resolvers: []netip.Addr{netip.MustParseAddr("10.0.0.2"), netip.MustParseAddr("127.0.0.53")},
 		}, "10.0.0.2/32 Resolver, 10.0.12.0/24 Link eth0, 172.30.0.0/16 Route eth0"},
