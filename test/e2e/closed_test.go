@@ -24,7 +24,7 @@ func attackNH2Tunnel(t *testing.T) {
 	})
 	namespace := rome.Foreign(t, milan).Status.TenantNamespace.Local
 	env.Eventually(t, env.Hang, "milan offers rome its proxy", func() (string, bool) {
-		r := rome.TryKubectl("", "-n", namespace, "get", "resourceslices", "-o", "jsonpath={.items[*].status.proxyUrl}")
+		r := rome.TryKubectl("", "-n", namespace, "get", "resourceslices.sharing.liqo.io", "-o", "jsonpath={.items[*].status.proxyUrl}")
 		return r.String(), r.Code == 0 && strings.HasSuffix(r.Out, ":8118")
 	})
 	usual := renewOnce(t, "while the way is open", env.Hang)
