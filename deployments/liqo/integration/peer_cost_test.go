@@ -21,6 +21,19 @@ import (
 
 var measure = flag.Bool("measure", false, "measure what a peer's objects cost (docs/benchmarks.md)")
 
+// withoutPolicies removes the admission policies.
+func withoutPolicies(t *testing.T, root client.Client) {
+	t.Helper()
+	if err := admissionregistrationv1.AddToScheme(root.Scheme()); err != nil {
+		t.Fatal(err)
+	}
+	for _, kind := range []client.Object{&admissionregistrationv1.ValidatingAdmissionPolicyBinding{}, &admissionregistrationv1.ValidatingAdmissionPolicy{}} {
+		if err := root.DeleteAllOf(t.Context(), kind); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
 // TestCostOfCounting measures how long the API server takes to create an object of a peer whose namespace has a quota and counts in the ledger, counts in the ledger, or
 // neither, in turns. Admission policies do not apply.
 func TestCostOfCounting(t *testing.T) {
@@ -39,14 +52,7 @@ func TestCostOfCounting(t *testing.T) {
 	}
 	_, root, as := withLedger(t, limits, "quota-rome", "ledger-rome")
 	ctx, peer := t.Context(), as("system:serviceaccount:liqo-tenant-rome:liqo-peer")
-	if err := admissionregistrationv1.AddToScheme(root.Scheme()); err != nil {
-		t.Fatal(err)
-	}
-	for _, kind := range []client.Object{&admissionregistrationv1.ValidatingAdmissionPolicyBinding{}, &admissionregistrationv1.ValidatingAdmissionPolicy{}} {
-		if err := root.DeleteAllOf(ctx, kind); err != nil {
-			t.Fatal(err)
-		}
-	}
+	withoutPolicies(t, root)
 	tenant := map[string]string{"discovery.liqo.io/tenant-namespace": "true", "discovery.liqo.io/cluster-id": "rome"}
 	for name, labels := range map[string]map[string]string{"liqo-tenant-rome": tenant, "quota-rome": {"liqo.io/remote-cluster-id": "rome"}, "ledger-rome": {"liqo.io/remote-cluster-id": "rome"}, "neither": nil} {
 		if err := root.Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: labels}}); err != nil {

@@ -219,6 +219,7 @@ func rawClient(t *testing.T, admin *rest.Config, user string) *rest.RESTClient {
 // TestAttackNH4Down: nothing that the ledger counts is admitted from a peer while the ledger does not answer. Other clients are not asked about.
 func TestAttackNH4Down(t *testing.T) {
 	ctx, admin, root := installed(t)
+	withoutPolicies(t, root) // they refuse an Ingress on their own
 	if err := removeWebhooks(ctx, root); err != nil {
 		t.Fatal(err)
 	}
