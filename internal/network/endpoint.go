@@ -16,6 +16,7 @@ import (
 
 	"liqo.io/liqo/apis/labels"
 	netv1alpha1 "liqo.io/liqo/apis/net/v1alpha1"
+	"liqo.io/liqo/internal/kube/special"
 	"liqo.io/liqo/internal/network/carrier"
 	"liqo.io/liqo/internal/network/ipam"
 )
@@ -260,7 +261,7 @@ func checkHost(host string, inside []netip.Prefix) error {
 		switch {
 		case !address.Is4():
 			return fmt.Errorf("address %.60s: only IPv4 is supported", host)
-		case !address.IsGlobalUnicast() || address == netip.AddrFrom4([4]byte{255, 255, 255, 255}) || address.As4()[0] == 0 || address.As4()[0] >= 224:
+		case special.Is(address) || address.As4()[0] >= 224:
 			return fmt.Errorf("address %s is loopback, link-local, multicast or reserved; want that of a host", address)
 		}
 		for _, network := range inside {

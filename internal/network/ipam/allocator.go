@@ -8,6 +8,8 @@ import (
 	"net/netip"
 	"slices"
 	"strings"
+
+	"liqo.io/liqo/internal/kube/special"
 )
 
 // Kind is one of the networks of a peer.
@@ -94,12 +96,6 @@ func DefaultNetworks() []netip.Prefix { return []netip.Prefix{netip.MustParsePre
 // private are the networks of RFC 1918, from which earlier versions assigned.
 var private = []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8"), netip.MustParsePrefix("192.168.0.0/16"), netip.MustParsePrefix("172.16.0.0/12")}
 
-// never are networks whose addresses are never routed between hosts.
-var never = []netip.Prefix{
-	netip.MustParsePrefix("0.0.0.0/8"), netip.MustParsePrefix("127.0.0.0/8"), netip.MustParsePrefix("169.254.0.0/16"),
-	netip.MustParsePrefix("224.0.0.0/4"), netip.MustParsePrefix("255.255.255.255/32"),
-}
-
 // Check refuses prefixes that cannot be a network of pods or other hosts.
 func Check(network netip.Prefix) error {
 	switch {
@@ -112,7 +108,7 @@ func Check(network netip.Prefix) error {
 	case network != network.Masked():
 		return fmt.Errorf("%s is %w: bits beyond the mask are set; the network is %s", network, ErrInvalid, network.Masked())
 	}
-	for _, one := range never {
+	for _, one := range special.IPv4() {
 		if one.Overlaps(network) {
 			return fmt.Errorf("%s is %w: it overlaps %s, which is loopback, link-local, multicast or broadcast", network, ErrInvalid, one)
 		}

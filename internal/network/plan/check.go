@@ -10,6 +10,7 @@ import (
 	"net/netip"
 	"slices"
 
+	"liqo.io/liqo/internal/kube/special"
 	"liqo.io/liqo/internal/network/ipam"
 )
 
@@ -264,11 +265,6 @@ func (g validSnapshot) checkMapping(mapping Mapping) error {
 	return nil
 }
 
-// reserved are networks that no cluster can have.
-var reserved = []netip.Prefix{
-	netip.MustParsePrefix("0.0.0.0/8"), netip.MustParsePrefix("127.0.0.0/8"), netip.MustParsePrefix("169.254.0.0/16"), netip.MustParsePrefix("224.0.0.0/4"), netip.MustParsePrefix("255.255.255.255/32"),
-}
-
 func checkNetwork(network netip.Prefix) error {
 	if !network.IsValid() || !network.Addr().Is4() {
 		return fmt.Errorf("%q is not an IPv4 network", network)
@@ -276,7 +272,7 @@ func checkNetwork(network netip.Prefix) error {
 	if network != network.Masked() {
 		return fmt.Errorf("%s has bits beyond its length, it should be %s", network, network.Masked())
 	}
-	for _, one := range reserved {
+	for _, one := range special.IPv4() {
 		if network.Overlaps(one) {
 			return fmt.Errorf("%s overlaps the reserved network %s", network, one)
 		}

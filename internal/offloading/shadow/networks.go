@@ -9,13 +9,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	discoveryv1alpha1 "liqo.io/liqo/apis/discovery/v1alpha1"
+	"liqo.io/liqo/internal/kube/special"
 )
-
-// special are networks in which no pod is: addresses in them mean the host that uses them, a whole network, or nothing.
-var special = []netip.Prefix{
-	netip.MustParsePrefix("0.0.0.0/8"), netip.MustParsePrefix("127.0.0.0/8"), netip.MustParsePrefix("169.254.0.0/16"), netip.MustParsePrefix("224.0.0.0/4"), netip.MustParsePrefix("255.255.255.255/32"),
-	netip.MustParsePrefix("::/127"), netip.MustParsePrefix("::ffff:0:0/96"), netip.MustParsePrefix("fe80::/10"), netip.MustParsePrefix("ff00::/8"),
-}
 
 // ExternalNetworks returns the networks of a peer that the administrator wrote down, for clusters that another network than that of Liqo joins. What is
 // no network, and what contains addresses of this cluster or special ones, does not count: with it the peer could name our own hosts.
@@ -26,7 +21,7 @@ func ExternalNetworks(fc *discoveryv1alpha1.ForeignCluster, own []netip.Prefix) 
 	for _, text := range fc.PodCIDRs() {
 		network, err := netip.ParsePrefix(text)
 		overlaps := func(other netip.Prefix) bool { return other.Overlaps(network) }
-		if err == nil && network == network.Masked() && !slices.ContainsFunc(own, overlaps) && !slices.ContainsFunc(special, overlaps) {
+		if err == nil && network == network.Masked() && !slices.ContainsFunc(own, overlaps) && !slices.ContainsFunc(special.Networks(), overlaps) {
 			networks = append(networks, network)
 		}
 	}

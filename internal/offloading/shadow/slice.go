@@ -18,6 +18,7 @@ import (
 	"liqo.io/liqo/apis/labels"
 	netv1alpha1 "liqo.io/liqo/apis/net/v1alpha1"
 	vkv1alpha1 "liqo.io/liqo/apis/virtualkubelet/v1alpha1"
+	"liqo.io/liqo/internal/kube/special"
 )
 
 const (
@@ -173,7 +174,7 @@ func splitAddresses(addresses []string, family discoveryv1.AddressType, origin O
 		address, err := netip.ParseAddr(text)
 		known := err == nil && address.Zone() == "" && (family == discoveryv1.AddressTypeIPv4 && address.Is4() || family == discoveryv1.AddressTypeIPv6 && address.Is6())
 		within := func(network netip.Prefix) bool { return network.Contains(address) }
-		if known && slices.ContainsFunc(origin.Networks, within) && !slices.ContainsFunc(origin.Own, within) && !slices.ContainsFunc(special, within) {
+		if known && slices.ContainsFunc(origin.Networks, within) && !slices.ContainsFunc(origin.Own, within) && !special.Is(address) {
 			accepted = append(accepted, text)
 		} else {
 			rejected = append(rejected, text)
