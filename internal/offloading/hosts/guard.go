@@ -28,8 +28,6 @@ import (
 const (
 	// Path of the webhook.
 	Path = "/validate/peer-hosts"
-	// byKey is the index of Ingresses by the keys of their hosts.
-	byKey = "hosts"
 	// reasonShared is the reason of the event on an Ingress that came later than one of a peer.
 	reasonShared = "HostOfPeer"
 )
@@ -57,21 +55,11 @@ func Setup(ctx context.Context, mgr manager.Manager, peers Peers) error {
 		cached: mgr.GetClient(), peers: peers, decoder: admission.NewDecoder(mgr.GetScheme()),
 		events: mgr.GetEventRecorder("liqo-hosts"), reported: map[types.NamespacedName]string{},
 	}
-	err := mgr.GetFieldIndexer().IndexField(ctx, &networkingv1.Ingress{}, byKey, func(object client.Object) []string {
-		ingress, ok := object.(*networkingv1.Ingress)
-		if !ok {
-			return nil
-		}
-		return keys(Of(ingress))
-	})
-	if err != nil {
-		return fmt.Errorf("index ingresses by host: %w", err)
-	}
 	// Replicas that do not lead serve the webhook as well.
 	if _, err := mgr.GetCache().GetInformer(ctx, &networkingv1.Ingress{}, cache.BlockUntilSynced(false)); err != nil {
 		return fmt.Errorf("watch ingresses: %w", err)
 	}
-	err = builder.ControllerManagedBy(mgr).Named("hosts").
+	err := builder.ControllerManagedBy(mgr).Named("hosts").
 		For(&networkingv1.Ingress{}, builder.WithPredicates(predicate.GenerationChangedPredicate{})).Complete(g)
 	if err != nil {
 		return fmt.Errorf("set up controller of hosts: %w", err)
@@ -105,36 +93,27 @@ func (g *Guard) conflict(ctx context.Context, ingress *networkingv1.Ingress) (*s
 	if err != nil {
 		return nil, nil, err
 	}
-	searches := [][]client.ListOption{{client.UnsafeDisableDeepCopy}}
-	if wanted, some := lookups(asked); some {
-		searches = nil
-		for _, key := range wanted {
-			searches = append(searches, []client.ListOption{client.UnsafeDisableDeepCopy, client.MatchingFields{byKey: key}})
-		}
+	var all networkingv1.IngressList
+	if err := g.cached.List(ctx, &all, client.UnsafeDisableDeepCopy); err != nil {
+		return nil, nil, fmt.Errorf("list ingresses: %w", err)
 	}
-	for _, search := range searches {
-		var found networkingv1.IngressList
-		if err := g.cached.List(ctx, &found, search...); err != nil {
-			return nil, nil, fmt.Errorf("list ingresses: %w", err)
+	for i := range all.Items {
+		other := &all.Items[i]
+		if other.Namespace == ingress.Namespace {
+			continue
 		}
-		for i := range found.Items {
-			other := &found.Items[i]
-			if other.Namespace == ingress.Namespace {
-				continue
-			}
-			host, _, taken := Taken(asked, Of(other))
-			if own == "" { // the peer's Ingress takes from this one
-				_, host, taken = Taken(Of(other), asked)
-			}
-			if !taken {
-				continue
-			}
-			switch peer, err := g.peers.Peer(ctx, other.Namespace); {
-			case err != nil:
-				return nil, nil, err
-			case peer != own:
-				return &host, other, nil
-			}
+		host, _, taken := Taken(asked, Of(other))
+		if own == "" { // the peer's Ingress takes from this one
+			_, host, taken = Taken(Of(other), asked)
+		}
+		if !taken {
+			continue
+		}
+		switch peer, err := g.peers.Peer(ctx, other.Namespace); {
+		case err != nil:
+			return nil, nil, err
+		case peer != own:
+			return &host, other, nil
 		}
 	}
 	return nil, nil, nil

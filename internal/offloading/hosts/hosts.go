@@ -70,44 +70,6 @@ func meets(host, other string) bool {
 	return false
 }
 
-// keys returns under what an Ingress with these hosts is found: each host, and with a dot before it each domain that it is in.
-func keys(hosts []string) (all []string) {
-	for _, host := range hosts {
-		all = append(all, host)
-		for _, domain := range domains(host) {
-			all = append(all, "."+domain)
-		}
-	}
-	slices.Sort(all)
-	return slices.Compact(all)
-}
-
-// lookups returns the keys of all Ingresses whose hosts may meet these, for either of the two that asks; false if every Ingress may.
-func lookups(hosts []string) (all []string, some bool) {
-	for _, host := range hosts {
-		if host == every {
-			return nil, false
-		}
-		all = append(all, host, every)
-		for _, domain := range domains(host) {
-			all = append(all, "*."+domain)
-		}
-		if domain, wildcard := strings.CutPrefix(host, "*."); wildcard {
-			all = append(all, "."+domain)
-		}
-	}
-	slices.Sort(all)
-	return slices.Compact(all), true
-}
-
-// domains returns the domains that a host is in, from the longest on.
-func domains(host string) (all []string) {
-	for _, domain, more := strings.Cut(host, "."); more; _, domain, more = strings.Cut(domain, ".") {
-		all = append(all, domain)
-	}
-	return all
-}
-
 // Name returns a host as users know it.
 func Name(host string) string {
 	switch host {

@@ -45,27 +45,6 @@ func TestAttackNH3(t *testing.T) {
 	}
 }
 
-// TestLookups: the index finds every Ingress that a comparison with all of them would find.
-func TestLookups(t *testing.T) {
-	hosts := []string{every, rest, "a", "example", "*.example", "a.example", "xa.example", "b.example", "*.b.example", "a.b.example", "*.a.b.example", "c.a.b.example", "a.xb.example", "*.test", "a.test"}
-	found := 0
-	for _, asked := range hosts {
-		wanted, some := lookups([]string{asked})
-		for _, other := range hosts {
-			hit := !some || slices.ContainsFunc(keys([]string{other}), func(key string) bool { return slices.Contains(wanted, key) })
-			if (meets(asked, other) || meets(other, asked)) && !hit {
-				t.Errorf("%q does not find %q", asked, other)
-			}
-			if some && hit {
-				found++
-			}
-		}
-	}
-	if most := len(hosts) * len(hosts) / 2; found > most {
-		t.Errorf("%d pairs are found, of at most %d: the index is of no use", found, most)
-	}
-}
-
 func TestOf(t *testing.T) {
 	ingress := &networkingv1.Ingress{Spec: networkingv1.IngressSpec{
 		DefaultBackend: &networkingv1.IngressBackend{},
