@@ -269,7 +269,9 @@ func (o *controllerManagerOptions) caches() cache.Options {
 
 		&certificatesv1.CertificateSigningRequest{}: {Label: ours},
 	}
-	maps.Copy(all, policies.Caches())
+	if o.policies { // Kubernetes before 1.30 has none, and a cache for an unknown kind cannot be made
+		maps.Copy(all, policies.Caches())
+	}
 	return cache.Options{SyncPeriod: &o.resyncPeriod, ByObject: all}
 }
 
