@@ -114,7 +114,10 @@ func judgeNetworks(ctx context.Context, c client.Client, o PeerOptions, fc *disc
 		return nil
 	}
 	all, err := readTaken(ctx, c, o.Namespace, clusterID)
-	if err != nil {
+	if err != nil && len(o.Networks.Keep)+len(o.Networks.Force) == 0 { // it would only be shown
+		p.Warn(fmt.Sprintf("What leads to networks of the other cluster is not shown: %v", err))
+		return nil
+	} else if err != nil {
 		return err
 	}
 	return o.Networks.judge(announces, all, p)

@@ -279,8 +279,14 @@ func TestAttackNC1Nodes(t *testing.T) {
 	if now := milan.reached(); now[1].String() != "10.40.0.0/16" || milan.tunnel.Generation != generation {
 		t.Errorf("milan is reached as %s", now)
 	}
-	paris.free(true, "")
-	b.Until("the network in the value is free, and used as it is", func() bool { return paris.reached()[0].String() == "10.61.0.0/16" })
+	// A resolver that is away may come back, so what is in use stays, until the administrator forces it.
+	before := paris.reached()
+	paris.free(true, "stays so until it is listed in spec.network.forcedCIDRs")
+	if now := paris.reached(); now[0] != before[0] || !apart.Overlaps(now[0]) {
+		t.Errorf("without the resolver, paris is reached as %s, before as %s", now, before)
+	}
+	b.Edit(paris.fc, func() { paris.fc.Spec.Network = &discoveryv1alpha1.PeerNetwork{ForcedCIDRs: []string{"10.61.0.0/16"}} })
+	b.Until("the network is forced", func() bool { return paris.reached()[0].String() == "10.61.0.0/16" })
 	b.expectNoWrites("an idle cluster with a conflict", time.Second)
 }
 

@@ -10,6 +10,7 @@ import (
 	"sync"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -182,6 +183,11 @@ func (b *poolReader) emptyPools(ctx context.Context, all *records) (*ipam.Pools,
 	pools.Reached = reached(reports, all.nodes, pools.Used)
 	pools.Used = append(pools.Used, servers...)
 	pools.Avoid = knownAddresses(all.tunnels, all.fcs, services.Items)
+	for i := range all.tunnels {
+		if meta.FindStatusCondition(all.tunnels[i].Status.Conditions, netv1alpha1.ConditionNetworksFree) != nil {
+			pools.Stay = append(pools.Stay, all.tunnels[i].Namespace)
+		}
+	}
 	return pools, nil
 }
 

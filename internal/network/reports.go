@@ -22,6 +22,7 @@ import (
 
 	netv1alpha1 "liqo.io/liqo/apis/net/v1alpha1"
 	"liqo.io/liqo/internal/network/ipam"
+	"liqo.io/liqo/internal/network/reach"
 )
 
 // +kubebuilder:rbac:namespace=liqo,groups=net.liqo.io,resources=nodereports,verbs=list;watch;delete
@@ -58,7 +59,7 @@ func reached(reports []netv1alpha1.NodeReport, nodes []corev1.Node, own []ipam.U
 		}
 		for _, one := range report.Spec.Networks {
 			network, err := netip.ParsePrefix(string(one.CIDR))
-			if err != nil || ipam.Check(network) != nil || slices.ContainsFunc(own, func(use ipam.Use) bool {
+			if err != nil || ipam.Check(network) != nil || network.Bits() < reach.Widest || slices.ContainsFunc(own, func(use ipam.Use) bool {
 				return use.Name != ipam.ReservedName && use.Network.Bits() <= network.Bits() && use.Network.Overlaps(network)
 			}) {
 				continue
@@ -120,7 +121,7 @@ func (w words) conflicts(namespace string, spec *netv1alpha1.TunnelEndpointSpec,
 		word, wanted, here := w.about(namespace, one.own), pools.Reaches(one.own), pools.Reaches(one.here)
 		switch {
 		case one.own == one.here && len(here) > 0 && word != ipam.Forced:
-			texts = append(texts, fmt.Sprintf("%s leads to the peer, and nodes of this cluster reach %s since; to confirm that it leads to the peer, list it in spec.network.forcedCIDRs of %s",
+			texts = append(texts, fmt.Sprintf("%s leads to the peer, and nodes of this cluster reach %s since; remove that from the nodes, or, if it is to lead to the peer, list it in spec.network.forcedCIDRs of %s",
 				one.here, describeReached(here), peer))
 		case one.own != one.here && len(here) > 0:
 			texts = append(texts, fmt.Sprintf("%s leads to the peer, and nodes of this cluster reach %s since; remove that from the nodes, or end the peering and peer again to get another network",
@@ -148,7 +149,7 @@ func freeCondition(conflict string, before []metav1.Condition) *metav1.Condition
 	case conflict != "":
 		return &metav1.Condition{Status: metav1.ConditionFalse, Reason: netv1alpha1.ReasonNetworkOverlapsNode, Message: conflict}
 	case meta.FindStatusCondition(before, netv1alpha1.ConditionNetworksFree) != nil:
-		return &metav1.Condition{Status: metav1.ConditionTrue, Reason: netv1alpha1.ReasonNetworksFree, Message: "no node reaches a network of the peer without it"}
+		return &metav1.Condition{Status: metav1.ConditionTrue, Reason: netv1alpha1.ReasonNetworksFree, Message: "no node reaches a network of the peer without it; a network that was remapped for that stays so until it is listed in spec.network.forcedCIDRs of the ForeignCluster"}
 	default:
 		return nil
 	}

@@ -261,6 +261,12 @@ func TestReport(t *testing.T) {
 	e.host.reach()
 	e.wire.mend()
 	reported("10.0.0.2/32 Resolver")
+	// As the controller manager does when the node is away for a moment.
+	if err := e.Delete(t.Context(), report); err != nil {
+		t.Fatal(err)
+	}
+	*report = netv1alpha1.NodeReport{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "n1"}}
+	reported("10.0.0.2/32 Resolver")
 	stop()
 	version := report.ResourceVersion
 	e.start(e.route(e.cfg).Run)

@@ -85,6 +85,9 @@ type Pools struct {
 	// Reached are networks that nodes reach without a peer. No new assignment overlaps one, unless an administrator forces that. Existing assignments
 	// stay: a link that appears on one node must not end a peering.
 	Reached []Use
+	// Stay are owners of which nodes reached a network once. A route that is away for a moment, as of a VPN after a reboot, must not move what runs onto it:
+	// what they have is kept, whatever is free now, until an administrator forces something else.
+	Stay []string
 
 	assigned []Assignment
 }
@@ -175,7 +178,8 @@ func (p *Pools) Held(owner string, kind Kind, want netip.Prefix) (netip.Prefix, 
 // Settled is Held, unless the network has been written down since it was remapped and can be used as it is.
 func (p *Pools) Settled(owner string, kind Kind, want netip.Prefix, word Word) (netip.Prefix, bool) {
 	have, ok := p.Held(owner, kind, want)
-	if ok && word != NoWord && have != want && p.without(owner, kind).keeps(want, word) {
+	moves := word == Forced || word == Written && !slices.Contains(p.Stay, owner)
+	if ok && moves && have != want && p.without(owner, kind).keeps(want, word) {
 		return netip.Prefix{}, false
 	}
 	return have, ok
@@ -284,6 +288,14 @@ func (p *Pools) allowed(a Assignment) bool {
 	return a.Agreed && isPrivate(a.Have)
 }
 
+// pools returns the networks to assign from, as uses.
+func (p *Pools) pools() (all []Use) {
+	for _, network := range p.Networks {
+		all = append(all, Use{Network: network})
+	}
+	return all
+}
+
 func (p *Pools) pooled(network netip.Prefix) bool { return within(network, p.Networks) }
 
 func isPrivate(network netip.Prefix) bool { return within(network, private) }
@@ -362,8 +374,8 @@ func (p *Pools) search(bits int, avoid []Use) (netip.Prefix, error) {
 		}
 	}
 	unreached := ""
-	if len(p.Reached) > 0 {
-		unreached = ", without what nodes reach already (kubectl get nodereports -A)"
+	if at := slices.IndexFunc(p.Reached, func(use Use) bool { return overlapped(p.pools(), use.Network).IsValid() }); at >= 0 {
+		unreached = fmt.Sprintf(" without what nodes reach already, such as %s (%s), see kubectl get nodereports -A", p.Reached[at].Network, p.Reached[at].Name)
 	}
 	return netip.Prefix{}, fmt.Errorf("%w: none of size /%d in the pools (%s)%s; add one with networkManager.config.additionalPools", ErrExhausted, bits, join(p.Networks), unreached)
 }

@@ -201,7 +201,7 @@ func TestAttackNC1Nodes(t *testing.T) {
 	if have, _, err := p.Acquire("a", PodNetwork, prefix("10.201.0.0/16"), Written); err != nil || have != prefix("10.201.0.0/16") {
 		t.Errorf("%s, %v", have, err)
 	}
-	if _, _, err := p.Acquire("b", PodNetwork, prefix("10.202.0.0/16"), NoWord); !errors.Is(err, ErrExhausted) || !strings.Contains(err.Error(), "additionalPools") {
+	if _, _, err := p.Acquire("b", PodNetwork, prefix("10.202.0.0/16"), NoWord); !errors.Is(err, ErrExhausted) || !strings.Contains(err.Error(), "additionalPools") || !strings.Contains(err.Error(), "node n1") {
 		t.Errorf("%v", err)
 	}
 	if _, err := p.External(16, nil); !errors.Is(err, ErrExhausted) {
@@ -210,20 +210,25 @@ func TestAttackNC1Nodes(t *testing.T) {
 	if have, err := p.External(16, prefixes("242.5.0.0/16")); err != nil || have != prefix("242.5.0.0/16") {
 		t.Errorf("%s, %v", have, err)
 	}
-	// A word that comes later, and a route that goes: only then is a remapped network used as it is.
-	p = Pools{Networks: DefaultNetworks(), Reached: uses("10.7.0.5/32")}
+	// A word that comes later moves a network that is in use; a route that goes does not, because it may come back and would then lead to the peer.
+	p = Pools{Networks: DefaultNetworks()}
 	for _, step := range []struct {
 		reached []Use
+		stays   bool
 		word    Word
 		have    string
 	}{
-		{uses("10.7.0.5/32"), NoWord, "242.0.0.0/16"},
-		{uses("10.7.0.5/32"), Written, "242.0.0.0/16"},
-		{nil, Written, "10.7.0.0/16"},
-		{uses("10.7.0.5/32"), Written, "10.7.0.0/16"},
-		{uses("10.7.0.5/32"), Forced, "10.7.0.0/16"},
+		{uses("10.7.0.5/32"), false, NoWord, "242.0.0.0/16"},
+		{uses("10.7.0.5/32"), true, Written, "242.0.0.0/16"},
+		{nil, true, Written, "242.0.0.0/16"},
+		{nil, false, Written, "10.7.0.0/16"}, // of a peer of which nodes never reached anything
+		{uses("10.7.0.5/32"), true, Written, "10.7.0.0/16"},
+		{uses("10.7.0.5/32"), true, Forced, "10.7.0.0/16"},
 	} {
-		p.Reached = step.reached
+		p.Reached, p.Stay = step.reached, nil
+		if step.stays {
+			p.Stay = []string{"a"}
+		}
 		if have, _, err := p.Acquire("a", PodNetwork, prefix("10.7.0.0/16"), step.word); err != nil || have != prefix(step.have) {
 			t.Errorf("%+v: %s, %v", step, have, err)
 		}

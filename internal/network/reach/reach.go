@@ -62,16 +62,16 @@ type Facts struct {
 	Resolvers []netip.Addr
 }
 
-// widest is the shortest mask of a network that counts. A route to more than that shows where everything else goes, as a default route does: some VPNs
+// Widest is the shortest mask of a network that counts. A route to more than that shows where everything else goes, as a default route does: some VPNs
 // replace that by two halves.
-const widest = 8
+const Widest = 8
 
 // Networks returns what the node reaches, at most `most` networks, sorted, none inside another one.
 func Networks(f Facts, most int) []Network {
 	var all []Network
 	add := func(prefix netip.Prefix, kind Kind, link string) {
 		prefix = prefix.Masked()
-		if ipam.Check(prefix) == nil && prefix.Bits() >= widest && !slices.Contains(f.Skip, link) {
+		if ipam.Check(prefix) == nil && prefix.Bits() >= Widest && !slices.Contains(f.Skip, link) {
 			all = append(all, Network{prefix, kind, link})
 		}
 	}
@@ -117,6 +117,15 @@ func outer(all []Network) (kept []Network) {
 // shortened joins neighbours, those that are nearest to each other first, until the list is short enough. What it then covers in addition is not led to a
 // peer either, which is the safe side. Networks that have less than eight bits in common are not joined: the smallest ones are left out then.
 func shortened(all []Network, most int) []Network {
+	// Joining pair by pair costs the square of their number, so a table that is very long is made shorter as a whole first.
+	for bits := 24; len(all) > 4*most && bits >= Widest; bits -= 4 {
+		for i := range all {
+			if one := &all[i]; one.Prefix.Bits() > bits {
+				one.Prefix = netip.PrefixFrom(one.Prefix.Addr(), bits).Masked()
+			}
+		}
+		all = outer(all)
+	}
 	for len(all) > most {
 		at, bits := 0, -1
 		for i := range len(all) - 1 {
@@ -124,7 +133,7 @@ func shortened(all []Network, most int) []Network {
 				at, bits = i, common
 			}
 		}
-		if bits < widest {
+		if bits < Widest {
 			smallest := 0
 			for i := range all {
 				if all[i].Prefix.Bits() > all[smallest].Prefix.Bits() {

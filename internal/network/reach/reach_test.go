@@ -79,7 +79,7 @@ func TestShortened(t *testing.T) {
 			t.Fatalf("seed %d: %d networks, want at most %d", seed, len(got), most)
 		}
 		for i, one := range got {
-			if i > 0 && (got[i-1].Prefix.Overlaps(one.Prefix) || got[i-1].Prefix.Addr().Compare(one.Prefix.Addr()) >= 0) || one.Prefix.Bits() < widest {
+			if i > 0 && (got[i-1].Prefix.Overlaps(one.Prefix) || got[i-1].Prefix.Addr().Compare(one.Prefix.Addr()) >= 0) || one.Prefix.Bits() < Widest {
 				t.Errorf("seed %d: %s", seed, text(got))
 			}
 		}

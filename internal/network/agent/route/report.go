@@ -3,6 +3,7 @@
 package route
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -24,11 +25,13 @@ import (
 )
 
 // The report of this node, and of no other: the policy liqo-node-reports compares the name with the node of the token.
-// +kubebuilder:rbac:namespace=liqo,groups=net.liqo.io,resources=nodereports,verbs=create;patch
+// +kubebuilder:rbac:namespace=liqo,groups=net.liqo.io,resources=nodereports,verbs=create;get;patch
 
 const (
 	// reportPause is how long a change of the node's networks may wait. A long table costs more to read, so the pause is at least reportFactor times that.
 	reportPause, reportFactor = 10 * time.Second, 50
+	// lookFactor is after how many pauses the agent looks whether an unchanged report is still there: somebody may have deleted it, or the node was away.
+	lookFactor = 60
 	// reportTimeout bounds one attempt to write.
 	reportTimeout = 10 * time.Second
 )
@@ -38,8 +41,10 @@ type reporter struct {
 	route  *Route
 	client client.Client
 	owner  *metaapply.OwnerReferenceApplyConfiguration
-	// written is the last report; nil before the first.
+	pause  time.Duration
+	// written is the last report; nil before the first. It was there at the time seen.
 	written []reach.Network
+	seen    time.Time
 	logged  string
 	// took is how long the last look at the kernel took.
 	took time.Duration
@@ -57,11 +62,7 @@ func (r *Route) report(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("create the client for reports: %w", err)
 	}
-	one := &reporter{route: r, client: c}
-	pause := r.o.ReportPause
-	if pause == 0 {
-		pause = reportPause
-	}
+	one := &reporter{route: r, client: c, pause: cmp.Or(r.o.ReportPause, reportPause)}
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	for {
@@ -71,7 +72,7 @@ func (r *Route) report(ctx context.Context) error {
 		case <-timer.C:
 		}
 		one.log(ctx, one.once(ctx))
-		timer.Reset(max(pause, reportFactor*one.took))
+		timer.Reset(max(one.pause, reportFactor*one.took))
 	}
 }
 
@@ -96,23 +97,35 @@ func (r *reporter) log(ctx context.Context, err error) {
 func (r *reporter) once(ctx context.Context) error {
 	began := time.Now()
 	facts, err := r.route.host.Reaches()
-	r.took = time.Since(began)
 	if err != nil {
 		return fmt.Errorf("read the networks of the node: %w", err)
 	}
+	var unread error // the rest is reported nevertheless
 	if r.route.o.Resolvers != nil {
 		text, err := r.route.o.Resolvers()
 		if err != nil {
-			return fmt.Errorf("read the resolvers of the node: %w", err)
+			unread = fmt.Errorf("read the resolvers of the node: %w", err)
 		}
 		facts.Resolvers = reach.Resolvers(text)
 	}
 	networks := reach.Networks(facts, netv1alpha1.MaxNodeNetworks)
-	if r.written != nil && slices.Equal(r.written, networks) {
-		return nil
+	r.took = time.Since(began)
+	same := r.written != nil && slices.Equal(r.written, networks)
+	if same && began.Sub(r.seen) < lookFactor*r.pause {
+		return unread
 	}
 	ctx, cancel := context.WithTimeout(ctx, reportTimeout)
 	defer cancel()
+	if same {
+		there := &netv1alpha1.NodeReport{}
+		switch err := r.client.Get(ctx, client.ObjectKey{Namespace: r.route.o.Namespace, Name: r.route.o.Node}, there); {
+		case err == nil && there.DeletionTimestamp == nil:
+			r.seen = began
+			return unread
+		case client.IgnoreNotFound(err) != nil:
+			return fmt.Errorf("read NodeReport %s/%s: %w", r.route.o.Namespace, r.route.o.Node, err)
+		}
+	}
 	if err := r.findOwner(ctx); err != nil {
 		return err
 	}
@@ -125,9 +138,9 @@ func (r *reporter) once(ctx context.Context) error {
 	if err := r.client.Apply(ctx, report, client.FieldOwner(labels.OwnerRoute), client.ForceOwnership); err != nil {
 		return fmt.Errorf("write NodeReport %s/%s: %w", r.route.o.Namespace, r.route.o.Node, err)
 	}
-	r.written = append([]reach.Network{}, networks...)
+	r.written, r.seen = append([]reach.Network{}, networks...), began
 	r.route.o.Log.Info("networks of the node reported", "count", len(networks))
-	return nil
+	return unread
 }
 
 // findOwner looks the DaemonSet up once: reports go with it at an uninstallation.
