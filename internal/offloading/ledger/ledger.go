@@ -50,6 +50,8 @@ type Limits struct {
 type Change struct {
 	Key Key
 	Use Use
+	// Before is what the object uses as it is stored, if it is not new. The ledger knows that itself, once it has listed the object.
+	Before Use
 	// Peer has the namespace of the object.
 	Peer string
 	// New: there is no such object. Only a new one can be one too many.
@@ -193,14 +195,15 @@ func (l *Ledger) Forget(key Key) {
 // Mark is a moment, for Replace.
 func (l *Ledger) Mark() uint64 { return l.admitted }
 
-// Replace records what a list of all objects of these kinds in the namespaces of a peer found, which began at a mark. What was admitted since stays.
-func (l *Ledger) Replace(owner string, kinds map[schema.GroupResource]bool, found map[Key]Use, mark uint64) {
+// Replace records what a list of all objects of these kinds in the namespaces of a peer found, which began at a mark. What was admitted since stays,
+// and what is known where the list was left out: a kind in a namespace, as a key without a name.
+func (l *Ledger) Replace(owner string, kinds map[schema.GroupResource]bool, left map[Key]bool, found map[Key]Use, mark uint64) {
 	for namespace, at := range l.spaces {
 		if at.owner != owner {
 			continue
 		}
 		for one, known := range at.objects {
-			if _, there := found[Key{one.resource, namespace, one.name}]; !there && kinds[one.resource] && known.admitted <= mark {
+			if _, there := found[Key{one.resource, namespace, one.name}]; !there && kinds[one.resource] && !left[Key{Resource: one.resource, Namespace: namespace}] && known.admitted <= mark {
 				l.drop(namespace, at, one)
 			}
 		}
@@ -241,6 +244,14 @@ func (l *Ledger) Has(owner string, kind schema.GroupResource) (int64, Use) {
 		return p.objects[kind], p.use
 	}
 	return 0, Use{}
+}
+
+// Of returns what an object counts with.
+func (l *Ledger) Of(key Key) Use {
+	if at := l.spaces[key.Namespace]; at != nil {
+		return at.objects[name{key.Resource, key.Name}].use
+	}
+	return Use{}
 }
 
 func (l *Ledger) peer(owner string) *peer {

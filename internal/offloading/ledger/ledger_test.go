@@ -189,7 +189,7 @@ func TestLedger(t *testing.T) {
 	try(t, l, secret("web-rome", "a", 600), "")
 	mark := l.Mark()
 	try(t, l, secret("web-rome", "a", 500), "") // admitted while the list runs
-	l.Replace("rome", kinds, map[Key]Use{{secrets, "web-rome", "a"}: {Bytes: 600}, {secrets, "more-rome", "c"}: {Bytes: 50}}, mark)
+	l.Replace("rome", kinds, nil, map[Key]Use{{secrets, "web-rome", "a"}: {Bytes: 600}, {secrets, "more-rome", "c"}: {Bytes: 50}}, mark)
 	if number, use := l.Has("rome", secrets); number != 2 || use[Bytes] != 550 {
 		t.Errorf("after the list, the peer has %d objects with %v, want 2 with 550 bytes", number, use)
 	}
@@ -218,7 +218,7 @@ func TestStale(t *testing.T) {
 	for i := range 100 {
 		if try(t, l, secret("web-rome", fmt.Sprint(i), 1), "").Stale {
 			lists = append(lists, i+1)
-			l.Replace("rome", nil, nil, l.Mark())
+			l.Replace("rome", nil, nil, nil, l.Mark())
 		}
 	}
 	if fmt.Sprint(lists) != "[80 90 100]" {

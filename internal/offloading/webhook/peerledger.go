@@ -13,6 +13,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -71,6 +72,8 @@ const (
 	relistPage = 20
 	// relistDeadline bounds one list.
 	relistDeadline = 5 * time.Minute
+	// leftPause is after which time a peer is listed again of which something was left out.
+	leftPause = 10 * time.Minute
 	// goneInterval is how often peers without namespaces are forgotten.
 	goneInterval = 10 * time.Minute
 )
@@ -118,9 +121,7 @@ func SetupPeerLedger(mgr manager.Manager, o LedgerOptions) (*PeerLedger, error) 
 	if err != nil {
 		return nil, fmt.Errorf("client to count the objects of peers: %w", err)
 	}
-	p := newPeerLedger(o, func(ctx context.Context, path, next string) ([]byte, error) {
-		return plain.Get().AbsPath(path).Param("limit", strconv.Itoa(relistPage)).Param("continue", next).DoRaw(ctx)
-	})
+	p := newPeerLedger(o, lister(plain))
 	p.cache = mgr.GetCache()
 	p.tenant = func(namespace string) string {
 		var tenant corev1.Namespace
@@ -134,6 +135,13 @@ func SetupPeerLedger(mgr manager.Manager, o LedgerOptions) (*PeerLedger, error) 
 		return mapper.ResourceFor(kind.WithVersion(""))
 	}
 	return p, mgr.Add(p)
+}
+
+// lister returns what lists a page of objects as JSON.
+func lister(plain rest.Interface) func(ctx context.Context, path, next string) ([]byte, error) {
+	return func(ctx context.Context, path, next string) ([]byte, error) {
+		return plain.Get().AbsPath(path).Param("limit", strconv.Itoa(relistPage)).Param("continue", next).DoRaw(ctx)
+	}
 }
 
 func newPeerLedger(o LedgerOptions, list func(ctx context.Context, path, next string) ([]byte, error)) *PeerLedger {
@@ -258,10 +266,8 @@ func (p *PeerLedger) admit(change ledger.Change) (ledger.Verdict, error) {
 		p.queue.AddAfter(change.Peer, 0)
 	}
 	if !ended.After(unlisted) {
-		first := change
-		first.Written = false
-		if verdict := p.early.Admit(first); verdict.Problem != "" {
-			return ledger.Verdict{Wait: earlyWait, Problem: "what the peer has is being counted, because the controller manager has started: new objects are accepted in a moment"}, nil
+		if first, adds := added(change, p.early); adds && p.early.Admit(first).Problem != "" {
+			return ledger.Verdict{Wait: earlyWait, Problem: earlyProblem}, nil
 		}
 	}
 	verdict := p.ledger.Admit(change)
@@ -271,30 +277,8 @@ func (p *PeerLedger) admit(change ledger.Change) (ledger.Verdict, error) {
 	return verdict, nil
 }
 
-// unlisted is the time of the last list of a peer whose first one has not ended.
-var unlisted = time.Unix(1, 0)
-
-// earlyWait is what a peer waits for its first list.
-const earlyWait = time.Second
-
-// early returns what a peer gets before its first list: a part of each bound, beside what it had. The caches have counted objects of Liqo's kinds.
-func early(o LedgerOptions) ledger.Limits {
-	const part = 10
-	limits := ledger.Limits{Objects: map[schema.GroupResource]int64{}}
-	for kind, most := range o.Limits.Objects {
-		if kind != ShadowPods && kind != ShadowEndpointSlices && !inTenant(kind) {
-			limits.Objects[kind] = max(most/part, 1)
-		}
-	}
-	for amount, most := range o.Limits.Use {
-		if most > 0 {
-			limits.Use[amount] = max(most/part, 1)
-		}
-	}
-	return limits
-}
-
-// relist reads the objects of a peer, and forgets those that are gone.
+// relist reads the objects of a peer, and forgets those that are gone. A namespace that this process may not read any more, because it is being deleted or its
+// RoleBinding is another one, hinders no other: what is known of it counts on.
 func (p *PeerLedger) relist(ctx context.Context, peer string) error {
 	ctx, cancel := context.WithTimeout(ctx, relistDeadline)
 	defer cancel()
@@ -305,18 +289,26 @@ func (p *PeerLedger) relist(ctx context.Context, peer string) error {
 	if err != nil {
 		return err
 	}
-	found, of := map[ledger.Key]ledger.Use{}, map[schema.GroupResource]bool{}
+	found, of, left := map[ledger.Key]ledger.Use{}, map[schema.GroupResource]bool{}, map[ledger.Key]bool{}
+	var why error
 	for _, one := range kinds {
 		of[one.GroupResource()] = true
 		for _, namespace := range p.namespaces(peer) {
-			if err := p.read(ctx, one, namespace, found); err != nil {
+			switch err := p.read(ctx, one, namespace, found); {
+			case apierrors.IsForbidden(err) || apierrors.IsNotFound(err):
+				left[ledger.Key{Resource: one.GroupResource(), Namespace: namespace}], why = true, err
+			case err != nil:
 				return err
 			}
 		}
 	}
+	if len(left) > 0 {
+		log.FromContext(ctx).Info("objects of a peer were left out where they cannot be listed; those that are known count on", "clusterID", peer, "lists", len(left), "last", why.Error())
+		p.queue.AddAfter(peer, leftPause)
+	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.ledger.Replace(peer, of, found, mark)
+	p.ledger.Replace(peer, of, left, found, mark)
 	p.early.Retain(func(other string) bool { return other != peer })
 	p.ended[peer] = p.now()
 	return nil

@@ -80,6 +80,10 @@ func (p *PeerLedger) change(request admission.Request) (ledger.Change, error) {
 		// Objects of a tenant namespace have bounds in their schemas, and the status of our objects is no object. An informer counts them.
 		Kept: request.SubResource == "" && !inTenant(kind),
 	}
+	if request.Operation == admissionv1.Update && change.Kept {
+		// One that cannot be read any more uses nothing: then the update counts with all that it has.
+		change.Before, _, _ = ledger.Measure(kind, request.OldObject.Raw, request.Name)
+	}
 	// A new namespace may not be known yet, but the tenant namespace of its peer is.
 	if change.Peer = p.known(request.Namespace); written {
 		change.Peer = p.tenant(writer)
