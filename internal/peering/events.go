@@ -5,6 +5,7 @@ package peering
 import (
 	"bytes"
 	"fmt"
+	"strings"
 	"sync"
 	"time"
 
@@ -78,10 +79,15 @@ func grantEvent(before *remote.Identity, grant remote.Identity, now time.Time) t
 }
 
 // insideEvent returns the event of a renewal through the tunnel after one that needed none: the authentication service of the provider is held, or the way
-// there is closed. reason is empty if this one needed none.
-func insideEvent(before bool, reason string) trustEvent {
-	if before || reason == "" {
-		return trustEvent{}
+// there is closed. That another service answers in its place is an event also if the renewal before went through the tunnel for another reason. before and
+// reason are of whyInside, and empty for a renewal that needed none.
+func insideEvent(before, reason string) trustEvent {
+	const note = "the identity of this cluster was renewed through the tunnel: "
+	switch {
+	case strings.HasPrefix(reason, unprovenInside) && !strings.HasPrefix(before, unprovenInside):
+		return trustEvent{corev1.EventTypeWarning, "ProviderUnproven", note + reason}
+	case before == "" && reason != "":
+		return trustEvent{corev1.EventTypeWarning, "IdentityRenewedInside", note + reason}
 	}
-	return trustEvent{corev1.EventTypeWarning, "IdentityRenewedInside", "the identity of this cluster was renewed through the tunnel: " + reason}
+	return trustEvent{}
 }

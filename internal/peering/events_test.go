@@ -9,6 +9,7 @@ import (
 
 	discoveryv1alpha1 "liqo.io/liqo/apis/discovery/v1alpha1"
 	"liqo.io/liqo/internal/kube/remote"
+	"liqo.io/liqo/internal/peering/auth"
 )
 
 // TestAttackL14: what changes the trust in a peer leaves a trace that an administrator can find and count.
@@ -52,6 +53,27 @@ func TestAttackL14(t *testing.T) {
 		"after a break":   {&late, held, "IdentityRenewed", "1m30s"},
 	} {
 		if got := grantEvent(test.before, test.grant, now); got.reason != test.reason || !strings.Contains(got.note, test.part) {
+			t.Errorf("%s: %+v", name, got)
+		}
+	}
+
+	const url = "https://milan.example.org"
+	closed := whyInside(url, errSilent)
+	refused := whyInside(url, &auth.Error{Code: 403, Reason: auth.ReasonNotRegistered, Message: unprovenInside + url})
+	unproven := whyInside(url, &auth.Error{Reason: auth.ReasonUnproven, Message: "another key"})
+	for name, test := range map[string]struct{ before, reason, event, part string }{
+		"directly":                     {"", "", "", ""},
+		"directly again":               {unproven, "", "", ""},
+		"silent":                       {"", closed, "IdentityRenewedInside", "no authentication service answered at " + url + " (silent for 2s)"},
+		"still silent":                 {closed, closed, "", ""},
+		"refused":                      {"", refused, "IdentityRenewedInside", "what answers at " + url + " gave no identity, and has not proven"},
+		"an impostor":                  {"", unproven, "ProviderUnproven", "an unproven service answers at " + url},
+		"an impostor after silence":    {closed, unproven, "ProviderUnproven", "correct spec.foreignAuthUrl, or find out what answers there"},
+		"an impostor after a forgery":  {refused, unproven, "ProviderUnproven", url},
+		"still an impostor":            {unproven, unproven, "", ""},
+		"an impostor who is quiet now": {unproven, closed, "", ""},
+	} {
+		if got := insideEvent(test.before, test.reason); got.reason != test.event || !strings.Contains(got.note, test.part) {
 			t.Errorf("%s: %+v", name, got)
 		}
 	}

@@ -20,7 +20,7 @@ import (
 	"liqo.io/liqo/internal/peering/auth"
 )
 
-// An authentication service that everyone can reach can be held by everyone, and the way there be closed. A consumer with a tunnel then renews its identity
+// An authentication service that everyone can reach can be held by everyone, the way there be closed, or someone else answer there. A consumer with a tunnel then renews its identity
 // through that, and the provider's proxy (docs/adr/0037-a-second-way-to-renew.md).
 
 // silence is how long the first way may be silent before the other one is asked as well. A renewal takes some milliseconds.
@@ -54,7 +54,7 @@ func (s *scope) secondWay() (second way, why string) {
 	return way{discoveryv1alpha1.AuthURLInside, offered}, ""
 }
 
-// renew renews the identity, by the second way if the direct one is closed, and records in held why.
+// renew renews the identity, by the second way if the direct one gives none, and records in held why.
 func (r *fcReconciler) renew(ctx context.Context, s *scope, held *heldIdentity, direct Registrar, by func(Registrar) attempt) (auth.Grant, error) {
 	held.inside = ""
 	second, why := s.secondWay()
@@ -69,24 +69,47 @@ func (r *fcReconciler) renew(ctx context.Context, s *scope, held *heldIdentity, 
 	if err != nil {
 		return by(direct)(ctx)
 	}
-	grant, closed, err := either(ctx, by(direct), by(inside), silence)
-	if err == nil && closed != nil {
-		const most = 256
-		held.inside = printable.Line(fmt.Sprintf("no authentication service answered at %s (%v)", s.fc.Spec.ForeignAuthURL, closed), most)
-		log.FromContext(ctx).Info("identity renewed through the tunnel", "clusterID", s.peer.ClusterID, "reason", held.inside)
+	grant, failed, err := either(ctx, by(direct), by(inside), silence)
+	if err == nil && failed != nil {
+		held.inside = whyInside(s.fc.Spec.ForeignAuthURL, failed)
+		log.FromContext(ctx).Info("identity renewed through the tunnel", "clusterID", s.peer.ClusterID, "reason", held.inside, "answer", failed.Error())
 	}
 	return grant, err
+}
+
+// unprovenInside is the prefix of whyInside if another service answers in the place of the provider's. What a service sends follows later in the text, and cannot imitate it.
+const unprovenInside = "an unproven service answers at "
+
+// whyInside is why an identity was renewed through the tunnel although the provider is usually reached at a URL.
+func whyInside(url string, failed error) string {
+	const most = 384
+	switch {
+	case errors.Is(failed, auth.ErrUnproven):
+		return printable.Line(unprovenInside+url+", and the provider has proven itself through the tunnel: another cluster may have this address now, or a machine on the way "+
+			"answers in its place; correct spec.foreignAuthUrl, or find out what answers there", most)
+	case noAnswer(failed):
+		return printable.Line(fmt.Sprintf("no authentication service answered at %s (%v)", url, failed), most)
+	}
+	return printable.Line(fmt.Sprintf("what answers at %s gave no identity, and has not proven that it is the provider (%v)", url, failed), most)
 }
 
 // attempt asks for an identity by one way.
 type attempt func(context.Context) (auth.Grant, error)
 
 // errSilent is why the second way was asked while the first one could still answer.
-var errSilent = fmt.Errorf("silent for %v", silence)
+var errSilent = silentFor(silence)
 
-// either asks by the first way, and by the second one as well as soon as the first one fails because nothing answers, or is silent for long. The first answer
-// counts, a refusal too. closed is why the first way did not answer if the grant came by the second one.
-func either(ctx context.Context, first, second attempt, silence time.Duration) (grant auth.Grant, closed, err error) {
+func silentFor(so time.Duration) error {
+	return &auth.Error{Reason: auth.ReasonUnreachable, Message: fmt.Sprintf("silent for %v", so)}
+}
+
+// secondTimeout is how long the second way may take after a service answered by the first one and gave no identity: what that answer means has to be handled within
+// the same time.
+const secondTimeout = 5 * time.Second
+
+// either asks by the first way, and by the second one as well as soon as the first one fails, or is silent for long. A grant counts at once: it is signed, and
+// no other answer is, so one by one way does not end the other. failed is why there was no grant by the first way, if it came by the second one.
+func either(ctx context.Context, first, second attempt, silence time.Duration) (grant auth.Grant, failed, err error) {
 	type answer struct {
 		second bool
 		grant  auth.Grant
@@ -102,34 +125,61 @@ func either(ctx context.Context, first, second attempt, silence time.Duration) (
 	go ask(false, first)
 	silent := time.NewTimer(silence)
 	defer silent.Stop()
-	var failed [2]error // of the first way, and of the second
+	var other error // of the second way
+	var late <-chan time.Time
 	for waiting, asked := 1, false; ; {
 		select {
 		case <-silent.C:
-			closed = cmp.Or(closed, errSilent)
+			failed = cmp.Or(failed, errSilent)
+		case <-late:
+			return auth.Grant{}, nil, failedBoth(failed, silentFor(secondTimeout))
 		case got := <-answers:
 			waiting--
-			if !noAnswer(got.err) {
-				if !got.second {
-					closed = nil
+			switch {
+			case got.err == nil && got.second:
+				return got.grant, failed, nil
+			case got.err == nil:
+				return got.grant, nil, nil
+			case got.second:
+				other = got.err
+			default:
+				failed = got.err
+				if !noAnswer(failed) {
+					late = time.After(secondTimeout)
 				}
-				return got.grant, closed, got.err
-			}
-			if got.second {
-				failed[1] = got.err
-			} else {
-				failed[0], closed = got.err, got.err
 			}
 		}
-		if !asked && closed != nil {
+		if !asked && failed != nil {
 			asked = true
 			waiting++
 			go ask(true, second)
 		}
 		if waiting == 0 {
-			return auth.Grant{}, nil, &auth.Error{Reason: auth.ReasonUnreachable, Message: fmt.Sprintf("%v; through the tunnel: %v", failed[0], failed[1])}
+			return auth.Grant{}, nil, failedBoth(failed, other)
 		}
 	}
+}
+
+// failedBoth is the error of two ways that failed: that of the first one if a service answered, so that callers know what it refused, else that of the second
+// one. The first answer is not signed, and does not have the next try wait longer than an answer by the second way does.
+func failedBoth(first, second error) error {
+	const most = 512
+	message := printable.Line(first.Error(), most) + "; through the tunnel: " + printable.Line(second.Error(), most)
+	var refusal, other *auth.Error
+	switch {
+	case noAnswer(first) && noAnswer(second):
+		return &auth.Error{Reason: auth.ReasonUnreachable, Message: message}
+	case noAnswer(first):
+		return second
+	case !errors.As(first, &refusal):
+		return first // a failure of this cluster
+	}
+	both := *refusal
+	both.Message = message
+	if errors.As(second, &other) && !noAnswer(second) {
+		both.RetryAfter = min(both.RetryAfter, other.RetryAfter)
+	}
+	return &both
 }
 
 // noAnswer reports whether an attempt failed because no authentication service answered.
@@ -144,7 +194,7 @@ func (r *fcReconciler) storeIdentity(ctx context.Context, s *scope, held *heldId
 	if held.complete {
 		before = new(held.identity)
 	}
-	wasInside := s.facts.renewedInside != ""
+	wasInside := s.facts.renewedInside
 	held.identity = remote.Identity{
 		Namespace: grant.Namespace, APIServerURL: grant.APIServerURL, APIServerCA: grant.APIServerCA,
 		ProxyURL: s.peerProxy(), Token: grant.Token, RenewAt: now.Add(grant.Lifetime / 2), ExpiresAt: now.Add(grant.Lifetime), Invited: s.invited(),

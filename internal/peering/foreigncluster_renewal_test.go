@@ -6,9 +6,11 @@ import (
 	"bufio"
 	"context"
 	"encoding/base64"
+	"errors"
 	"fmt"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"net/url"
 	"strings"
 	"sync/atomic"
@@ -28,7 +30,9 @@ import (
 	"liqo.io/liqo/apis/labels"
 	netv1alpha1 "liqo.io/liqo/apis/net/v1alpha1"
 	sharingv1alpha1 "liqo.io/liqo/apis/sharing/v1alpha1"
+	"liqo.io/liqo/internal/kube/clusterkey"
 	"liqo.io/liqo/internal/kube/kubetest"
+	"liqo.io/liqo/internal/kube/printable"
 	"liqo.io/liqo/internal/kube/remote"
 	"liqo.io/liqo/internal/peering/auth"
 	"liqo.io/liqo/internal/peering/auth/published"
@@ -86,11 +90,15 @@ func usableTunnel(peer discoveryv1alpha1.ClusterIdentity) *netv1alpha1.TunnelEnd
 	return tunnel
 }
 
-// TestEither: the second way is asked when the first one is closed or silent, and takes nothing from it.
+// TestEither: a grant counts, whichever way it came by. The second way is asked when the first one is closed, silent or gives none, and takes nothing from it.
 func TestEither(t *testing.T) {
 	t.Parallel()
 	closed, refused := &auth.Error{Reason: auth.ReasonUnreachable, Message: "closed"}, &auth.Error{Code: http.StatusForbidden, Reason: auth.ReasonNotRegistered, Message: "refused"}
 	unproven := &auth.Error{Reason: auth.ReasonUnproven, Message: "another key"}
+	busy := func(wait time.Duration) error {
+		return &auth.Error{Code: http.StatusTooManyRequests, Reason: auth.ReasonTooMany, Message: "busy", RetryAfter: wait}
+	}
+	long := &auth.Error{Reason: auth.ReasonUnreachable, Message: "closed\n" + strings.Repeat("x", 16<<10)}
 	const hang, slow, late = time.Hour, 4 * time.Second, 1500 * time.Millisecond
 	type by struct {
 		after time.Duration
@@ -100,6 +108,8 @@ func TestEither(t *testing.T) {
 		first, second by
 		token, closed string
 		err           string
+		class         error
+		wait          time.Duration
 		took          time.Duration
 		asked         bool
 	}{
@@ -110,13 +120,28 @@ func TestEither(t *testing.T) {
 		"silent":                         {first: by{after: hang}, token: "second", closed: "silent", took: silence, asked: true},
 		"slow, and the other way closed": {first: by{after: slow}, second: by{err: closed}, token: "first", took: slow, asked: true},
 		"slow, and the other way silent": {first: by{after: slow}, second: by{after: hang}, token: "first", took: slow, asked: true},
+		"slow, and the other way busy":   {first: by{after: slow}, second: by{err: busy(time.Minute)}, token: "first", took: slow, asked: true},
+		"slow, and the other refuses":    {first: by{after: slow}, second: by{err: refused}, token: "first", took: slow, asked: true},
 		"both slow":                      {first: by{after: slow}, second: by{after: slow}, token: "first", took: slow, asked: true},
-		"refused":                        {first: by{err: refused}, err: "refused"},
-		"unproven":                       {first: by{err: unproven}, err: "another key"},
-		"refused by the second":          {first: by{err: closed}, second: by{err: refused}, err: "refused", asked: true},
-		"unproven by the second":         {first: by{after: hang}, second: by{err: unproven}, err: "another key", took: silence, asked: true},
-		"both closed":                    {first: by{err: closed}, second: by{err: closed}, err: "closed; through the tunnel: closed", asked: true},
-		"both silent":                    {first: by{after: hang}, second: by{after: hang}, err: "deadline", took: registerTimeout, asked: true},
+		"refused by the first":           {first: by{err: refused}, token: "second", closed: "refused", asked: true},
+		"refused late by the first":      {first: by{after: slow, err: refused}, second: by{after: slow}, token: "second", closed: "refused", took: silence + slow, asked: true},
+		"unproven by the first":          {first: by{err: unproven}, token: "second", closed: "another key", asked: true},
+		"busy, and the other open":       {first: by{err: busy(5 * time.Minute)}, token: "second", closed: "busy", asked: true},
+		"refused":                        {first: by{err: refused}, second: by{err: refused}, err: "refused; through the tunnel: refused", class: auth.ErrConflict, asked: true},
+		"refused, and the other closed":  {first: by{err: refused}, second: by{err: closed}, err: "refused; through the tunnel: closed", class: auth.ErrConflict, asked: true},
+		"refused, and the other silent":  {first: by{err: refused}, second: by{after: hang}, err: "refused; through the tunnel: silent", class: auth.ErrConflict, took: secondTimeout, asked: true},
+		"unproven, and the other closed": {first: by{err: unproven}, second: by{err: closed}, err: "another key; through the tunnel: closed", class: auth.ErrUnproven, asked: true},
+		"unproven, and the other busy":   {first: by{err: unproven}, second: by{err: busy(time.Minute)}, err: "another key; through the tunnel: busy", class: auth.ErrUnproven, asked: true},
+		"busy":                           {first: by{err: busy(time.Minute)}, second: by{err: busy(time.Minute)}, err: "busy", class: auth.ErrTooMany, wait: time.Minute, asked: true},
+		"busy, and the other closed":     {first: by{err: busy(time.Minute)}, second: by{err: closed}, err: "busy", class: auth.ErrTooMany, wait: time.Minute, asked: true},
+		"busy, and less so by the other": {first: by{err: busy(5 * time.Minute)}, second: by{err: busy(time.Second)}, err: "busy", class: auth.ErrTooMany, wait: time.Second, asked: true},
+		"busy, and refused by the other": {first: by{err: busy(5 * time.Minute)}, second: by{err: refused}, err: "busy; through the tunnel: refused", class: auth.ErrTooMany, asked: true},
+		"refused by the second":          {first: by{err: closed}, second: by{err: refused}, err: "refused", class: auth.ErrConflict, asked: true},
+		"busy by the second":             {first: by{err: closed}, second: by{err: busy(time.Minute)}, err: "busy", class: auth.ErrTooMany, wait: time.Minute, asked: true},
+		"unproven by the second":         {first: by{after: hang}, second: by{err: unproven}, err: "another key", class: auth.ErrUnproven, took: registerTimeout, asked: true},
+		"both closed":                    {first: by{err: closed}, second: by{err: closed}, err: "closed; through the tunnel: closed", class: auth.ErrUnreachable, asked: true},
+		"closed with many words":         {first: by{err: long}, second: by{err: long}, err: " ...; through the tunnel: closed xxx", class: auth.ErrUnreachable, asked: true},
+		"both silent":                    {first: by{after: hang}, second: by{after: hang}, err: "deadline", class: auth.ErrUnreachable, took: registerTimeout, asked: true},
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			var asked atomic.Bool
@@ -136,11 +161,14 @@ func TestEither(t *testing.T) {
 			began := time.Now()
 			grant, closed, err := either(ctx, one("first", row.first), one("second", row.second), silence)
 			took := time.Since(began)
+			var answer *auth.Error
 			switch {
 			case row.err == "" && (err != nil || grant.Token != row.token || row.closed == "" != (closed == nil) || closed != nil && !strings.Contains(closed.Error(), row.closed)):
 				t.Errorf("%s: the grant of %q, because %v, %v; want %q, because %q", name, grant.Token, closed, err, row.token, row.closed)
-			case row.err != "" && (err == nil || !strings.Contains(err.Error(), row.err)):
-				t.Errorf("%s: %v, want %q", name, err, row.err)
+			case row.err != "" && (!errors.Is(err, row.class) || !strings.Contains(err.Error(), row.err) || len(err.Error()) > printable.MaxLine || strings.Contains(err.Error(), "\n")):
+				t.Errorf("%s: %v, want %q, which is %v", name, err, row.err, row.class)
+			case row.err != "" && (!errors.As(err, &answer) || answer.RetryAfter != row.wait):
+				t.Errorf("%s: %+v, want %v until the next try", name, answer, row.wait)
 			case took != row.took || asked.Load() != row.asked:
 				t.Errorf("%s: it took %v, and the second way was asked: %t; want %v, %t", name, took, asked.Load(), row.took, row.asked)
 			}
@@ -156,9 +184,11 @@ type tunnelEnv struct {
 	fc    *discoveryv1alpha1.ForeignCluster
 	// front is between rome and the authentication service, proxy is what rome reaches through the tunnel, and api the API server behind that.
 	front *kubetest.Proxy
-	proxy string
-	api   atomic.Int32
-	n     int
+	// instead is what answers at the address of front; empty for front.
+	instead atomic.Value
+	proxy   string
+	api     atomic.Int32
+	n       int
 }
 
 var romeIdentity = discoveryv1alpha1.ClusterIdentity{ClusterID: "aaaaaaaa-0000-4000-8000-000000000002", ClusterName: "rome"}
@@ -177,6 +207,8 @@ func newTunnelEnv(t *testing.T) *tunnelEnv {
 			return dial(fc, func(ctx context.Context, network, address string) (net.Conn, error) {
 				if address == net.JoinHostPort(inside, fmt.Sprint(proxy.Port)) {
 					address = e.proxy
+				} else if instead, _ := e.instead.Load().(string); instead != "" && address == e.front.Address() {
+					address = instead
 				}
 				return (&net.Dialer{Timeout: idsTimeout}).DialContext(ctx, network, address)
 			})
@@ -307,7 +339,8 @@ func (e *tunnelEnv) renew(t *testing.T, most time.Duration) error {
 	return nil
 }
 
-// TestAttackNH2Tunnel: the authentication service of a provider is held, or a firewall is in front of it. The consumer renews its identity through the tunnel, in time.
+// TestAttackNH2Tunnel: the authentication service of a provider is held, or a firewall is in front of it, or someone else answers at its address. The consumer
+// renews its identity through the tunnel, in time.
 // What it got for that leads to the authentication service, and not to the API server.
 func TestAttackNH2Tunnel(t *testing.T) {
 	t.Parallel()
@@ -329,24 +362,72 @@ func TestAttackNH2Tunnel(t *testing.T) {
 		}
 		e.authentication(t, "was renewed through the tunnel: no authentication service answered at https://"+e.front.Address())
 	}
-	var events eventsv1.EventList
-	e.rome.Until("there is one event of it", func() bool {
-		e.rome.Must(e.rome.List(t.Context(), &events))
-		n := 0
-		for i := range events.Items {
-			if events.Items[i].Reason == "IdentityRenewedInside" {
-				n++
-			}
+	e.oneEvent(t, "IdentityRenewedInside", "no authentication service answered")
+	e.front.Set(kubetest.Pass)
+	for _, attack := range []struct {
+		name, reason string
+		by           http.Handler
+	}{
+		{"busy", "what answers at https://" + e.front.Address() + " gave no identity, and has not proven that it is the provider (busy)", http.HandlerFunc(answerBusy)},
+		{"that of another cluster", "an unproven service answers at https://" + e.front.Address(), e.impostor()},
+	} {
+		service := httptest.NewTLSServer(attack.by)
+		t.Cleanup(service.Close)
+		e.instead.Store(service.Listener.Addr().String())
+		if err := e.renew(t, usual); err != nil {
+			t.Fatalf("while the service is %s: %v", attack.name, err)
 		}
-		return n == 1
-	})
+		e.authentication(t, "was renewed through the tunnel: "+attack.reason)
+	}
+	e.oneEvent(t, "ProviderUnproven", "an unproven service answers at https://"+e.front.Address())
+	e.instead.Store("")
 	e.asksForMore(t, request.Status.ProxyURL)
 
-	e.front.Set(kubetest.Pass)
 	if err := e.renew(t, direct); err != nil {
 		t.Fatal(err)
 	}
 	e.authentication(t, "accepts the identity", "tunnel")
+}
+
+// oneEvent waits until there is one event for a reason, with text.
+func (e *tunnelEnv) oneEvent(t *testing.T, reason, text string) {
+	t.Helper()
+	kubetest.Eventually(t, "there is one event "+reason, func() error {
+		var events eventsv1.EventList
+		e.rome.Must(e.rome.List(t.Context(), &events))
+		var notes []string
+		for i := range events.Items {
+			if events.Items[i].Reason == reason {
+				notes = append(notes, events.Items[i].Note)
+			}
+		}
+		if len(notes) != 1 || !strings.Contains(notes[0], text) {
+			return fmt.Errorf("there are %q", notes)
+		}
+		return nil
+	})
+}
+
+// answerBusy is what anyone on the way can answer, as no answer but a grant is signed.
+func answerBusy(w http.ResponseWriter, _ *http.Request) {
+	w.Header().Set("Retry-After", "300")
+	w.WriteHeader(http.StatusTooManyRequests)
+	fmt.Fprintf(w, `{"code":429,"reason":%q,"message":"busy"}`, auth.ReasonTooMany)
+}
+
+// impostor is the authentication service of another cluster.
+func (e *tunnelEnv) impostor() http.Handler {
+	keys, err := clusterkey.Generate()
+	e.milan.Must(err)
+	server, err := auth.NewServer(auth.ServerOptions{Cluster: e.milan.local, Keys: sameKeys(keys), Log: logr.Discard()})
+	e.milan.Must(err)
+	return server
+}
+
+type sameKeys clusterkey.Keys
+
+func (k sameKeys) ClusterKeys(context.Context) (clusterkey.Keys, error) {
+	return clusterkey.Keys(k), nil
 }
 
 // asksForMore uses the pass for the API server.
