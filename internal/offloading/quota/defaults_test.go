@@ -148,7 +148,7 @@ func TestAttackNM2Upgrade(t *testing.T) {
 	if problem := l.Admit("rome-id", named("new", nil), time.Unix(0, 0), false); problem != "" {
 		t.Errorf("a new pod within the grant: %s", problem)
 	}
-	if len(l.extra) != 1 || l.extra["rome-id"] != (extra{10, 32 << 20, 1 << 30}) {
+	if len(l.extra) != 1 || !maps.Equal(l.extra["rome-id"], sums{"cpu": {low: 10}, "memory": {low: 32 << 20}, "ephemeral-storage": {low: 1 << 30}}) {
 		t.Errorf("taken without requests: %v", l.extra)
 	}
 }

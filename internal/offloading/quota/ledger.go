@@ -18,7 +18,7 @@ import (
 // admittedFor is how long resources are reserved for an admitted pod that was not observed since: a later webhook may have refused it.
 const admittedFor = time.Minute
 
-// maxAmount bounds the request of one pod, and maxGrant the grant of one slice, so that sums fit into an int64.
+// maxAmount bounds the request of one pod, and maxGrant the grant of one slice, so that what is compared fits into an int64.
 const (
 	maxAmount = 1 << 50
 	maxGrant  = 1 << 60
@@ -37,9 +37,9 @@ type Ledger struct {
 	seen     map[types.NamespacedName]entry
 	// admitted are pods that were admitted and not observed yet.
 	admitted map[types.NamespacedName]entry
-	used     map[string]Amounts
+	used     map[string]sums
 	// extra is the part of used that pods do not request.
-	extra map[string]extra
+	extra map[string]sums
 }
 
 type entry struct {
@@ -57,7 +57,7 @@ type entry struct {
 func NewLedger(limits bool, defaults Defaults) *Ledger {
 	return &Ledger{
 		limits: limits, defaults: defaults, grants: map[string]map[types.NamespacedName]Amounts{},
-		seen: map[types.NamespacedName]entry{}, admitted: map[types.NamespacedName]entry{}, used: map[string]Amounts{}, extra: map[string]extra{},
+		seen: map[types.NamespacedName]entry{}, admitted: map[types.NamespacedName]entry{}, used: map[string]sums{}, extra: map[string]sums{},
 	}
 }
 
@@ -138,10 +138,11 @@ func (l *Ledger) Admit(peer string, shadow *vkv1alpha1.ShadowPod, now time.Time,
 	asked := one.asked(granted)
 	replaced := []Amounts{l.seen[key].amounts, l.admitted[key].amounts} // the earlier holder of the name is gone before the name is used again
 	for _, name := range slices.Sorted(maps.Keys(asked)) {
-		used := l.used[peer][name]
+		sum := l.used[peer][name]
 		for _, before := range replaced {
-			used -= before[name]
+			sum = sum.plus(-before[name])
 		}
+		used := sum.amount()
 		// A resource that is not granted has no amount, like on the virtual node, where no scheduler puts such a pod.
 		if most := granted[name]; asked[name] > most-used {
 			return fmt.Sprintf("the %s of this pod ask for %s of %s%s; %s of %s granted to cluster %s are in use: wait for pods to end, lower the %[1]s, or ask the provider for more",
@@ -174,21 +175,22 @@ func (l *Ledger) Grow(peer string, shadow *vkv1alpha1.ShadowPod) string {
 			return problem
 		}
 	}
+	now, granted := l.measure(&shadow.Spec.Pod), l.granted(peer)
 	counted := Amounts{}
 	before := l.seen[types.NamespacedName{Namespace: shadow.Namespace, Name: shadow.Name}]
 	if before.uid == shadow.UID {
-		counted = before.amounts
+		counted = before.asked(granted)
 	}
-	now, granted := l.measure(&shadow.Spec.Pod), l.granted(peer)
 	asked := now.asked(granted)
 	for _, name := range slices.Sorted(maps.Keys(asked)) {
-		free := granted[name] - l.used[peer][name]
+		used := l.used[peer][name]
 		if before.unproven { // it was admitted, maybe by a process that did not count what pods take beyond their requests
-			free += l.extra[peer].of(name)
+			used = used.without(l.extra[peer][name])
 		}
+		free := granted[name] - used.amount()
 		if more := asked[name] - counted[name]; (more > 0 || before.unproven) && more > free {
 			return fmt.Sprintf("the pod asks for %s of %s%s in place of %s, and %s of %s granted to cluster %s are in use: wait for pods to end, ask for less, or ask the provider for more",
-				text(name, asked[name]), name, l.why(now, name), text(name, counted[name]), text(name, l.used[peer][name]), text(name, granted[name]), peer)
+				text(name, asked[name]), name, l.why(now, name), text(name, counted[name]), text(name, l.used[peer][name].amount()), text(name, granted[name]), peer)
 		}
 	}
 	return ""
@@ -249,38 +251,21 @@ func (l *Ledger) granted(peer string) Amounts {
 
 func (l *Ledger) put(in map[types.NamespacedName]entry, key types.NamespacedName, one entry) {
 	in[key] = one
-	if l.used[one.peer] == nil {
-		l.used[one.peer] = Amounts{}
-	}
-	for name, value := range one.amounts {
-		l.used[one.peer][name] += value
-	}
-	l.addExtra(one, 1)
+	l.add(one, 1)
 }
 
 func (l *Ledger) take(from map[types.NamespacedName]entry, key types.NamespacedName) {
-	one, there := from[key]
-	if !there {
-		return
-	}
-	delete(from, key)
-	l.addExtra(one, -1)
-	for name, value := range one.amounts {
-		if l.used[one.peer][name] -= value; l.used[one.peer][name] == 0 {
-			delete(l.used[one.peer], name)
-		}
-	}
-	if len(l.used[one.peer]) == 0 {
-		delete(l.used, one.peer)
+	if one, there := from[key]; there {
+		delete(from, key)
+		l.add(one, -1)
 	}
 }
 
-func (l *Ledger) addExtra(one entry, sign int64) {
-	sum := l.extra[one.peer]
-	for i := range sum {
-		sum[i] += sign * one.extra[i]
+func (l *Ledger) add(one entry, sign int64) {
+	for name, value := range one.amounts {
+		add(l.used, one.peer, name, sign*value)
 	}
-	if l.extra[one.peer] = sum; sum == (extra{}) {
-		delete(l.extra, one.peer)
+	for i, name := range defaulted {
+		add(l.extra, one.peer, name, sign*one.extra[i])
 	}
 }

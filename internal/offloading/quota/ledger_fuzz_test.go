@@ -59,8 +59,8 @@ func FuzzLedger(f *testing.F) {
 				}
 				for name, value := range l.measure(&s.Spec.Pod).asked(l.granted(peer)) {
 					most := l.granted(peer)[name]
-					if used := l.used[peer][name] - l.seen[key].amounts[name]; used > most {
-						t.Fatalf("%d %s admitted: %d of %d are in use, before it %d", value, name, used, most, before[name])
+					if used := l.used[peer][name].plus(-l.seen[key].amounts[name]).amount(); used > most {
+						t.Fatalf("%d %s admitted: %d of %d are in use, before it %d", value, name, used, most, before[name].amount())
 					}
 				}
 			case 2:
@@ -80,46 +80,48 @@ func FuzzLedger(f *testing.F) {
 // checkUse compares the running sums of a ledger with its entries.
 func checkUse(t *testing.T, l *Ledger) {
 	t.Helper()
-	sums, extras := map[string]Amounts{}, map[string]extra{}
+	amounts, extras := map[string]Amounts{}, map[string]extra{}
 	for _, entries := range []map[types.NamespacedName]entry{l.seen, l.admitted} {
 		for key := range entries {
 			one := entries[key]
-			if sums[one.peer] == nil {
-				sums[one.peer] = Amounts{}
+			if amounts[one.peer] == nil {
+				amounts[one.peer] = Amounts{}
 			}
-			sum := extras[one.peer]
+			all := extras[one.peer]
 			for i, name := range defaulted {
 				if one.extra[i] < 0 || one.extra[i] > one.amounts[name] {
 					t.Fatalf("%v takes %d %s, of it %d without a request", key, one.amounts[name], name, one.extra[i])
 				}
-				sum[i] += one.extra[i]
+				all[i] += one.extra[i]
 			}
-			extras[one.peer] = sum
+			extras[one.peer] = all
 			for name, value := range one.amounts {
 				if value < 0 {
 					t.Fatalf("%v uses %d %s", key, value, name)
 				}
-				sums[one.peer][name] += value
+				amounts[one.peer][name] += value
 			}
 		}
 	}
 	for peer := range extras {
-		if extras[peer] != l.extra[peer] {
-			t.Fatalf("%s takes %v without requests, want %v", peer, l.extra[peer], extras[peer])
+		for i, name := range defaulted {
+			if extras[peer][i] != l.extra[peer][name].amount() {
+				t.Fatalf("%s takes %v without requests, want %v", peer, l.extra[peer], extras[peer])
+			}
 		}
 	}
-	for peer := range sums {
+	for peer := range amounts {
 		for name := range l.used[peer] {
-			sums[peer][name] += 0 // an amount of zero may be listed or not
+			amounts[peer][name] += 0 // an amount of zero may be listed or not
 		}
-		for name, value := range sums[peer] {
-			if l.used[peer][name] != value {
-				t.Fatalf("use of %s is %v, want %v", peer, l.used[peer], sums[peer])
+		for name, value := range amounts[peer] {
+			if l.used[peer][name].amount() != value {
+				t.Fatalf("use of %s is %v, want %v", peer, l.used[peer], amounts[peer])
 			}
 		}
 	}
 	for peer := range l.used {
-		if sums[peer] == nil && len(l.used[peer]) > 0 {
+		if amounts[peer] == nil && len(l.used[peer]) > 0 {
 			t.Fatalf("use of %s without pods: %v", peer, l.used[peer])
 		}
 	}
