@@ -78,6 +78,30 @@ func TestAttackNH4Quota(t *testing.T) {
 	}
 }
 
+// TestPeerQuotaWithout: values of an earlier version that drop one of its bounds are accepted, and the bound is dropped.
+func TestPeerQuotaWithout(t *testing.T) {
+	const (
+		old, now = "v1.27.0", "v1.34.0"
+		dropped  = `controllerManager.config.peerQuota.services\.loadbalancers=null`
+	)
+	all := bounded(t, old, "--peer-quota")
+	for what, c := range map[string]struct {
+		kubernetes string
+		set        []string
+		want       int
+	}{
+		"none from 1.28 on":         {now, []string{dropped}, 0},
+		"the others before":         {old, []string{dropped}, len(all) - 1},
+		"with another one":          {now, []string{dropped, "controllerManager.config.peerQuota.secrets=7"}, 1},
+		"with another one and 1.27": {old, []string{dropped, "controllerManager.config.peerQuota.secrets=7"}, 1},
+	} {
+		got := bounded(t, c.kubernetes, "--peer-quota", c.set...)
+		if _, there := got["services.loadbalancers"]; there || len(got) != c.want {
+			t.Errorf("%s: %v, want %d without load balancers", what, got, c.want)
+		}
+	}
+}
+
 // asksAbout reports whether a webhook that must answer is asked about new objects of a kind in remote namespaces.
 func asksAbout(t *testing.T, objects []*unstructured.Unstructured, kind string) bool {
 	t.Helper()

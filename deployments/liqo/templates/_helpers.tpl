@@ -285,12 +285,17 @@ this namespace belongs to another cluster, which reads its Secrets and enters it
 
 {{/*
 The ResourceQuota of each remote namespace, as JSON. By default, there is none where the webhooks count what peers write. (Kubernetes 1.28 and later.)
+A bound that is null is none, because values of earlier versions drop a default so.
 */}}
 {{- define "liqo.peerQuota" -}}
 {{- $quota := .Values.controllerManager.config.peerQuota -}}
-{{- if or $quota (kindIs "invalid" $quota) (semverCompare ">=1.28.0-0" .Capabilities.KubeVersion.Version) -}}
-{{- default dict $quota | toJson -}}
+{{- $stated := dict -}}
+{{- range $name, $bound := $quota }}{{ if not (kindIs "invalid" $bound) }}{{ $_ := set $stated $name $bound }}{{ end }}{{ end -}}
+{{- if or $stated (kindIs "invalid" $quota) (semverCompare ">=1.28.0-0" .Capabilities.KubeVersion.Version) -}}
+{{- toJson $stated -}}
 {{- else -}}
-{"secrets": "5000", "configmaps": "1000", "services": "500", "services.loadbalancers": "10", "services.nodeports": "100", "count/ingresses.networking.k8s.io": "100", "persistentvolumeclaims": "100", "requests.storage": "1Ti"}
+{{- $default := dict "secrets" "5000" "configmaps" "1000" "services" "500" "services.loadbalancers" "10" "services.nodeports" "100" "count/ingresses.networking.k8s.io" "100" "persistentvolumeclaims" "100" "requests.storage" "1Ti" -}}
+{{- range $name, $none := $quota }}{{ $_ := unset $default $name }}{{ end -}}
+{{- toJson $default -}}
 {{- end -}}
 {{- end }}
