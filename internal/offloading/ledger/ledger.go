@@ -133,7 +133,13 @@ func (l *Ledger) Admit(c Change) Verdict {
 	}
 	if c.Kept && !c.DryRun {
 		l.admitted++
-		l.set(at, p, key, entry{c.Use, l.admitted})
+		now := c.Use
+		for one := range now {
+			if c.New { // if it is there, the API server refuses it only after us
+				now[one] = max(now[one], before.use[one])
+			}
+		}
+		l.set(at, p, key, entry{now, l.admitted})
 	}
 	return Verdict{Stale: l.stale(p)}
 }

@@ -84,6 +84,21 @@ func TestAttackNH4(t *testing.T) {
 	}
 }
 
+// TestAttackNH4Again: who creates an object that is there with less than it has is asked here first, and refused by the API server then. The object counts with what it has.
+func TestAttackNH4Again(t *testing.T) {
+	l, admitted := New(Limits{Use: Use{Bytes: 1000, LoadBalancers: 5}}), 0
+	create := func(i int, use Use) bool {
+		key := Key{Services, "web-rome", fmt.Sprint(i)}
+		return l.Admit(Change{Key: key, Use: use, Peer: "rome", New: true, Kept: true, Now: start}).Problem == ""
+	}
+	for ; admitted < 100 && create(admitted, Use{Bytes: 100, LoadBalancers: 1}); admitted++ {
+		create(admitted, Use{Bytes: 1})
+	}
+	if _, use := l.Has("rome", Services); admitted != 5 || use[Bytes] != 500 {
+		t.Errorf("%d load balancers are admitted, and have %d bytes, want 5 with 500", admitted, use[Bytes])
+	}
+}
+
 // TestAttackNH4All: many peers together do not fill etcd, and each gets its part although others have taken theirs first.
 func TestAttackNH4All(t *testing.T) {
 	l := New(Limits{Use: Use{Bytes: 500}, AllBytes: 1000})
@@ -188,7 +203,11 @@ func TestLedger(t *testing.T) {
 	try(t, l, secret("web-rome", "a", 100), "")
 	try(t, l, secret("web-rome", "a", 600), "")
 	mark := l.Mark()
-	try(t, l, secret("web-rome", "a", 500), "") // admitted while the list runs
+	smaller := secret("web-rome", "a", 500)
+	smaller.Peer, smaller.Kept, smaller.Now = "rome", true, start
+	if verdict := l.Admit(smaller); verdict.Problem != "" { // an update, while the list runs
+		t.Errorf("an object that becomes smaller: %q", verdict.Problem)
+	}
 	l.Replace("rome", kinds, nil, map[Key]Use{{secrets, "web-rome", "a"}: {Bytes: 600}, {secrets, "more-rome", "c"}: {Bytes: 50}}, mark)
 	if number, use := l.Has("rome", secrets); number != 2 || use[Bytes] != 550 {
 		t.Errorf("after the list, the peer has %d objects with %v, want 2 with 550 bytes", number, use)
