@@ -6,6 +6,7 @@ import (
 	"context"
 	"fmt"
 	"strconv"
+	"sync"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -29,10 +30,14 @@ import (
 // +kubebuilder:rbac:namespace=liqo-tenant,groups=net.liqo.io,resources=networkconfigs/status,verbs=patch;update
 
 // configReconciler announces our network to each peer. Its unit of work is a tenant namespace.
-type configReconciler struct{ *shared }
+type configReconciler struct {
+	*shared
+	// signed are the specs that this process signed last, by tenant namespace: the cache may have an earlier one, or none yet, and must not bring its version back.
+	signed sync.Map
+}
 
 func setupNetworkConfig(mgr manager.Manager, s *shared) error {
-	r := &configReconciler{s}
+	r := &configReconciler{shared: s}
 	allPeers := handler.EnqueueRequestsFromMapFunc(s.allPeers)
 	err := builder.ControllerManagedBy(mgr).Named("networkconfig").
 		Watches(&netv1alpha1.NetworkConfig{}, handler.EnqueueRequestsFromMapFunc(s.byConfig)).
@@ -100,6 +105,7 @@ func (r *configReconciler) withdraw(ctx context.Context, ours *netv1alpha1.Netwo
 		return fmt.Errorf("delete network configuration %s/%s: %w", ours.Namespace, ours.Name, err)
 	}
 	r.own.Forget(client.ObjectKeyFromObject(ours))
+	r.signed.Delete(ours.Namespace)
 	log.FromContext(ctx).Info("network configuration withdrawn", "clusterID", ours.Spec.Cluster.ClusterID)
 	return nil
 }
@@ -119,7 +125,10 @@ func (r *configReconciler) publish(ctx context.Context, to *tenancy, ours *netv1
 		return err // without a key to sign with, no peer would believe it; the event of the Secret enqueues the namespace again
 	}
 	spec := configSpec(to, r.options.PodCIDRs[0].String(), external.String(), ends, keys)
-	sign(*identity, r.options.Local.ClusterID, spec, ours, r.options.Now())
+	last, _ := r.signed.Load(to.namespace)
+	known, _ := last.(*netv1alpha1.NetworkConfigSpec)
+	sign(*identity, r.options.Local.ClusterID, spec, latest(ours, known), r.options.Now())
+	r.signed.Store(to.namespace, spec)
 	intent := netapply.NetworkConfig(r.options.Local.NetworkConfigName(), to.namespace).
 		WithLabels(map[string]string{
 			labels.Replication: annotationTrue, labels.RemoteID: to.peer.ClusterID, labels.ClusterID: to.peer.ClusterID,

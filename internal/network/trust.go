@@ -62,6 +62,15 @@ func (i *identity) keys(ctx context.Context) (*clusterkey.Keys, error) {
 	return &keys, err
 }
 
+// latest returns what we announced last: what the cache has, unless this process signed something later, which the cache does not have yet. The peer refuses a
+// version that is older than one that it used.
+func latest(cached *netv1alpha1.NetworkConfig, signed *netv1alpha1.NetworkConfigSpec) *netv1alpha1.NetworkConfig {
+	if signed != nil && (cached == nil || cached.Spec.Version < signed.Version) {
+		return &netv1alpha1.NetworkConfig{Spec: *signed}
+	}
+	return cached
+}
+
 // sign sets the version and the signatures of what we announce. Version and signatures stay while the content and the keys do, so that nothing is
 // written. The version is a time, so that it grows also after the object, or the whole cluster, was restored from a backup.
 func sign(keys clusterkey.Keys, local string, spec *netv1alpha1.NetworkConfigSpec, before *netv1alpha1.NetworkConfig, now time.Time) {

@@ -45,3 +45,36 @@ func TestVersion(t *testing.T) {
 		}
 	}
 }
+
+// TestVersionStays: a cache that is behind does not bring back a version that is older than one that was announced, which the peer would refuse for ever.
+func TestVersionStays(t *testing.T) {
+	keys, err := clusterkey.Generate()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var signed *netv1alpha1.NetworkConfigSpec
+	announce := func(cached *netv1alpha1.NetworkConfig, pods netv1alpha1.CIDR, now int64) *netv1alpha1.NetworkConfig {
+		spec := &netv1alpha1.NetworkConfigSpec{PodCIDR: pods}
+		sign(keys, "rome-id", spec, latest(cached, signed), time.UnixMilli(now))
+		signed = spec
+		return &netv1alpha1.NetworkConfig{Spec: *spec}
+	}
+	first := announce(nil, "10.1.0.0/16", 170)
+	for _, step := range []struct {
+		cached *netv1alpha1.NetworkConfig
+		pods   netv1alpha1.CIDR
+		now    int64
+		want   int64
+	}{
+		{nil, "10.1.0.0/16", 188, 170}, // the cache has nothing yet
+		{first, "10.1.0.0/16", 190, 170},
+		{first, "10.2.0.0/16", 200, 200},
+		{first, "10.1.0.0/16", 210, 210}, // changed back, and the cache has still the first one
+		{first, "10.1.0.0/16", 220, 210},
+		{nil, "10.1.0.0/16", 230, 210},
+	} {
+		if now := announce(step.cached, step.pods, step.now); now.Spec.Version != step.want {
+			t.Errorf("at %d: version %d, want %d", step.now, now.Spec.Version, step.want)
+		}
+	}
+}
