@@ -35,7 +35,7 @@ func AcceptNetworks(ctx context.Context, c client.Client, name string, networks 
 	if config == nil {
 		return fmt.Errorf("cluster %q announces no networks, so there is nothing to accept; see `liqoctl status peer %[1]s`", name)
 	}
-	announces := []string{string(config.Spec.PodCIDR), string(config.Spec.ExternalCIDR)}
+	announces := networksOf(config)
 	for _, one := range networks {
 		if !slices.Contains(announces, one) {
 			return fmt.Errorf("%s is not what cluster %q announces now, which is %s; nothing was changed", one, name, printable.Line(strings.Join(announces, " and "), 100))
@@ -66,6 +66,11 @@ func announcement(ctx context.Context, c client.Client, fc *discoveryv1alpha1.Fo
 		return nil, fmt.Errorf("read what cluster %q announces, NetworkConfig %s: %w", fc.Name, key, err)
 	}
 	return &config, nil
+}
+
+// networksOf returns what a peer announces. The peer wrote it, so it may be no network.
+func networksOf(config *netv1alpha1.NetworkConfig) []string {
+	return []string{string(config.Spec.PodCIDR), string(config.Spec.ExternalCIDR)}
 }
 
 // acceptCommand is what an administrator types to agree to the networks that a peer announces; empty if they are not refused for being others than before.

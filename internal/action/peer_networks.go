@@ -102,7 +102,7 @@ func judgeNetworks(ctx context.Context, c client.Client, o PeerOptions, fc *disc
 		}
 		if config != nil {
 			p.Info(announced(config))
-			for _, one := range []string{string(config.Spec.PodCIDR), string(config.Spec.ExternalCIDR)} {
+			for _, one := range networksOf(config) {
 				if checkNetworks("", []string{one}) == nil {
 					announces = append(announces, one)
 				}

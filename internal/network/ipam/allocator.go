@@ -288,14 +288,6 @@ func (p *Pools) allowed(a Assignment) bool {
 	return a.Agreed && isPrivate(a.Have)
 }
 
-// pools returns the networks to assign from, as uses.
-func (p *Pools) pools() (all []Use) {
-	for _, network := range p.Networks {
-		all = append(all, Use{Network: network})
-	}
-	return all
-}
-
 func (p *Pools) pooled(network netip.Prefix) bool { return within(network, p.Networks) }
 
 func isPrivate(network netip.Prefix) bool { return within(network, private) }
@@ -374,7 +366,7 @@ func (p *Pools) search(bits int, avoid []Use) (netip.Prefix, error) {
 		}
 	}
 	unreached := ""
-	if at := slices.IndexFunc(p.Reached, func(use Use) bool { return overlapped(p.pools(), use.Network).IsValid() }); at >= 0 {
+	if at := slices.IndexFunc(p.Reached, func(use Use) bool { return slices.ContainsFunc(p.Networks, use.Network.Overlaps) }); at >= 0 {
 		unreached = fmt.Sprintf(" without what nodes reach already, such as %s (%s), see kubectl get nodereports -A", p.Reached[at].Network, p.Reached[at].Name)
 	}
 	return netip.Prefix{}, fmt.Errorf("%w: none of size /%d in the pools (%s)%s; add one with networkManager.config.additionalPools", ErrExhausted, bits, join(p.Networks), unreached)
