@@ -231,6 +231,9 @@ const (
 // TaintVirtualNode keeps pods that are not offloaded away from virtual nodes; value "true", effect NoExecute.
 const TaintVirtualNode = "virtual-node.liqo.io/not-allowed"
 
+// TaintNoNewPods is on a virtual node whose provider answers and takes no further pods; the value is the reason, effect NoSchedule.
+const TaintNoNewPods = "virtual-node.liqo.io/no-new-pods"
+
 // Finalizers. Each is removed by one controller of the same cluster, within a deadline.
 const (
 	// FinalizerPeer is on ForeignClusters: identity, tenant and rights of the peer are removed first.

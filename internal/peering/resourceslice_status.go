@@ -145,13 +145,17 @@ func sliceTotal(facts *sliceFacts) (corev1.ResourceList, string) {
 			source = fmt.Sprintf("%s; %s is not valid: %v", wholeClusterSentence, onePeerSentence, err)
 		}
 	}
-	return grant.Share(facts.capacity.Free(facts.clusterID), percentage),
+	return facts.capacity.Grant(facts.clusterID, percentage),
 		fmt.Sprintf("%d%% of what is free on the nodes: %s", percentage, source)
 }
 
 func accepted(facts *sliceFacts, slice *sharingv1alpha1.ResourceSlice, resources corev1.ResourceList, why string) sharingv1alpha1.ResourceSliceStatus {
 	answer := sharingv1alpha1.ResourceSliceStatus{Phase: sharingv1alpha1.SliceAccepted, Resources: resources}
 	describe(facts, &answer)
+	if facts.plugin == nil && facts.capacity.Nodes == 0 {
+		return withGranted(answer, slice, metav1.ConditionFalse, sharingv1alpha1.ReasonNothingToShare,
+			"no further pod can start: the provider has no Ready node that takes pods of this cluster; they are cordoned, for example, or set apart. Running pods stay")
+	}
 	missing := slices.DeleteFunc([]string{string(corev1.ResourceCPU), string(corev1.ResourceMemory)}, func(name string) bool {
 		left := resources[corev1.ResourceName(name)]
 		return left.Sign() > 0

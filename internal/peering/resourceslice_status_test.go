@@ -50,7 +50,7 @@ func TestRefusal(t *testing.T) {
 
 func TestCompareSlice(t *testing.T) {
 	facts := &sliceFacts{peer: &discoveryv1alpha1.ForeignCluster{}, incoming: discoveryv1alpha1.PeeringYes, percentage: 100, labels: map[string]string{"a": "b"}}
-	facts.capacity = grant.Capacity{Allocatable: grant.Amounts{"cpu": 100_000, "memory": 1e9}, Architectures: []string{"amd64"}}
+	facts.capacity = grant.Capacity{Nodes: 1, Allocatable: grant.Amounts{"cpu": 100_000, "memory": 1e9}, Architectures: []string{"amd64"}}
 	slice := &sharingv1alpha1.ResourceSlice{ObjectMeta: metav1.ObjectMeta{Generation: 3}}
 	answer := func() *sharingv1alpha1.ResourceSliceStatus {
 		return &sliceAnswers(facts, []sliceQuery{{slice, &slice.Status}})[0]

@@ -154,12 +154,18 @@ func newGrant(t *testing.T, b *env, node *corev1.Node) {
 		t.Errorf("the writes of others are lost: %+v", node)
 	}
 	b.grant(granted("0", "3G"))
-	node = b.untilReady(corev1.ConditionFalse)
+	b.Until("no CPU", func() bool {
+		b.Must(b.Get(t.Context(), client.ObjectKeyFromObject(node), node))
+		return node.Status.Capacity.Cpu().IsZero()
+	})
 	if _, gpu := node.Status.Capacity["nvidia.com/gpu"]; gpu {
 		t.Errorf("capacity %v", node.Status.Capacity)
 	}
 	b.grant(granted("2", "3G"))
-	b.untilReady(corev1.ConditionTrue)
+	b.Until("CPU again, and the taint is gone", func() bool {
+		b.Must(b.Get(t.Context(), client.ObjectKeyFromObject(node), node))
+		return node.Status.Capacity.Cpu().String() == "2" && !slices.ContainsFunc(node.Spec.Taints, func(taint corev1.Taint) bool { return taint.Key == labels.TaintNoNewPods })
+	})
 }
 
 func unreachableProvider(t *testing.T, b *env, _ *corev1.Node) {

@@ -51,6 +51,9 @@ const (
 	register
 	// update writes what differs.
 	update
+	// hold keeps what the node has, without new pods, because the answer of the provider is not there: a slice that was restored from a backup has no
+	// status until the provider is asked again.
+	hold
 	// observe a node that is being removed: only the reachability of the remote cluster is kept current, because the drain deadline
 	// of its pods depends on it.
 	observe
@@ -65,6 +68,8 @@ func next(slice *sharingv1alpha1.ResourceSlice, node *corev1.Node, state reach) 
 		return wait // after a restart, the node does not change before the first probe
 	case node != nil && ending:
 		return observe
+	case node != nil && unanswered(slice) && len(node.Status.Allocatable) > 0:
+		return hold
 	case node != nil:
 		return update
 	case ending || !accepted:
@@ -75,6 +80,11 @@ func next(slice *sharingv1alpha1.ResourceSlice, node *corev1.Node, state reach) 
 		return register
 	}
 	return wait // a node is registered once it can run pods
+}
+
+// unanswered reports whether the slice has no answer of the provider.
+func unanswered(slice *sharingv1alpha1.ResourceSlice) bool {
+	return slice.Status.Phase == "" || slice.Status.Phase == sharingv1alpha1.SlicePending
 }
 
 // nodeInputs is everything that determines the content of a virtual node.
@@ -97,6 +107,8 @@ type nodeInputs struct {
 	// checkNetwork: the node is Ready only while the tunnel to the remote cluster works. tunnel is nil if none is agreed.
 	checkNetwork bool
 	tunnel       *netv1alpha1.TunnelEndpoint
+	// closed is why the provider takes no further pods although it answers; empty if it takes them.
+	closed closure
 	// failing is why the node must get no pods although it is Ready; empty if it may get them.
 	failing string
 	// leaving: the node is being removed. Its drain deadline depends only on whether the remote cluster answers.
@@ -154,14 +166,13 @@ func (p *nodeInputs) arch() string {
 	return first(labelValues(p.granted.Architectures), "amd64")
 }
 
-// initial returns the node as it is created: with the taint, before any pod can be scheduled. All clients share one list of taints, so the taint
+// initial returns the node as it is created: with the taints, before any pod can be scheduled. All clients share one list of taints, so the taint
 // is written once, by a field owner that is not used again. With the annotation, and with the condition that its first taint is derived from, Kubernetes
 // writes only the range of the node; see allocationTimeout.
 func (p *nodeInputs) initial() *coreapply.NodeApplyConfiguration {
 	return coreapply.Node(p.name).WithLabels(map[string]string{labels.Type: labels.TypeVirtualNode, labels.RemoteClusterID: p.clusterID}).
 		WithAnnotations(map[string]string{corev1.ObjectTTLAnnotationKey: "0"}).
-		WithSpec(coreapply.NodeSpec().WithTaints(coreapply.Taint().
-			WithKey(labels.TaintVirtualNode).WithValue("true").WithEffect(corev1.TaintEffectNoExecute))).
+		WithSpec(p.initialTaints()).
 		WithStatus(coreapply.NodeStatus().WithConditions(coreapply.NodeCondition().
 			WithType(corev1.NodeReady).WithStatus(corev1.ConditionFalse).WithReason(notReady).WithMessage("the node is being registered")))
 }
@@ -197,11 +208,12 @@ func (p *nodeInputs) ready() (corev1.ConditionStatus, string, string) {
 		return corev1.ConditionFalse, no, p.reachMessage
 	case p.reach == unreachable:
 		return corev1.ConditionFalse, no, "the API server of the remote cluster does not answer: " + p.reachMessage
-	case p.granted.Resources.Cpu().Sign() <= 0 || p.granted.Resources.Memory().Sign() <= 0:
-		return corev1.ConditionFalse, no, "the remote cluster grants no CPU or no memory; see the ResourceSlice of this node"
 	}
 	if up, message := p.network(); !up && !p.leaving {
 		return corev1.ConditionFalse, no, message
+	}
+	if p.closed.reason != "" {
+		return corev1.ConditionTrue, ok, "the remote cluster answers; " + p.closed.message
 	}
 	return corev1.ConditionTrue, ok, "the remote cluster answers and grants resources"
 }
@@ -242,22 +254,31 @@ func (p *nodeInputs) conditions() []corev1.NodeCondition {
 		}
 		return c
 	}
-	short := p.granted != nil && p.granted.Resources.Memory().Sign() <= 0
 	return []corev1.NodeCondition{
 		{Type: corev1.NodeReady, Status: status, Reason: reason, Message: message},
-		condition(corev1.NodeMemoryPressure, short, "RemoteClusterHasMemoryPressure", "RemoteClusterHasSufficientMemory", "derived from the granted memory"),
+		condition(corev1.NodeMemoryPressure, false, "RemoteClusterHasMemoryPressure", "RemoteClusterHasSufficientMemory", "the nodes of the remote cluster monitor their memory"),
 		condition(corev1.NodeDiskPressure, false, "RemoteClusterHasDiskPressure", "RemoteClusterHasNoDiskPressure", "the nodes of the remote cluster monitor their disks"),
 		p.pressure(condition),
 		condition(corev1.NodeNetworkUnavailable, !up, "LiqoNetworkingDown", "LiqoNetworkingUp", tunnel),
 	}
 }
 
-// lastGrant returns the grant that a node in removal still shows.
+// lastGrant returns the grant that a node still shows, while it is removed or the answer of the provider is not there.
 func lastGrant(node *corev1.Node) *sharingv1alpha1.ResourceSliceStatus {
 	return &sharingv1alpha1.ResourceSliceStatus{
 		Resources: node.Status.Allocatable, Images: node.Status.Images,
 		Architectures: []string{node.Status.NodeInfo.Architecture}, OperatingSystems: []string{node.Status.NodeInfo.OperatingSystem},
 	}
+}
+
+// describedBy returns the grant. Nodes of which none takes pods may not be described; the node then keeps its architecture and system, because its pods do.
+func describedBy(granted *sharingv1alpha1.ResourceSliceStatus, node *corev1.Node) *sharingv1alpha1.ResourceSliceStatus {
+	if node == nil || len(granted.Architectures)+len(granted.OperatingSystems) > 0 {
+		return granted
+	}
+	kept, last := *granted, lastGrant(node)
+	kept.Architectures, kept.OperatingSystems = last.Architectures, last.OperatingSystems
+	return &kept
 }
 
 // statusCurrent reports whether the node has the status already. It ignores times, and what other clients added.

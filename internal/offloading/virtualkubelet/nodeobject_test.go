@@ -148,12 +148,14 @@ func TestReady(t *testing.T) {
 		{"all works", granted("1", "1"), reachable, "True KubeletReady the remote cluster answers and grants resources"},
 		{"no answer", granted("1", "1"), unreachable, "False KubeletNotReady the API server of the remote cluster does not answer: why"},
 		{"no identity", granted("1", "1"), unidentified, "False KubeletNotReady why"},
-		{"no cpu", granted("0", "1"), reachable, "False KubeletNotReady the remote cluster grants no CPU or no memory; see the ResourceSlice of this node"},
-		{"no memory", granted("1", "0"), reachable, "False KubeletNotReady the remote cluster grants no CPU or no memory; see the ResourceSlice of this node"},
-		{"nothing at all", &sharingv1alpha1.ResourceSliceStatus{}, reachable, "False KubeletNotReady the remote cluster grants no CPU or no memory; see the ResourceSlice of this node"},
+		{"no cpu", granted("0", "1"), reachable, "True KubeletReady the remote cluster answers; it takes no further pods, see the ResourceSlice of this node; running ones stay"},
+		{"nothing, and no answer", granted("0", "0"), unreachable, "False KubeletNotReady the API server of the remote cluster does not answer: why"},
 	} {
 		inputs := testInputs()
 		inputs.granted, inputs.reach, inputs.reachMessage = c.granted, c.reach, "why"
+		if c.granted != nil {
+			inputs.closed = closedBy(&sharingv1alpha1.ResourceSlice{Status: *c.granted})
+		}
 		status, reason, message := inputs.ready()
 		if got := fmt.Sprintf("%s %s %s", status, reason, message); got != c.want {
 			t.Errorf("%s: %q, want %q", c.name, got, c.want)
@@ -206,7 +208,8 @@ func TestNetwork(t *testing.T) {
 
 func TestNext(t *testing.T) {
 	now := metav1.Now()
-	node, leaving := &corev1.Node{}, &corev1.Node{ObjectMeta: metav1.ObjectMeta{DeletionTimestamp: &now}}
+	node, used := &corev1.Node{}, &corev1.Node{Status: corev1.NodeStatus{Allocatable: granted("1", "1").Resources}}
+	leaving := &corev1.Node{ObjectMeta: metav1.ObjectMeta{DeletionTimestamp: &now}}
 	slice := func(phase sharingv1alpha1.SlicePhase, deleting bool) *sharingv1alpha1.ResourceSlice {
 		s := &sharingv1alpha1.ResourceSlice{Status: sharingv1alpha1.ResourceSliceStatus{Phase: phase}}
 		if deleting {
@@ -226,6 +229,10 @@ func TestNext(t *testing.T) {
 		{"granted", accepted, false, nil, [4]action{wait, probeNow, register, wait}},
 		{"granted and registered", accepted, false, node, [4]action{wait, update, update, update}},
 		{"asked again", pending, false, node, [4]action{wait, update, update, update}},
+		{"granted before, and the answer is gone", pending, false, used, [4]action{wait, hold, hold, hold}},
+		{"granted before, and the status is gone", "", false, used, [4]action{wait, hold, hold, hold}},
+		{"withdrawn while the answer is gone", pending, true, used, [4]action{wait, observe, observe, observe}},
+		{"waits for an administrator", sharingv1alpha1.SliceManualActionRequired, false, used, [4]action{wait, update, update, update}},
 		{"withdrawn", refused, false, node, [4]action{wait, observe, observe, observe}},
 		{"unpeered", accepted, true, node, [4]action{wait, observe, observe, observe}},
 		{"withdrawn and removed", refused, false, nil, [4]action{wait, wait, wait, wait}},

@@ -69,8 +69,9 @@ func (n *Node) sync(ctx context.Context) error {
 	if n.options.Failing != nil {
 		inputs.failing = n.options.Failing()
 	}
+	inputs.closed = closedBy(slice)
 	if slice.Status.Phase == sharingv1alpha1.SliceAccepted {
-		inputs.granted = &slice.Status
+		inputs.granted = describedBy(&slice.Status, node)
 	}
 	switch action {
 	case probeNow:
@@ -86,9 +87,13 @@ func (n *Node) sync(ctx context.Context) error {
 		if node.Spec.PodCIDR == "" && time.Since(n.registered) < allocationTimeout {
 			return nil // the range, or the timeout, requeues the node
 		}
-		err = errors.Join(n.applyMeta(ctx, node, inputs), n.applyStatus(ctx, node, inputs))
+		// The taint first: no pod may be scheduled between a status that is Ready and the taint.
+		err = errors.Join(n.applyTaint(ctx, node, inputs), n.applyMeta(ctx, node, inputs), n.applyStatus(ctx, node, inputs))
+	case hold:
+		inputs.granted = lastGrant(node)
+		err = errors.Join(n.applyTaint(ctx, node, inputs), n.applyStatus(ctx, node, inputs))
 	case observe:
-		inputs.granted, inputs.leaving = lastGrant(node), true
+		inputs.granted, inputs.leaving, inputs.closed = lastGrant(node), true, closure{}
 		err = n.applyStatus(ctx, node, inputs)
 	default:
 		return nil
@@ -186,6 +191,23 @@ func (n *Node) applyMeta(ctx context.Context, node *corev1.Node, inputs *nodeInp
 		return fmt.Errorf("label node: %w", err)
 	}
 	n.writtenMeta, n.writtenVersion = intent, sent.ResourceVersion
+	return nil
+}
+
+// applyTaint writes or removes our taint. Kubernetes and administrators write the same list, which is one value, so the write names the version of the
+// node that it changes; if that is old, the event of the newer one comes.
+func (n *Node) applyTaint(ctx context.Context, node *corev1.Node, inputs *nodeInputs) error {
+	taints, changed := inputs.closed.taints(node.Spec.Taints)
+	if !changed {
+		return nil
+	}
+	sent := node.DeepCopy()
+	sent.Spec.Taints = taints
+	if err := n.client.Patch(ctx, sent, client.MergeFromWithOptions(node, client.MergeFromWithOptimisticLock{}), owner); err != nil {
+		return fmt.Errorf("taint node: %w", err)
+	}
+	log.FromContext(ctx).Info("pods of this cluster", "takesNew", inputs.closed.reason == "", "reason", inputs.closed.message)
+	n.writtenVersion = &sent.ResourceVersion
 	return nil
 }
 

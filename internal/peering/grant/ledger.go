@@ -26,6 +26,7 @@ type Ledger struct {
 // machine is what the ledger stores of a node.
 type machine struct {
 	counts       bool // its resources are granted
+	virtual      bool
 	allocatable  Amounts
 	architecture string
 	system       string
@@ -64,18 +65,19 @@ func (l *Ledger) SetNode(node *corev1.Node) (changed bool) {
 	before, known := l.nodes[node.Name]
 	now := machine{
 		counts:       l.counts(node),
+		virtual:      node.Labels[labels.Type] == labels.TypeVirtualNode,
 		architecture: cmp.Or(node.Labels[corev1.LabelArchStable], node.Status.NodeInfo.Architecture),
 		system:       cmp.Or(node.Labels[corev1.LabelOSStable], node.Status.NodeInfo.OperatingSystem),
 	}
 	if now.counts {
 		now.allocatable = Count(node.Status.Allocatable)
 	}
-	if known && before.counts == now.counts && before.architecture == now.architecture &&
+	if known && before.counts == now.counts && before.virtual == now.virtual && before.architecture == now.architecture &&
 		before.system == now.system && maps.Equal(before.allocatable, now.allocatable) {
 		return false
 	}
 	l.nodes[node.Name] = now
-	return before.counts || now.counts
+	return !now.virtual || known && !before.virtual
 }
 
 func (l *Ledger) counts(node *corev1.Node) bool {
@@ -97,7 +99,8 @@ const conditionTaints = "node.kubernetes.io/"
 
 // DeleteNode removes a node, and reports whether the capacity may have changed.
 func (l *Ledger) DeleteNode(name string) (changed bool) {
-	changed = l.nodes[name].counts
+	node, known := l.nodes[name]
+	changed = known && !node.virtual
 	delete(l.nodes, name)
 	return changed
 }
@@ -172,31 +175,43 @@ func (l *Ledger) remove(key types.NamespacedName) (changed bool) {
 // Capacity is the sum over all nodes that count, and who uses it. It is immutable.
 type Capacity struct {
 	Allocatable Amounts
+	// Nodes is how many nodes count: on others, no further pod of a peer can start.
+	Nodes int
 	// Used is by the cluster ID of the peer; that of our own pods is the empty string.
 	Used map[string]Amounts
-	// Architectures and OperatingSystems of the nodes, the most frequent first.
+	// Held is what the pods of each peer use on nodes that do not count, such as cordoned ones: they stay there until something else ends them.
+	Held map[string]Amounts
+	// Architectures and OperatingSystems of the nodes that count, the most frequent first. If none counts, of the others: their pods have not moved.
 	Architectures, OperatingSystems []string
 }
 
-// Capacity sums the ledger up. Pods on nodes that do not count are left out, like their nodes.
+// Capacity sums the ledger up.
 func (l *Ledger) Capacity() Capacity {
-	total := Capacity{Allocatable: Amounts{}, Used: map[string]Amounts{}}
+	total := Capacity{Allocatable: Amounts{}, Used: map[string]Amounts{}, Held: map[string]Amounts{}}
 	architectures, systems := map[string]int{}, map[string]int{}
 	for _, node := range l.nodes {
 		if node.counts {
+			total.Nodes++
 			total.Allocatable.add(node.allocatable)
+		}
+	}
+	for _, node := range l.nodes {
+		if node.counts || total.Nodes == 0 && !node.virtual {
 			architectures[node.architecture]++
 			systems[node.system]++
 		}
 	}
 	for owner, used := range l.used {
-		if !l.nodes[owner.node].counts {
+		into := total.Used
+		if node, known := l.nodes[owner.node]; !known || !node.counts && (owner.origin == "" || node.virtual) {
 			continue
+		} else if !node.counts {
+			into = total.Held
 		}
-		if total.Used[owner.origin] == nil {
-			total.Used[owner.origin] = Amounts{}
+		if into[owner.origin] == nil {
+			into[owner.origin] = Amounts{}
 		}
-		total.Used[owner.origin].add(used)
+		into[owner.origin].add(used)
 	}
 	// A resource of which no node has any, for example huge pages, is not shared.
 	maps.DeleteFunc(total.Allocatable, func(_ corev1.ResourceName, value int64) bool { return value == 0 })
@@ -210,6 +225,21 @@ func frequent(counted map[string]int) []string {
 	return slices.SortedFunc(maps.Keys(counted), func(a, b string) int {
 		return cmp.Or(cmp.Compare(counted[b], counted[a]), cmp.Compare(a, b))
 	})
+}
+
+// Grant is what a peer gets: the given percentage of what is free for it, and what its pods use on nodes that take no further ones. Without that part, the
+// cordon of one node would take resources of the others away, and a pod that is evicted from it could not start on another.
+func (c Capacity) Grant(peer string, percentage int) corev1.ResourceList {
+	granted := Share(c.Free(peer), percentage)
+	if peer == "" {
+		return granted
+	}
+	for name, held := range c.Held[peer] {
+		if Shared(name) {
+			granted[name] = quantity(name, plus(amount(name, granted[name]), held))
+		}
+	}
+	return granted
 }
 
 // Free is what a peer gets a share of: everything that others do not use. The peer's own use counts as free, because the

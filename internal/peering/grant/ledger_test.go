@@ -225,11 +225,54 @@ func TestArchitecturesMostFrequentFirst(t *testing.T) {
 		n.Status.NodeInfo = corev1.NodeSystemInfo{Architecture: "riscv64", OperatingSystem: "linux"}
 	}))
 	capacity := ledger.Capacity()
+	alone := NewLedger(nil)
+	alone.SetNode(node("v", nil, virtual))
+	alone.SetNode(node("a", nil, arm, cordoned))
+	if got := alone.Capacity().Architectures; !slices.Equal(got, []string{"arm64"}) {
+		t.Errorf("of cordoned nodes, when there are no others: %v", got)
+	}
 	if want := []string{"arm64", "amd64", "riscv64"}; !slices.Equal(capacity.Architectures, want) {
 		t.Errorf("architectures %v, want %v", capacity.Architectures, want)
 	}
 	if want := []string{"linux"}; !slices.Equal(capacity.OperatingSystems, want) {
 		t.Errorf("operating systems %v, want %v", capacity.OperatingSystems, want)
+	}
+}
+
+// TestGrant: what a peer's pods use stays granted where no further ones start, so that the cordon of one node takes nothing from the others.
+func TestGrant(t *testing.T) {
+	for _, test := range []struct {
+		name  string
+		nodes []*corev1.Node
+		pods  []*corev1.Pod
+		want  corev1.ResourceList // of peer "rome", at 50 %
+		open  int
+	}{
+		{"open", []*corev1.Node{node("n1", list("cpu", "60"))}, []*corev1.Pod{pod("a", "n1", "rome", list("cpu", "10"))}, list("cpu", "30"), 1},
+		{"the only node is cordoned", []*corev1.Node{node("n1", list("cpu", "60", "pods", "9"), cordoned)}, []*corev1.Pod{pod("a", "n1", "rome", list("cpu", "10"))}, list("cpu", "10", "pods", "1"), 0},
+		{"and nothing runs", []*corev1.Node{node("n1", list("cpu", "60"), cordoned)}, nil, list(), 0},
+		{"and only others' pods run", []*corev1.Node{node("n1", list("cpu", "60"), cordoned)}, []*corev1.Pod{pod("a", "n1", "", list("cpu", "1")), pod("b", "n1", "milan", list("cpu", "1"))}, list(), 0},
+		{
+			"one of two is cordoned", []*corev1.Node{node("n1", list("cpu", "60"), cordoned), node("n2", list("cpu", "40"))},
+			[]*corev1.Pod{pod("a", "n1", "rome", list("cpu", "30")), pod("b", "n2", "", list("cpu", "10"))}, list("cpu", "45", "pods", "1"), 1,
+		},
+		{"set apart", []*corev1.Node{tainted("n1", "team", corev1.TaintEffectNoExecute)}, []*corev1.Pod{pod("a", "n1", "rome", list("cpu", "10"))}, list("cpu", "10", "pods", "1"), 0},
+		{"not Ready", []*corev1.Node{node("n1", list("cpu", "60"), notReady)}, []*corev1.Pod{pod("a", "n1", "rome", list("cpu", "10"))}, list("cpu", "10", "pods", "1"), 0},
+		{"on a virtual node", []*corev1.Node{node("n1", list("cpu", "60"), virtual)}, []*corev1.Pod{pod("a", "n1", "rome", list("cpu", "10"))}, list(), 0},
+		{"on a node that is gone", nil, []*corev1.Pod{pod("a", "n1", "rome", list("cpu", "10"))}, list(), 0},
+		{"a device", []*corev1.Node{node("n1", list("cpu", "60", "nvidia.com/gpu", "2"), cordoned)}, []*corev1.Pod{pod("a", "n1", "rome", list("cpu", "10", "nvidia.com/gpu", "2"))}, list("cpu", "10", "pods", "1", "nvidia.com/gpu", "2"), 0},
+	} {
+		ledger := NewLedger(nil)
+		for _, pod := range test.pods {
+			ledger.SetPod(pod)
+		}
+		for _, node := range test.nodes {
+			ledger.SetNode(node)
+		}
+		capacity := ledger.Capacity()
+		if got := capacity.Grant("rome", 50); !Equal(got, test.want) || capacity.Nodes != test.open {
+			t.Errorf("%s: %v on %d nodes, want %v on %d", test.name, text(got), capacity.Nodes, text(test.want), test.open)
+		}
 	}
 }
 

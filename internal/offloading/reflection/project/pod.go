@@ -59,7 +59,7 @@ func podSpec(local *corev1.PodSpec) corev1.PodSpec {
 		SecurityContext: local.SecurityContext, ShareProcessNamespace: local.ShareProcessNamespace, HostUsers: local.HostUsers,
 		TopologySpreadConstraints: local.TopologySpreadConstraints,
 		Tolerations: slices.DeleteFunc(originalTolerations(local.Tolerations), func(toleration corev1.Toleration) bool {
-			return toleration.Key == labels.TaintVirtualNode
+			return toleration.Key == labels.TaintVirtualNode || toleration.Key == labels.TaintNoNewPods
 		}),
 		AutomountServiceAccountToken: &no, // its tokens are those of this cluster, from a Secret
 	}

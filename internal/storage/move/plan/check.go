@@ -77,6 +77,8 @@ func (f *Facts) refused() string {
 		return fmt.Sprintf("the data of claim %s is there already", name)
 	case f.Node.Spec.Unschedulable:
 		return fmt.Sprintf("node %s is cordoned; uncordon it first", target)
+	case slices.ContainsFunc(f.Node.Spec.Taints, func(t corev1.Taint) bool { return t.Key == labels.TaintNoNewPods }):
+		return fmt.Sprintf("the cluster of node %s takes no further pods; see the ResourceSlice of the node", target)
 	case !nodeReady(f.Node):
 		return fmt.Sprintf("node %s is not ready", target)
 	}
