@@ -101,6 +101,28 @@ func TestShadowEndpointSlice(t *testing.T) {
 		t.Errorf("%d writes, want one more for each change of the network", writes)
 	}
 
+	// An endpoint that ends serves here as well, until the network is gone.
+	b.Edit(s, func() {
+		s.Spec.Template.Endpoints[0].Conditions = discoveryv1.EndpointConditions{Ready: new(false), Serving: new(true), Terminating: new(true)}
+	})
+	serves := func(want bool) {
+		t.Helper()
+		b.Until("the endpoint terminates", func() bool {
+			conditions := b.untilSlice("web-1", false, "10.1.0.5").Endpoints[0].Conditions
+			return conditions.Serving != nil && *conditions.Serving == want && conditions.Terminating != nil && *conditions.Terminating
+		})
+	}
+	serves(true)
+	b.network(rome, discoveryv1alpha1.StatusError)
+	serves(false)
+	b.network(rome, discoveryv1alpha1.StatusEstablished)
+	serves(true)
+	b.Edit(s, func() { s.Spec.Template.Endpoints[0].Conditions = discoveryv1.EndpointConditions{Ready: new(true)} })
+	b.untilSlice("web-1", true, "10.1.0.5")
+	if writes := b.writes.Load(); writes != 8 {
+		t.Errorf("%d writes, want one more for each change of a condition", writes)
+	}
+
 	// Addresses outside the networks of the peer are left out.
 	evil := b.createShadowSlice("evil", "10.96.0.1", "10.1.0.7", "192.168.0.1")
 	b.event(evil, "ForeignAddresses", "10.96.0.1")

@@ -175,10 +175,10 @@ endpoints:
   hostname: first
   nodeName: rome
   zone: south
-  hints: {forZones: [{name: south}], forNodes: null}
+  hints: {forZones: [{name: south}], forNodes: [{name: rome}]}
   targetRef: {kind: RemotePod, namespace: somewhere, name: pod, uid: 00000000-0000-0000-0000-000000000000}
 - addresses: ["%v"]
-  conditions: {ready: false, serving: null, terminating: null}
+  conditions: {ready: false, serving: true, terminating: true}
   nodeName: rome
 `, seen...))
 	s.wantRemote(t, "virtualkubelet.liqo.io/v1alpha1/ShadowEndpointSlice", "web-whole", "{metadata: {annotations: {c: d}}}")

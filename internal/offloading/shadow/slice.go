@@ -124,12 +124,35 @@ func EndpointSlice(shadow *vkv1alpha1.ShadowEndpointSlice, origin Origin) (*disc
 	return intent, rejectedMessage(left, unreadable, origin)
 }
 
-// endpoint copies the documented fields. Ready is the only condition, so that no other condition attracts traffic to an endpoint that is not
-// ready. An endpoint of a peer is on no node of this cluster, and is no object of this cluster: load balancers announce Services from the nodes of
-// their endpoints, and meshes and monitoring take identities from their pods. The zone and its hints choose among endpoints of the peer only.
+// Conditions returns the conditions of an endpoint in their shortest form, with those that are not given as Kubernetes reads them: serving is what ready is, and
+// terminating is false. An endpoint that cannot be reached is neither ready nor serving, since a proxy sends requests to those that serve while they terminate if
+// there are no others.
+func Conditions(of discoveryv1.EndpointConditions, reachable bool) discoveryv1.EndpointConditions {
+	is := func(condition *bool, otherwise bool) bool {
+		if condition == nil {
+			return otherwise
+		}
+		return *condition
+	}
+	wasReady := is(of.Ready, true)
+	ready, serving := reachable && wasReady, reachable && is(of.Serving, wasReady)
+	all := discoveryv1.EndpointConditions{Ready: &ready}
+	if !ready || !serving { // proxies take one that is not given for true
+		all.Serving = &serving
+	}
+	if is(of.Terminating, false) {
+		all.Terminating = of.Terminating
+	}
+	return all
+}
+
+// endpoint copies the documented fields. An endpoint of a peer is on no node of this cluster, and is no object of this cluster: load balancers announce Services
+// from the nodes of their endpoints, and meshes and monitoring take identities from their pods. The zone and its hints choose among endpoints of the peer only.
 func endpoint(from *discoveryv1.Endpoint, addresses []string, origin Origin) *discoveryapply.EndpointApplyConfiguration {
-	ready := origin.Reachable && (from.Conditions.Ready == nil || *from.Conditions.Ready)
-	to := discoveryapply.Endpoint().WithAddresses(addresses...).WithConditions(discoveryapply.EndpointConditions().WithReady(ready))
+	conditions := Conditions(from.Conditions, origin.Reachable)
+	to := discoveryapply.Endpoint().WithAddresses(addresses...).WithConditions(&discoveryapply.EndpointConditionsApplyConfiguration{
+		Ready: conditions.Ready, Serving: conditions.Serving, Terminating: conditions.Terminating,
+	})
 	to.Hostname, to.Zone = from.Hostname, from.Zone
 	if from.NodeName != nil && *from.NodeName != "" && *from.NodeName == origin.Node {
 		to.NodeName = from.NodeName
@@ -141,6 +164,11 @@ func endpoint(from *discoveryv1.Endpoint, addresses []string, origin Origin) *di
 		hints := discoveryapply.EndpointHints()
 		for i := range from.Hints.ForZones {
 			hints.WithForZones(discoveryapply.ForZone().WithName(from.Hints.ForZones[i].Name))
+		}
+		for i := range from.Hints.ForNodes {
+			if name := from.Hints.ForNodes[i].Name; name != "" && name == origin.Node {
+				hints.WithForNodes(discoveryapply.ForNode().WithName(name))
+			}
 		}
 		to.WithHints(hints)
 	}

@@ -40,7 +40,8 @@ func FuzzEndpointSlice(f *testing.F) {
 			t.Fatalf("%d endpoints", len(intent.Endpoints))
 		}
 		for _, one := range intent.Endpoints {
-			if len(one.Addresses) == 0 || one.Conditions.Ready == nil || *one.Conditions.Ready && !reachable || one.Conditions.Serving != nil || one.Conditions.Terminating != nil {
+			if len(one.Addresses) == 0 || one.Conditions.Ready == nil || *one.Conditions.Ready && !reachable ||
+				!reachable && (one.Conditions.Serving == nil || *one.Conditions.Serving) {
 				t.Fatalf("endpoint %+v", one)
 			}
 			for _, text := range one.Addresses {

@@ -49,7 +49,7 @@ func TestEndpointSlice(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := `"endpoints":[{"addresses":["10.1.0.5"],"conditions":{"ready":true},"nodeName":"rome"},{"addresses":["10.1.0.6"],"conditions":{"ready":false}},` +
+	want := `"endpoints":[{"addresses":["10.1.0.5"],"conditions":{"ready":true,"terminating":true},"nodeName":"rome"},{"addresses":["10.1.0.6"],"conditions":{"ready":false,"serving":false}},` +
 		`{"addresses":["10.2.0.7"],"conditions":{"ready":true},"targetRef":{"kind":"RemotePod","name":"p"}}]`
 	if !strings.Contains(string(text), want) {
 		t.Errorf("got %s\nwant %s", text, want)
@@ -65,12 +65,46 @@ func TestEndpointSlice(t *testing.T) {
 	origin.Reachable = false
 	intent, _ = EndpointSlice(s, origin)
 	for _, one := range intent.Endpoints {
-		if *one.Conditions.Ready {
-			t.Errorf("%v is ready, and cannot be reached", one.Addresses)
+		if *one.Conditions.Ready || one.Conditions.Serving == nil || *one.Conditions.Serving {
+			t.Errorf("%v is ready or serves, and cannot be reached", one.Addresses)
 		}
 	}
 	if intent, rejected = EndpointSlice(s, Origin{ClusterID: "rome-id"}); len(intent.Endpoints) > 0 || !strings.Contains(rejected, "no network is agreed") {
 		t.Errorf("without agreed networks: %v, %s", intent.Endpoints, rejected)
+	}
+}
+
+// TestConditions: what a proxy here does with an endpoint is what it does where the endpoint is, whatever is left out, and nothing while it cannot be reached.
+// What is usual takes no byte more than before.
+func TestConditions(t *testing.T) {
+	no, yes := new(false), new(true)
+	for name, row := range map[string]struct {
+		from            discoveryv1.EndpointConditions
+		want, cutOff    string
+		ready, fallback bool // kube-proxy sends requests to those that are ready and, if there are none, to those that serve while they terminate
+	}{
+		"ready":                         {discoveryv1.EndpointConditions{Ready: yes, Serving: yes, Terminating: no}, `{"ready":true}`, `{"ready":false,"serving":false}`, true, false},
+		"nothing is given":              {discoveryv1.EndpointConditions{}, `{"ready":true}`, `{"ready":false,"serving":false}`, true, false},
+		"an older consumer, ready":      {discoveryv1.EndpointConditions{Ready: yes}, `{"ready":true}`, `{"ready":false,"serving":false}`, true, false},
+		"an older consumer, not ready":  {discoveryv1.EndpointConditions{Ready: no}, `{"ready":false,"serving":false}`, `{"ready":false,"serving":false}`, false, false},
+		"starts":                        {discoveryv1.EndpointConditions{Ready: no, Serving: no, Terminating: no}, `{"ready":false,"serving":false}`, `{"ready":false,"serving":false}`, false, false},
+		"ends, and serves":              {discoveryv1.EndpointConditions{Ready: no, Serving: yes, Terminating: yes}, `{"ready":false,"serving":true,"terminating":true}`, `{"ready":false,"serving":false,"terminating":true}`, false, true},
+		"ends, and serves no more":      {discoveryv1.EndpointConditions{Ready: no, Serving: no, Terminating: yes}, `{"ready":false,"serving":false,"terminating":true}`, `{"ready":false,"serving":false,"terminating":true}`, false, false},
+		"ends, serving is not given":    {discoveryv1.EndpointConditions{Ready: no, Terminating: yes}, `{"ready":false,"serving":false,"terminating":true}`, `{"ready":false,"serving":false,"terminating":true}`, false, false},
+		"published before it is ready":  {discoveryv1.EndpointConditions{Ready: yes, Serving: no, Terminating: no}, `{"ready":true,"serving":false}`, `{"ready":false,"serving":false}`, true, false},
+		"published while it terminates": {discoveryv1.EndpointConditions{Ready: yes, Serving: yes, Terminating: yes}, `{"ready":true,"terminating":true}`, `{"ready":false,"serving":false,"terminating":true}`, true, true},
+	} {
+		for reachable, want := range map[bool]string{true: row.want, false: row.cutOff} {
+			sent := Conditions(row.from, true) // by the consumer
+			got := Conditions(sent, reachable) // by the provider
+			if text, err := json.Marshal(got); err != nil || string(text) != want {
+				t.Errorf("%s, reachable %v: %s, want %s", name, reachable, text, want)
+			}
+			ready, fallback := *got.Ready, (got.Serving == nil || *got.Serving) && got.Terminating != nil && *got.Terminating
+			if ready != (row.ready && reachable) || fallback != (row.fallback && reachable) {
+				t.Errorf("%s, reachable %v: ready %v, if there are no others %v", name, reachable, ready, fallback)
+			}
+		}
 	}
 }
 

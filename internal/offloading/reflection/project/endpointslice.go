@@ -12,6 +12,7 @@ import (
 
 	vkapply "liqo.io/liqo/apis/applyconfiguration/virtualkubelet/v1alpha1"
 	"liqo.io/liqo/apis/labels"
+	"liqo.io/liqo/internal/offloading/shadow"
 )
 
 // EndpointSlice returns the endpoints of a local EndpointSlice that the peer does not run itself; nil if there are none. The error means that an address
@@ -87,10 +88,14 @@ func Endpoints(m NamespaceMapping, local *discoveryv1.EndpointSlice, all map[net
 // remoteEndpoint presents this whole cluster as one node of the peer, and gives the target a kind that the peer's controllers ignore.
 func remoteEndpoint(m NamespaceMapping, local discoveryv1.Endpoint, addresses []string) *vkapply.EndpointApplyConfiguration {
 	local = *local.DeepCopy()
-	remote := vkapply.Endpoint().WithAddresses(addresses...).WithConditions(discoveryv1.EndpointConditions{Ready: local.Conditions.Ready})
+	remote := vkapply.Endpoint().WithAddresses(addresses...).WithConditions(shadow.Conditions(local.Conditions, true))
 	remote.Hostname, remote.NodeName, remote.Zone = local.Hostname, some(m.LocalName), local.Zone
-	if local.Hints != nil && len(local.Hints.ForZones) > 0 { // hints for nodes name nodes of this cluster
-		remote.WithHints(discoveryv1.EndpointHints{ForZones: local.Hints.ForZones})
+	if hints := local.Hints; hints != nil && len(hints.ForZones)+len(hints.ForNodes) > 0 {
+		there := discoveryv1.EndpointHints{ForZones: hints.ForZones}
+		if len(hints.ForNodes) > 0 { // a proxy heeds hints only if each endpoint has one: without, the peer's pods would prefer no endpoint of their own node either
+			there.ForNodes = []discoveryv1.ForNode{{Name: m.LocalName}}
+		}
+		remote.WithHints(there)
 	}
 	if target := local.TargetRef; target != nil {
 		remote.WithTargetRef(corev1.ObjectReference{

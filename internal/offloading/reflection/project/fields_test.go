@@ -94,8 +94,8 @@ var fates = map[string]map[string]fate{
 	"EndpointSlice": {
 		"addressType": copied, "ports": copied,
 		"endpoints": forced([]any{map[string]any{
-			"addresses": []any{"10.40.1.5"}, "conditions": map[string]any{"ready": true}, "hostname": "hostname", "nodeName": "rome", "zone": "zone",
-			"hints": map[string]any{"forZones": []any{map[string]any{"name": "name"}}},
+			"addresses": []any{"10.40.1.5"}, "conditions": map[string]any{"ready": true, "terminating": true}, "hostname": "hostname", "nodeName": "rome", "zone": "zone",
+			"hints": map[string]any{"forZones": []any{map[string]any{"name": "name"}}, "forNodes": []any{map[string]any{"name": "rome"}}},
 			"targetRef": map[string]any{
 				"apiVersion": "apiVersion", "kind": "Remotekind", "namespace": "namespace", "name": "name", "uid": "uid", "fieldPath": "fieldPath",
 			},
