@@ -203,6 +203,8 @@ const (
 const (
 	// Fence is on ShadowPods and on their pods: the UID of the consumer's pod.
 	Fence = "virtualkubelet.liqo.io/fence"
+	// DeletionPeriod is on ShadowPods that are deleted with another grace period than that of their pod: its seconds.
+	DeletionPeriod = "virtualkubelet.liqo.io/deletion-grace-period-seconds"
 	// Reflect is "true" on ConfigMaps and Secrets that are reflected although nothing refers to them.
 	Reflect = "liqo.io/reflect"
 	// SkipReflection, with any value, excludes an object from reflection.

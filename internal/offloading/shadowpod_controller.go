@@ -249,7 +249,7 @@ func (r *shadowPods) take(ctx context.Context, facts shadow.Facts, step shadow.S
 		return nil
 	}
 	if step.Delete {
-		return r.remove(ctx, facts.Pod)
+		return r.remove(ctx, facts.Pod, step.Period)
 	}
 	if step.Free {
 		if err := r.patch(ctx, facts.Shadow, shadow.Free(facts.Shadow)); client.IgnoreNotFound(err) != nil {
@@ -354,9 +354,13 @@ func (r *shadowPods) writePhase(ctx context.Context, shadowPod *vkv1alpha1.Shado
 	return err
 }
 
-// remove deletes exactly this pod, with its own grace period.
-func (r *shadowPods) remove(ctx context.Context, pod *corev1.Pod) error {
-	err := r.live.Delete(ctx, pod, client.Preconditions{UID: &pod.UID})
+// remove deletes exactly this pod, with a grace period in seconds, or its own if that is 0.
+func (r *shadowPods) remove(ctx context.Context, pod *corev1.Pod, period int64) error {
+	how := []client.DeleteOption{client.Preconditions{UID: &pod.UID}}
+	if period > 0 {
+		how = append(how, client.GracePeriodSeconds(period))
+	}
+	err := r.live.Delete(ctx, pod, how...)
 	if err == nil || apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
 		return nil
 	}

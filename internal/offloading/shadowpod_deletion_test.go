@@ -143,3 +143,57 @@ func TestShadowPodDeletion(t *testing.T) {
 		t.Error("an unmanaged pod is deleted")
 	}
 }
+
+// TestShadowPodPeriod: the grace period with which the consumer deletes a pod is that of the remote pod, also if it is shortened while the pod ends. No period
+// lets go of the name while processes may run.
+func TestShadowPodPeriod(t *testing.T) {
+	b := newShadowEnv(t)
+	b.ahead.Store(0)
+	b.run()
+	announce := func(s *vkv1alpha1.ShadowPod, period string) {
+		b.Edit(s, func() { s.Annotations[labels.DeletionPeriod] = period })
+	}
+	for _, c := range []struct {
+		name              string
+		manifest          int64
+		first, second     string
+		period, shortened int64
+	}{
+		{"ordinary", 77, "", "", 77, 77},
+		{"shorter", 600, "3", "", 3, 3},
+		{"longer", 3, "600", "", 600, 600},
+		{"forced", 600, "0", "", 1, 1},
+		{"shortened", 600, "", "3", 600, 3},
+		{"twice", 600, "60", "3", 60, 3},
+		{"now", 600, "60", "0", 60, 1},
+		{"lengthened", 600, "3", "60", 3, 3},
+		{"none", 0, "", "", 1, 1},
+		{"hostile", 60, "99999999999999999999", "-1", 60, 60},
+	} {
+		s := b.createShadowPod(c.name, corev1.RestartPolicyAlways, func(s *vkv1alpha1.ShadowPod) {
+			s.Finalizers, s.Spec.Pod.TerminationGracePeriodSeconds = []string{labels.FinalizerPodGone}, &c.manifest
+		})
+		pod := b.pod(s, nil)
+		b.startPod(pod)
+		if c.first != "" {
+			announce(s, c.first)
+		}
+		b.Must(b.Delete(t.Context(), s))
+		b.Until(c.name+" terminates", func() bool { return b.exists(pod) && pod.DeletionTimestamp != nil })
+		if got := *pod.DeletionGracePeriodSeconds; got != c.period {
+			t.Errorf("%s: grace period %d, want %d", c.name, got, c.period)
+		}
+		if c.second != "" {
+			announce(s, c.second)
+		}
+		if c.shortened != c.period {
+			b.Until(c.name+" is shortened", func() bool { return b.exists(pod) && *pod.DeletionGracePeriodSeconds == c.shortened })
+		}
+		b.drainQueue(c.name + "-meanwhile")
+		if !b.exists(pod) || *pod.DeletionGracePeriodSeconds != c.shortened || pod.Annotations[labels.DeletionPeriod] != "" {
+			t.Errorf("%s: grace period %d, want %d, annotations %v", c.name, *pod.DeletionGracePeriodSeconds, c.shortened, pod.Annotations)
+		}
+		b.endPod(pod, corev1.PodSucceeded)
+		b.Until(c.name+" is gone", func() bool { return !b.exists(s) })
+	}
+}

@@ -7,6 +7,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"liqo.io/liqo/apis/labels"
 	vkv1alpha1 "liqo.io/liqo/apis/virtualkubelet/v1alpha1"
@@ -103,6 +104,8 @@ type Facts struct {
 	Shadow *metav1.PartialObjectMetadata
 	Remote *corev1.Pod
 	Memory Memory
+	// Forced: the local pod of the ShadowPod was removed, by others, before anything of it had ended.
+	Forced bool
 	// Live is set after a step that NeedsLive.
 	Live *Live
 	Now  time.Time
@@ -117,6 +120,8 @@ type World interface {
 	Remote() *corev1.Pod
 	// Memory returns the memory of a pod.
 	Memory(*corev1.Pod) Memory
+	// Forced reports Facts.Forced of a pod that is gone.
+	Forced(types.UID) bool
 }
 
 // Observe collects the facts while caches and workers go on. The order matters:
@@ -133,6 +138,9 @@ func Observe(w World) Facts {
 	}
 	if f.Offloading == Mapped {
 		f.Shadow, f.Remote = w.Shadow(), w.Remote()
+	}
+	if f.Shadow != nil {
+		f.Forced = w.Forced(types.UID(f.Shadow.Annotations[labels.Fence]))
 	}
 	if f.Local != nil {
 		f.Memory.Last = w.Memory(f.Local).Last

@@ -7,6 +7,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 )
 
 // hasty is a world in which the remote pod ends and disappears, with its ShadowPod, after so many reads.
@@ -32,7 +33,9 @@ func (h *hasty) State(f *Facts) {
 func (h *hasty) Local() *corev1.Pod                    { h.read(); return h.facts.Local }
 func (h *hasty) Shadow() *metav1.PartialObjectMetadata { h.read(); return h.facts.Shadow }
 func (h *hasty) Remote() *corev1.Pod                   { h.read(); return h.facts.Remote }
-func (h *hasty) Memory(*corev1.Pod) Memory             { h.read(); return h.facts.Memory }
+func (h *hasty) Forced(types.UID) bool                 { return false }
+
+func (h *hasty) Memory(*corev1.Pod) Memory { h.read(); return h.facts.Memory }
 
 // TestObserveHasty: a pod that ends and disappears while it is observed does not run again, and is not given up as vanished: its end is known.
 func TestObserveHasty(t *testing.T) {

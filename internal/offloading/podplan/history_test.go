@@ -541,6 +541,8 @@ func (v view) Memory(local *corev1.Pod) Memory {
 	return Memory{}
 }
 
+func (v view) Forced(types.UID) bool { return v.random.Intn(2) == 0 }
+
 // plan calls Plan, and checks what holds for any facts.
 func (h *history) plan(f Facts) Step {
 	step := Plan(&f)
@@ -554,7 +556,7 @@ func (h *history) plan(f Facts) Step {
 // lawless returns which law a step breaks, whatever the facts are; empty if none.
 func lawless(f *Facts, step Step) string {
 	out, in := step.Outbound, step.Inbound
-	writes := out.Delete || out.Create || out.Amend
+	writes := out.Delete || out.Create || out.Amend || out.Period > 0
 	known := f.Shadows.Current && f.Remotes.Current
 	deleting := f.Local != nil && f.Local.DeletionTimestamp != nil
 	switch {
@@ -564,7 +566,7 @@ func lawless(f *Facts, step Step) string {
 		return "creates a ShadowPod without knowing that there is none"
 	case (out.Create || out.Amend) && (f.Terminating || deleting || f.finished()):
 		return "runs what must not run"
-	case (out.Delete || out.Amend) && !f.Mapping.Reflected(f.Shadow):
+	case (out.Delete || out.Amend || out.Period > 0) && !f.Mapping.Reflected(f.Shadow):
 		return "touches an object that is not ours"
 	case out.Create && (in.Report == ReportVanished || in.Report == ReportGone || in.Remote != nil && project.Finished(in.Remote.Status.Phase) && !in.Restarts):
 		return "runs a pod and reports its end"
@@ -592,6 +594,12 @@ func (h *history) outbound(disturb int) (acted bool) {
 	switch {
 	case process != h.killed || mapping != h.mapping:
 		return false
+	case step.Period > 0 && !step.Delete:
+		if h.shadow == nil || h.shadow.UID != f.Shadow.UID {
+			return false
+		}
+		h.shadow = h.shadow.DeepCopy()
+		h.shadow.Annotations[labels.DeletionPeriod] = strconv.FormatInt(step.Period, 10)
 	case step.Delete:
 		if h.shadow == nil || h.shadow.UID != f.Shadow.UID || h.shadow.DeletionTimestamp != nil {
 			return false

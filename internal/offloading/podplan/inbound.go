@@ -46,6 +46,9 @@ const (
 	ReportMissing
 	// ReportUnmet reports that the pod asks for what it would not have in the peer, so that it is not run there.
 	ReportUnmet
+	// ReportWaiting reports that the pod waits for its predecessor, ReportWaited that it does not any more.
+	ReportWaiting
+	ReportWaited
 	// ReportNotOffloaded reports that the namespace is not offloaded.
 	ReportNotOffloaded
 )
@@ -102,6 +105,10 @@ func planInbound(f *Facts) Inbound {
 		remote = f.end()
 	}
 	switch {
+	case remote == nil && shadow == nil && f.waits():
+		return Inbound{Report: ReportWaiting}
+	case remote == nil && f.waited():
+		return Inbound{Report: ReportWaited} // the event of that write continues
 	case remote == nil && shadow == nil:
 		return planVanished(f)
 	case remote == nil:

@@ -21,6 +21,8 @@ type Outbound struct {
 	Retry bool
 	// Delete the ShadowPod, so that it stays as long as its pod: no other pod gets the name meanwhile.
 	Delete bool
+	// Period, in seconds, is the grace period of the deletion, to be announced before the ShadowPod is deleted, or while it is being deleted; 0 if the peer knows it.
+	Period int64
 	// Unmanaged: a ShadowPod that is not ours has the name. Report that, and leave it alone.
 	Unmanaged bool
 	// Refuse: the pod asks for what it would not have in the peer. Report that, and send nothing.
@@ -51,9 +53,9 @@ func planOutbound(f *Facts) Outbound {
 	local, ours := f.Local, f.Shadow != nil && f.Mapping.Reflected(f.Shadow)
 	switch {
 	case ours && f.Shadow.DeletionTimestamp != nil:
-		return Outbound{} // its deletion is an event
+		return Outbound{Period: f.period()} // its deletion is an event
 	case ours && (local == nil || local.DeletionTimestamp != nil || f.shadow() == nil):
-		return Outbound{Delete: true}
+		return Outbound{Delete: true, Period: f.period()}
 	case ours && f.finished() && f.runsRemotely():
 		// The local pod has failed here, for example because the node was lost, and a replacement may run already: end the remote one.
 		return Outbound{Delete: true}

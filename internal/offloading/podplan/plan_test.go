@@ -49,6 +49,20 @@ func TestPlan(t *testing.T) {
 	deleting := func(f *Facts) {
 		f.Local.DeletionTimestamp, f.Local.DeletionGracePeriodSeconds = &moment, new(int64(30))
 	}
+	deletingIn := func(seconds int64) func(*Facts) {
+		return func(f *Facts) { f.Local.DeletionTimestamp, f.Local.DeletionGracePeriodSeconds = &moment, &seconds }
+	}
+	manifest := func(seconds int64) func(*Facts) {
+		return func(f *Facts) { f.Local.Spec.TerminationGracePeriodSeconds = &seconds }
+	}
+	announced := func(seconds string) func(*Facts) {
+		return func(f *Facts) { f.Shadow.Annotations[labels.DeletionPeriod] = seconds }
+	}
+	forced := func(f *Facts) { f.Local, f.Forced = nil, true }
+	forcedBefore := func(f *Facts) { f.Shadow.Annotations[labels.Fence], f.Forced = "earlier", true }
+	waited := func(f *Facts) {
+		f.Local.Status = corev1.PodStatus{Phase: corev1.PodPending, Reason: project.PredecessorEnding}
+	}
 	held := func(f *Facts) { f.Local.Finalizers = []string{"job"} }
 	once := func(f *Facts) { f.Local.Spec.RestartPolicy = corev1.RestartPolicyNever }
 	unstarted := func(f *Facts) { f.Local.Status = corev1.PodStatus{} }
@@ -112,8 +126,8 @@ func TestPlan(t *testing.T) {
 		{"the pod of a predecessor is left", steps{unstarted, gone, func(f *Facts) {
 			f.Remote = running().Remote
 			f.Remote.Annotations[labels.Fence] = "earlier"
-		}}, Outbound{}, Inbound{}},
-		{"the ShadowPod of a predecessor is left", steps{unstarted, remoteGone, func(f *Facts) { f.Shadow.Annotations[labels.Fence] = "earlier" }}, Outbound{Delete: true}, Inbound{}},
+		}}, Outbound{}, Inbound{Report: ReportWaiting}},
+		{"the ShadowPod of a predecessor is left", steps{unstarted, remoteGone, func(f *Facts) { f.Shadow.Annotations[labels.Fence] = "earlier" }}, Outbound{Delete: true}, Inbound{Report: ReportWaiting}},
 		{"the ShadowPod of a deleted pod is left", steps{func(f *Facts) { f.Local = nil }}, Outbound{Delete: true}, Inbound{}},
 		{"another client's ShadowPod has the name", steps{unstarted, remoteGone, func(f *Facts) { f.Shadow.Labels = nil }}, Outbound{Unmanaged: true}, Inbound{}},
 		{"its ShadowPod is being deleted", steps{shadowDeleting}, Outbound{}, reported},
@@ -166,6 +180,28 @@ func TestPlan(t *testing.T) {
 		{"is being deleted", steps{deleting}, Outbound{Delete: true}, reported},
 		{"is being deleted and ends there, and the peer could create it again", steps{deleting, failed, drained}, Outbound{Delete: true}, Inbound{Report: ReportRemote, Restarts: true}},
 		{"is being deleted and ends there, and the peer knows", steps{deleting, failed, drained, shadowDeleting}, Outbound{}, reported},
+		{"is being deleted with another period", steps{deletingIn(3)}, Outbound{Delete: true, Period: 3}, reported},
+		{"is being deleted with a longer period", steps{deletingIn(600)}, Outbound{Delete: true, Period: 600}, reported},
+		{"is being deleted with that of its manifest", steps{manifest(600), deletingIn(600)}, Outbound{Delete: true}, reported},
+		{"has none in its manifest", steps{manifest(0), deletingIn(0)}, Outbound{Delete: true}, reported},
+		{"is being deleted at once, and a finalizer holds it", steps{held, deletingIn(0)}, Outbound{Delete: true, Period: 1}, reported},
+		{"its period was announced, and the deletion failed", steps{deletingIn(3), announced("3")}, Outbound{Delete: true}, reported},
+		{"its period was shortened before the deletion", steps{deletingIn(3), announced("60")}, Outbound{Delete: true, Period: 3}, reported},
+		{"its period is shortened while it ends", steps{deletingIn(3), shadowDeleting}, Outbound{Period: 3}, reported},
+		{"its period is shortened once more", steps{deletingIn(3), shadowDeleting, announced("20")}, Outbound{Period: 3}, reported},
+		{"its period is shortened, and announced", steps{deletingIn(3), shadowDeleting, announced("3")}, Outbound{}, reported},
+		{"a longer period comes too late", steps{deletingIn(600), shadowDeleting}, Outbound{}, reported},
+		{"an earlier period is not readable", steps{deletingIn(3), shadowDeleting, announced("soon")}, Outbound{Period: 3}, reported},
+		{"was removed by force", steps{forced}, Outbound{Delete: true, Period: 1}, Inbound{}},
+		{"was removed by force while it ended", steps{forced, shadowDeleting, announced("60")}, Outbound{Period: 1}, Inbound{}},
+		{"was removed by force, and the peer knows", steps{forced, shadowDeleting, announced("1")}, Outbound{}, Inbound{}},
+		{"had ended here, and is deleted", steps{finished, deletingIn(0)}, Outbound{Delete: true}, reported},
+		{"its predecessor was removed by force", steps{unstarted, remoteGone, forcedBefore}, Outbound{Delete: true, Period: 1}, Inbound{Report: ReportWaiting}},
+		{"its predecessor ends", steps{unstarted, remoteGone, forcedBefore, shadowDeleting, announced("1")}, Outbound{}, Inbound{Report: ReportWaiting}},
+		{"its predecessor is gone, and it is on its way", steps{unstarted, waited, gone}, Outbound{Create: true}, Inbound{Report: ReportWaited}},
+		{"its predecessor is gone, and the peer has its ShadowPod", steps{unstarted, waited, remoteGone}, amend, Inbound{Report: ReportWaited}},
+		{"waited for its predecessor, and runs", steps{waited}, amend, reported},
+		{"waits for its predecessor, and is deleted", steps{unstarted, waited, remoteGone, forcedBefore, shadowDeleting, announced("1"), deleting}, Outbound{}, Inbound{Remove: true}},
 		{"its remote pod is gone, its ShadowPod is not", steps{deleting, remoteGone, shadowDeleting}, Outbound{}, Inbound{}},
 		{"nothing of it is left", steps{deleting, gone}, Outbound{}, Inbound{Remove: true}},
 		{"nothing of it is left, and only a finalizer holds it", steps{deleting, held, gone, func(f *Facts) { f.Local.DeletionGracePeriodSeconds = new(int64(0)) }}, Outbound{}, Inbound{Report: ReportGone}},

@@ -29,6 +29,7 @@ type fakeProvider struct {
 
 	mu      sync.Mutex
 	holding bool
+	ending  bool     // pods end when the test lets them
 	deleted []string // names of pods that it does not create again
 	created []string // UIDs of the local pods, one per created pod
 	readyAt map[string]time.Time
@@ -86,6 +87,29 @@ func (p *fakeProvider) holdReady(on bool) {
 	p.holding = on
 }
 
+// holdEnds keeps pods that are deleted until endAll.
+func (p *fakeProvider) holdEnds() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.ending = true
+}
+
+// endAll lets pods end, those of a namespace that are being deleted at once.
+func (p *fakeProvider) endAll(namespace string) {
+	p.mu.Lock()
+	p.ending = false
+	p.mu.Unlock()
+	for _, one := range p.shadows.All(namespace) {
+		p.shadow(one.(*vkv1alpha1.ShadowPod))
+	}
+}
+
+func (p *fakeProvider) isHeld() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.ending
+}
+
 func (p *fakeProvider) shadow(queued *vkv1alpha1.ShadowPod) {
 	ctx, key := context.Background(), client.ObjectKeyFromObject(queued)
 	deleted := p.isDeleted(queued.Name) // before the cache is read: losePod ends that once the cache lacks the ShadowPod
@@ -96,6 +120,10 @@ func (p *fakeProvider) shadow(queued *vkv1alpha1.ShadowPod) {
 	pod, _ := p.pods.Get(key).(*corev1.Pod)
 	switch {
 	case shadow.DeletionTimestamp != nil:
+		if pod != nil && p.isHeld() {
+			_ = p.client.Delete(ctx, pod, client.Preconditions{UID: &pod.UID}) // it may be gone already
+			return
+		}
 		if pod != nil {
 			_ = p.client.Delete(ctx, pod, client.GracePeriodSeconds(0), client.Preconditions{UID: &pod.UID}) // it may be gone already
 			return

@@ -45,8 +45,9 @@ type Step struct {
 	NeedsPod bool
 	// Unmanaged: a pod that is not ours has the name. Leave it alone.
 	Unmanaged bool
-	// Delete the pod: its ShadowPod is gone, or is being deleted.
+	// Delete the pod: its ShadowPod is gone, or is being deleted. Period is the grace period in seconds; 0 means that of the pod.
 	Delete bool
+	Period int64
 	// Free the name: remove from the ShadowPod what keeps it until its pod is gone.
 	Free bool
 	// Phase is to be recorded in the ShadowPod, with the UID of the pod; empty if nothing is to be recorded.
@@ -129,8 +130,10 @@ func planSuperseded(f Facts) Step {
 
 func planPresent(f Facts) Step {
 	var step Step
-	if f.Pod.DeletionTimestamp == nil && waits(f.Shadow) {
-		return Step{Delete: true}
+	if waits(f.Shadow) {
+		if period := Period(f.Shadow); f.Pod.DeletionTimestamp == nil || shorter(period, f.Pod) {
+			return Step{Delete: true, Period: period}
+		}
 	}
 	pod, recorded, deleting := f.Pod, finished(f.Shadow.Status.Phase), f.Pod.DeletionTimestamp != nil
 	terminal := Terminal(pod)

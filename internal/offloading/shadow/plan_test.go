@@ -546,6 +546,16 @@ func TestPlan(t *testing.T) {
 	ours := shadowPod(func(s *vkv1alpha1.ShadowPod) {
 		s.DeletionTimestamp, s.Finalizers = &metav1.Time{Time: now}, []string{labels.FinalizerPodGone}
 	})
+	periodOf := func(s *vkv1alpha1.ShadowPod, period string) *vkv1alpha1.ShadowPod {
+		s = s.DeepCopy()
+		s.Annotations = map[string]string{labels.DeletionPeriod: period}
+		return s
+	}
+	endsIn := func(seconds int64) func(*corev1.Pod) {
+		return func(pod *corev1.Pod) {
+			pod.DeletionTimestamp, pod.DeletionGracePeriodSeconds = &metav1.Time{Time: now}, &seconds
+		}
+	}
 	unmanaged := func(p *corev1.Pod) { p.OwnerReferences, p.Labels, p.Annotations = nil, nil, nil }
 	never := shadowPod(func(s *vkv1alpha1.ShadowPod) { s.Spec.Pod.RestartPolicy = corev1.RestartPolicyNever })
 	retried := shadowPod(func(s *vkv1alpha1.ShadowPod) { s.Spec.Pod.RestartPolicy = corev1.RestartPolicyOnFailure })
@@ -602,6 +612,18 @@ func TestPlan(t *testing.T) {
 		{"its label is gone: amend", phase(vkv1alpha1.ShadowPodRunning), is(func(p *corev1.Pod) { p.Annotations = nil }), false, Step{Amend: true}, false},
 		{"in deletion, its pod runs", goes, is(nil), false, Step{Delete: true}, false},
 		{"in deletion, its pod runs without an owner reference", goes, is(func(p *corev1.Pod) { p.OwnerReferences = nil }), false, Step{Delete: true}, false},
+		{"in deletion, with a period", periodOf(goes, "3"), is(nil), false, Step{Delete: true, Period: 3}, false},
+		{"in deletion, with a period that is none", periodOf(goes, "0"), is(nil), false, Step{Delete: true, Period: 1}, false},
+		{"in deletion, with a negative period", periodOf(goes, "-3"), is(nil), false, Step{Delete: true}, false},
+		{"in deletion, with a period that is no number", periodOf(goes, "3s"), is(nil), false, Step{Delete: true}, false},
+		{"in deletion, and its manifest has no period", shadowPod(func(s *vkv1alpha1.ShadowPod) {
+			*s = *goes.DeepCopy()
+			s.Spec.Pod.TerminationGracePeriodSeconds = new(int64(0))
+		}), is(nil), false, Step{Delete: true, Period: 1}, false},
+		{"its period was shortened", periodOf(goes, "3"), is(endsIn(600)), false, Step{Delete: true, Period: 3}, false},
+		{"its period is longer than that of its pod, which ends", periodOf(goes, "600"), is(endsIn(3)), false, Step{}, false},
+		{"its period is that of its pod, which ends", periodOf(goes, "3"), is(endsIn(3)), false, Step{}, false},
+		{"with a period, and not in deletion", periodOf(phase(vkv1alpha1.ShadowPodRunning), "3"), is(nil), false, Step{}, false},
 		{"in deletion in the background, held by us, its pod runs", ours, is(nil), false, Step{Delete: true}, false},
 		{"in deletion in the background, held by us, like its pod", ours, is(deleted), false, Step{}, false},
 		{"in deletion in the background, held by us, no pod in the cache", ours, nil, false, Step{NeedsPod: true}, false},

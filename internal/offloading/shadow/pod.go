@@ -106,7 +106,7 @@ func podAnnotations(shadow *vkv1alpha1.ShadowPod, allowed Allowed) map[string]st
 
 // reserved reports whether kubelets, kubectl or our controllers give the annotation a meaning.
 func reserved(key string) bool {
-	return key == labels.ShadowPodRevision || key == labels.ShadowPodKeys || key == corev1.LastAppliedConfigAnnotation || strings.HasPrefix(key, "kubernetes.io/config.")
+	return key == labels.ShadowPodRevision || key == labels.ShadowPodKeys || key == labels.DeletionPeriod || key == corev1.LastAppliedConfigAnnotation || strings.HasPrefix(key, "kubernetes.io/config.")
 }
 
 // everything is for revisions: what is allowed may change with each start of this process, which must not change running pods.
@@ -156,7 +156,8 @@ func Trim(shadow *vkv1alpha1.ShadowPod) {
 	from := &shadow.Spec.Pod
 	shadow.Spec.Pod = corev1.PodSpec{
 		RestartPolicy: from.RestartPolicy, ActiveDeadlineSeconds: from.ActiveDeadlineSeconds, Tolerations: from.Tolerations,
-		Containers: trimContainers(from.Containers), InitContainers: trimContainers(from.InitContainers),
+		TerminationGracePeriodSeconds: from.TerminationGracePeriodSeconds,
+		Containers:                    trimContainers(from.Containers), InitContainers: trimContainers(from.InitContainers),
 		EphemeralContainers: from.EphemeralContainers, Resources: from.Resources, Volumes: inMemory(from.Volumes),
 	}
 }

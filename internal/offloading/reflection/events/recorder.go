@@ -35,6 +35,7 @@ const (
 	ReasonTokenFailed = "FailedSATokensReflection"
 	ReasonIncomplete  = "ReflectionIncomplete"
 	ReasonFailing     = "PodsFailInALoop"
+	ReasonWaiting     = "PredecessorEnding"
 )
 
 const (

@@ -74,6 +74,14 @@ func (w world) Memory(local *corev1.Pod) podplan.Memory {
 	return w.pods.Memory(local.UID)
 }
 
+// Forced implements podplan.World.
+func (w world) Forced(pod types.UID) bool {
+	w.pods.mu.Lock()
+	defer w.pods.mu.Unlock()
+	_, is := w.pods.forced[pod]
+	return is
+}
+
 // Memory returns what is remembered of the pod with this UID.
 func (p *Pods) Memory(pod types.UID) podplan.Memory {
 	p.mu.Lock()

@@ -5,7 +5,9 @@ package pods
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -19,6 +21,7 @@ import (
 	vkv1alpha1 "liqo.io/liqo/apis/virtualkubelet/v1alpha1"
 	"liqo.io/liqo/internal/offloading/podplan"
 	"liqo.io/liqo/internal/offloading/reflection/engine"
+	"liqo.io/liqo/internal/offloading/reflection/events"
 	"liqo.io/liqo/internal/offloading/reflection/project"
 )
 
@@ -108,6 +111,11 @@ func (p *Pods) report(ctx context.Context, facts *podplan.Facts, step podplan.In
 		status = project.Missing(local, now)
 	case podplan.ReportUnmet:
 		status = project.NotMet(local, facts.RunWithout)
+	case podplan.ReportWaiting:
+		status = project.Waiting(local, facts.Remote, now)
+		p.engine.Recorder.Failed(local, Kind, events.ReasonWaiting, errors.New(status.Message))
+	case podplan.ReportWaited:
+		status = project.Waited(local)
 	case podplan.ReportNotOffloaded:
 		status = project.NotOffloaded(local, now)
 	default:
@@ -213,7 +221,7 @@ func (p *Pods) debounce(local *corev1.Pod, status *corev1.PodStatus) (wait time.
 // difference returns the patch that sets the status, in the form that kubelets send; nil if nothing differs. The patch also sets the label that shows
 // users where the pod runs.
 func difference(local *corev1.Pod, status *corev1.PodStatus) ([]byte, error) {
-	setLabel := status.Reason != project.OffloadingBackOff && status.Reason != project.RequestNotMet && local.Labels[labels.ShadowPod] != "true"
+	setLabel := !slices.Contains([]string{project.OffloadingBackOff, project.RequestNotMet, project.PredecessorEnding}, status.Reason) && local.Labels[labels.ShadowPod] != "true"
 	before := corev1.Pod{Status: local.Status}
 	after := corev1.Pod{Status: *status}
 	if setLabel {

@@ -33,7 +33,9 @@ func (p *Pods) syncOutbound(ctx context.Context, key types.NamespacedName) (time
 	case step.Retry:
 		return 0, engine.ErrNotSynced
 	case step.Delete:
-		return 0, p.deleteShadow(mapping, facts.Local, facts.Shadow)
+		return p.deleteShadow(ctx, mapping, &facts, step.Period)
+	case step.Period > 0:
+		return p.shorten(ctx, mapping, &facts, step.Period)
 	case step.Unmanaged:
 		p.engine.Recorder.Failed(facts.Local, Kind, events.ReasonFailed, engine.ErrUnmanaged)
 		p.engine.CountFailure(key.Namespace, Kind)
@@ -52,23 +54,6 @@ func (p *Pods) syncOutbound(ctx context.Context, key types.NamespacedName) (time
 		return p.apply(ctx, mapping, facts.Local, facts.Shadow)
 	}
 	return 0, nil
-}
-
-// deleteShadow deletes a ShadowPod, which stays until its pod is gone: by the finalizer that the peer gave it, or, if it has none, because it is deleted in
-// the foreground. If the peer refuses that, the local pod, which stays Terminating, or its successor, which stays Pending, gets an event.
-func (p *Pods) deleteShadow(mapping *engine.Mapping, local *corev1.Pod, shadow *metav1.PartialObjectMetadata) error {
-	how := metav1.DeletePropagationForeground
-	if isKept(shadow) {
-		how = metav1.DeletePropagationBackground // the garbage collector does nothing about it
-	}
-	if err := p.engine.Remote.Delete(mapping.Context, shadow, how); err != nil {
-		if local != nil && refusals.Visible(err) {
-			p.engine.Recorder.Failed(local, Kind, events.ReasonNotDeleted, err)
-		}
-		return err
-	}
-	mapping.Applier(Kind).Forget(client.ObjectKeyFromObject(shadow))
-	return nil
 }
 
 // intent is the ShadowPod that a pod gets if it is created now. kept: with the finalizer that keeps it until its pod is gone. tokens: with tokens.

@@ -11,6 +11,7 @@ package pods
 
 import (
 	"context"
+	"reflect"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -63,6 +64,9 @@ type Pods struct {
 
 	mu       sync.Mutex
 	memories map[types.UID]*memory
+	// forced are local pods that others have removed while the peer ran them; deleted is when we deleted ShadowPods.
+	forced  map[types.UID]struct{}
+	deleted map[types.UID]time.Time
 }
 
 // memory is what we remember of a local pod beyond its object.
@@ -85,7 +89,7 @@ func New(e *engine.Engine, o Options) *Pods {
 	}
 	p := &Pods{
 		engine: e, options: o, Outbound: fairqueue.NewQueue(o.Workers), Inbound: fairqueue.NewQueue(o.Workers + 2), // so that one namespace may use all workers
-		memories: map[types.UID]*memory{}, failures: breaker{limit: o.FailureLimit}, unreachable: make(chan struct{}, 1),
+		memories: map[types.UID]*memory{}, forced: map[types.UID]struct{}{}, deleted: map[types.UID]time.Time{}, failures: breaker{limit: o.FailureLimit}, unreachable: make(chan struct{}, 1),
 	}
 	if o.CheckNetwork {
 		p.network.Store(int32(podplan.NetworkUnknown))
@@ -237,6 +241,7 @@ func (p *Pods) localChanged(before, after client.Object) {
 	old, _ := before.(*corev1.Pod)
 	now, _ := after.(*corev1.Pod)
 	if now == nil || old != nil && old.UID != now.UID {
+		p.rememberForced(old)
 		p.mu.Lock()
 		delete(p.memories, old.UID)
 		p.mu.Unlock()
@@ -261,7 +266,7 @@ func (p *Pods) localChanged(before, after client.Object) {
 // affectsOutbound reports whether a change concerns the outbound direction. The status that we write ourselves does not.
 func affectsOutbound(old, now *corev1.Pod) bool {
 	return old.Generation != now.Generation || now.Generation == 0 || project.Finished(old.Status.Phase) != project.Finished(now.Status.Phase) || (old.DeletionTimestamp == nil) != (now.DeletionTimestamp == nil) ||
-		!equalExcept(old.Labels, now.Labels, labels.ShadowPod) || !equalExcept(old.Annotations, now.Annotations, "")
+		!reflect.DeepEqual(old.DeletionGracePeriodSeconds, now.DeletionGracePeriodSeconds) || !equalExcept(old.Labels, now.Labels, labels.ShadowPod) || !equalExcept(old.Annotations, now.Annotations, "")
 }
 
 func equalExcept(a, b map[string]string, except string) bool {
@@ -287,6 +292,9 @@ func (p *Pods) shadowChanged(before, after client.Object) {
 			known.Sent = false
 		}
 		p.mu.Unlock()
+	}
+	if after == nil {
+		p.forgetDeletion(object)
 	}
 	if after != nil && isKept(after) {
 		p.peerKeeps.Store(true)

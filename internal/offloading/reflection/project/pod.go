@@ -41,7 +41,7 @@ func ShadowPod(m NamespaceMapping, local *corev1.Pod, options PodOptions) (*vkap
 
 // podAnnotations leaves out annotations with which add-ons give pods access that pods of peers must not have. The peer would refuse them.
 func podAnnotations(m NamespaceMapping, local *corev1.Pod) map[string]string {
-	kept := m.annotationsOf(local)
+	kept := m.annotationsOf(local, labels.DeletionPeriod)
 	maps.DeleteFunc(kept, func(key, _ string) bool { return shadow.Reach(key) != "" })
 	return kept
 }

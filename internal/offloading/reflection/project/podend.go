@@ -17,6 +17,7 @@ const (
 	OffloadingBackOff = "OffloadingBackOff"
 	OffloadingAborted = "OffloadingAborted"
 	RequestNotMet     = "RequestNotMet"
+	PredecessorEnding = "PredecessorEnding"
 )
 
 // The reasons why a pod is not Ready: it may run in the peer, it runs there, or it does not.

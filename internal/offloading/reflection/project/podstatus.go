@@ -87,7 +87,7 @@ func Finished(phase corev1.PodPhase) bool {
 // reason leaves out the reasons with which this cluster reports that a pod does not run in the peer: decisions follow from them.
 func reason(remote string) string {
 	switch found := text(remote, maxReason); found {
-	case OffloadingBackOff, OffloadingAborted:
+	case OffloadingBackOff, OffloadingAborted, PredecessorEnding:
 		return ""
 	default:
 		return found
@@ -164,7 +164,7 @@ func conditions(local *corev1.Pod, remote *corev1.PodStatus) []corev1.PodConditi
 		all = append(all, condition)
 	}
 	for _, condition := range local.Status.Conditions {
-		if !slices.Contains(kubeletConditions, condition.Type) && !has(condition.Type) {
+		if !slices.Contains(kubeletConditions, condition.Type) && !has(condition.Type) && condition.Type != PredecessorGone {
 			all = append(all, condition)
 		}
 	}
