@@ -37,7 +37,7 @@ func crds() role {
 				if err := kubecrds.AddToScheme(scheme); err != nil {
 					return err
 				}
-				c, err := client.New(cfg, client.Options{Scheme: scheme})
+				c, err := client.New(named(cfg, cmd.Name()), client.Options{Scheme: scheme})
 				if err != nil {
 					return err
 				}

@@ -75,6 +75,15 @@ type options interface {
 	Validate() error
 }
 
+// named returns a copy of cfg that names the role to the API server, in audit logs and in the managed fields of what it writes.
+func named(cfg *rest.Config, role string) *rest.Config {
+	cfg = rest.CopyConfig(cfg)
+	if cfg.UserAgent == "" {
+		cfg.UserAgent = "liqo-" + role + "/" + version.Version
+	}
+	return cfg
+}
+
 // command returns the command of a role that uses the API server of its own cluster. home returns how to reach it, or nil if the role needs none
 // with these flags.
 func command(o options, home func() (*rest.Config, error), run func(*cobra.Command, *rest.Config) error) *cobra.Command {
@@ -90,7 +99,7 @@ func command(o options, home func() (*rest.Config, error), run func(*cobra.Comma
 				return err
 			}
 			if cfg != nil {
-				cfg = kubemanager.WaitWatches(cfg)
+				cfg = kubemanager.WaitWatches(named(cfg, cmd.Name()))
 			}
 			return run(cmd, cfg)
 		},

@@ -82,7 +82,7 @@ func (s *Source) Add(ctx context.Context, namespace string) {
 	ctx, stop := context.WithCancel(ctx)
 	n := &namespaceStore{options: &s.options, labels: s.labels, namespace: namespace, stop: stop, objects: map[types.NamespacedName]client.Object{}}
 	s.stores[namespace] = n
-	go toolscache.NewReflectorWithOptions(n.listWatch(), s.options.Object, n, toolscache.ReflectorOptions{Name: "fanin", Backoff: &retry}).RunWithContext(ctx)
+	go toolscache.NewReflectorWithOptions(n.listWatch(), s.options.Object, n, toolscache.ReflectorOptions{Name: "fanin", Backoff: &retry}).RunWithContext(n.refusal.quietly(ctx))
 }
 
 // Remove stops watching a namespace. It does not call Changed: the objects still exist, the source just no longer observes them.
@@ -178,7 +178,8 @@ type namespaceStore struct {
 	// initial: the watch starts with all existing objects, and has not delivered them completely yet.
 	initial bool
 	// cut: the last watch ended before its timeout.
-	cut atomic.Bool
+	cut     atomic.Bool
+	refusal refusal
 }
 
 func (n *namespaceStore) current() bool { return n.synced && !n.closed && !n.initial && n.watches > 0 }
@@ -223,6 +224,7 @@ func (n *namespaceStore) listWatch() *toolscache.ListWatch {
 			if err != nil {
 				return nil, err
 			}
+			n.refusal.end()
 			n.watching(1, initial)
 			start := time.Now()
 			return &observedWatch{Interface: w, stopped: sync.OnceFunc(func() {

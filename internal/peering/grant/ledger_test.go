@@ -253,8 +253,10 @@ func TestGrant(t *testing.T) {
 		{"and nothing runs", []*corev1.Node{node("n1", list("cpu", "60"), cordoned)}, nil, list(), 0},
 		{"and only others' pods run", []*corev1.Node{node("n1", list("cpu", "60"), cordoned)}, []*corev1.Pod{pod("a", "n1", "", list("cpu", "1")), pod("b", "n1", "milan", list("cpu", "1"))}, list(), 0},
 		{
-			"one of two is cordoned", []*corev1.Node{node("n1", list("cpu", "60"), cordoned), node("n2", list("cpu", "40"))},
-			[]*corev1.Pod{pod("a", "n1", "rome", list("cpu", "30")), pod("b", "n2", "", list("cpu", "10"))}, list("cpu", "45", "pods", "1"), 1,
+			"one of two is cordoned",
+			[]*corev1.Node{node("n1", list("cpu", "60"), cordoned), node("n2", list("cpu", "40"))},
+			[]*corev1.Pod{pod("a", "n1", "rome", list("cpu", "30")), pod("b", "n2", "", list("cpu", "10"))},
+			list("cpu", "45", "pods", "1"), 1,
 		},
 		{"set apart", []*corev1.Node{tainted("n1", "team", corev1.TaintEffectNoExecute)}, []*corev1.Pod{pod("a", "n1", "rome", list("cpu", "10"))}, list("cpu", "10", "pods", "1"), 0},
 		{"not Ready", []*corev1.Node{node("n1", list("cpu", "60"), notReady)}, []*corev1.Pod{pod("a", "n1", "rome", list("cpu", "10"))}, list("cpu", "10", "pods", "1"), 0},

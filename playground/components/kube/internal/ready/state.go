@@ -33,7 +33,7 @@ type State struct {
 	Done     bool     `json:"done"`
 }
 
-// Count is about Node objects of any kind.
+// Count is about Node objects, except virtual ones.
 type Count struct {
 	Ready int `json:"ready"`
 	Total int `json:"total"`
@@ -50,8 +50,9 @@ type snapshot struct {
 // evaluate returns the state of a snapshot. It is done when at least the wanted number of
 // nodes is Ready and, if addons are requested, every addon works.
 func evaluate(want criteria, s snapshot) State {
-	state := State{API: true, Nodes: Count{Total: len(s.nodes), Want: want.nodes}}
-	for _, node := range s.nodes {
+	machines := slices.DeleteFunc(slices.Clone(s.nodes), virtual)
+	state := State{API: true, Nodes: Count{Total: len(machines), Want: want.nodes}}
+	for _, node := range machines {
 		ready, why := readiness(node)
 		if ready {
 			state.Nodes.Ready++
@@ -77,6 +78,9 @@ func evaluate(want criteria, s snapshot) State {
 	}
 	return state
 }
+
+// virtual reports whether a node is another cluster, which no playground has started.
+func virtual(node *corev1.Node) bool { return node.Labels["liqo.io/type"] == "virtual-node" }
 
 func readiness(node *corev1.Node) (ready bool, why string) {
 	for _, condition := range node.Status.Conditions {

@@ -37,6 +37,9 @@ func TestEvaluate(t *testing.T) {
 	metrics := &apiregistrationv1.APIService{Status: apiregistrationv1.APIServiceStatus{
 		Conditions: []apiregistrationv1.APIServiceCondition{{Type: apiregistrationv1.Available, Status: apiregistrationv1.ConditionTrue}},
 	}}
+	other, gone := node("liqo-milan", corev1.ConditionTrue, "KubeletReady", "the remote cluster answers"), node("liqo-naples", corev1.ConditionFalse, "KubeletNotReady", "")
+	other.Labels = map[string]string{"liqo.io/type": "virtual-node"}
+	gone.Labels = other.Labels
 	var many []*corev1.Node
 	for i := range 7 {
 		many = append(many, node(fmt.Sprint("h-", i), "", "", ""))
@@ -53,6 +56,12 @@ func TestEvaluate(t *testing.T) {
 			snapshot{nodes: []*corev1.Node{down, up}},
 			`{"api":true,"nodes":{"ready":1,"total":2,"want":2},"notReady":["b: KubeletNotReady container runtime network not ready"],"done":false}`,
 			"1 of 2 nodes are Ready, not Ready: b: KubeletNotReady container runtime network not ready",
+		},
+		"with virtual nodes": {
+			criteria{nodes: 2},
+			snapshot{nodes: []*corev1.Node{up, other, gone}},
+			`{"api":true,"nodes":{"ready":1,"total":1,"want":2},"done":false}`,
+			"1 of 2 nodes are Ready, 1 have not registered",
 		},
 		"not registered": {
 			criteria{nodes: 2},
