@@ -89,6 +89,7 @@ type controllerManagerOptions struct {
 	sharingPercentage      int
 	offerThreshold         int
 	resourcePlugin         string
+	pluginCertificates     string
 	kubelet                offloading.KubeletOptions
 	nodeExtraAnnotations   map[string]string
 	nodeExtraLabels        map[string]string
@@ -141,6 +142,7 @@ func (o *controllerManagerOptions) Register(flags *pflag.FlagSet) {
 	flags.IntVar(&o.sharingPercentage, "resource-sharing-percentage", 50, "percentage of the free resources that each peer may use; the ConfigMap liqo-resource-sharing overrides it")
 	flags.IntVar(&o.offerThreshold, "offer-update-threshold-percentage", -1, "change of the resources, in percent, that updates the offer at once (default 5, or 0 with a resource plugin)")
 	flags.StringVar(&o.resourcePlugin, "resource-plugin-address", "", "HOST:PORT of a resource plugin, which replaces the percentage")
+	flags.StringVar(&o.pluginCertificates, "resource-plugin-certificates", "", "folder with ca.crt, which signs the certificate of the resource plugin, and optionally tls.crt and tls.key, which the plugin may ask for; if empty, the connection has no TLS")
 	o.kubelet.Register(flags)
 	o.shadows.Register(flags)
 	flags.BoolVar(&o.policies, "policies-required", true, "admit nothing new of peers while a ValidatingAdmissionPolicy or validating webhook of Liqo is missing or changed")
@@ -191,6 +193,8 @@ func (o *controllerManagerOptions) Validate() error {
 		return fmt.Errorf("--resync-period %v must be positive", o.resyncPeriod)
 	case !slices.Contains([]string{string(corev1.PullAlways), string(corev1.PullIfNotPresent), string(corev1.PullNever)}, o.pullPolicy):
 		return fmt.Errorf("--volume-mover-pull-policy %q must be Always, IfNotPresent or Never", o.pullPolicy)
+	case o.pluginCertificates != "" && o.resourcePlugin == "":
+		return errors.New("--resource-plugin-certificates needs --resource-plugin-address: set both, or none")
 	case o.offerThreshold < -1:
 		return fmt.Errorf("--offer-update-threshold-percentage %d: must not be negative", o.offerThreshold)
 	}
@@ -323,7 +327,7 @@ func runControllerManager(ctx context.Context, cfg *rest.Config, o *controllerMa
 	}
 	sharing := peering.SliceOptions{
 		Namespace: o.namespace, SharingPercentage: o.sharingPercentage, ClusterLabels: o.clusterLabels,
-		IncomingPeering: o.incomingSetting(), Tolerated: o.shadows.allowed.Toleration, PluginAddress: o.resourcePlugin,
+		IncomingPeering: o.incomingSetting(), Tolerated: o.shadows.allowed.Toleration, PluginAddress: o.resourcePlugin, PluginCertificates: o.pluginCertificates,
 		StorageClasses: o.peerClasses,
 	}
 	if o.offerThreshold >= 0 {

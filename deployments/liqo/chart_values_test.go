@@ -112,18 +112,19 @@ var other = map[string]any{
 
 // with holds what must be set for a value to have an effect, by the prefix of its path; the values set there are tested without it.
 var with = map[string]string{
-	"auth.ingress.":                      "auth.ingress.enable=true,auth.ingress.host=liqo.example.org",
-	"virtualKubelet.metrics.":            "virtualKubelet.metrics.enabled=true",
-	"virtualKubelet.metrics.podMonitor.": "virtualKubelet.metrics.enabled=true,virtualKubelet.metrics.podMonitor.enabled=true",
-	"gateway.":                           charttest.Internal,
-	"gateway.config.webSocketURL":        charttest.Internal + ",gateway.config.streamPort=443",
-	"gateway.service.streamType":         charttest.Internal + ",gateway.config.streamPort=443",
-	"gateway.ingress.":                   charttest.Internal + ",gateway.config.streamPort=443,gateway.config.webSocketURL=https://liqo.example.org,gateway.ingress.enable=true",
-	"gateway.metrics.":                   charttest.Internal + ",gateway.metrics.enabled=true",
-	"gateway.metrics.serviceMonitor.":    charttest.Internal + ",gateway.metrics.enabled=true,gateway.metrics.serviceMonitor.enabled=true",
-	"route.":                             charttest.Internal,
-	"networkConfig.":                     charttest.Internal,
-	"peers.metadata.customResources.":    "peers.customResources={widgets.example.com}",
+	"auth.ingress.":                                 "auth.ingress.enable=true,auth.ingress.host=liqo.example.org",
+	"virtualKubelet.metrics.":                       "virtualKubelet.metrics.enabled=true",
+	"virtualKubelet.metrics.podMonitor.":            "virtualKubelet.metrics.enabled=true,virtualKubelet.metrics.podMonitor.enabled=true",
+	"gateway.":                                      charttest.Internal,
+	"gateway.config.webSocketURL":                   charttest.Internal + ",gateway.config.streamPort=443",
+	"gateway.service.streamType":                    charttest.Internal + ",gateway.config.streamPort=443",
+	"gateway.ingress.":                              charttest.Internal + ",gateway.config.streamPort=443,gateway.config.webSocketURL=https://liqo.example.org,gateway.ingress.enable=true",
+	"gateway.metrics.":                              charttest.Internal + ",gateway.metrics.enabled=true",
+	"gateway.metrics.serviceMonitor.":               charttest.Internal + ",gateway.metrics.enabled=true,gateway.metrics.serviceMonitor.enabled=true",
+	"route.":                                        charttest.Internal,
+	"networkConfig.":                                charttest.Internal,
+	"peers.metadata.customResources.":               "peers.customResources={widgets.example.com}",
+	"controllerManager.config.resourcePluginSecret": "controllerManager.config.resourcePluginAddress=plugin:6001",
 }
 
 // TestEveryValueMatters: every value changes some object, except documented ones that are listed without effect.
@@ -321,7 +322,7 @@ func TestKept(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, name := range []string{"liqo-webhook-certs", "liqo-clusterid-configmap"} {
+	for _, name := range []string{"liqo-webhook-certs", "liqo-metric-agent-certs", "liqo-clusterid-configmap"} {
 		kind := "Secret"
 		if strings.HasSuffix(name, "configmap") {
 			kind = "ConfigMap"

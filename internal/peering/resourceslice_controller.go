@@ -72,6 +72,8 @@ type SliceOptions struct {
 	StorageClasses []string
 	// PluginAddress is host:port of a resource plugin that decides instead of the percentage (--resource-plugin-address).
 	PluginAddress string
+	// PluginCertificates is a folder with the authority of the plugin's certificate; empty for a plugin without TLS (--resource-plugin-certificates).
+	PluginCertificates string
 
 	// Only tests set the durations below.
 
@@ -151,7 +153,7 @@ func SetupResourceSlice(mgr manager.Manager, o SliceOptions) error {
 		WatchesRawSource(source.Kind[client.Object](config, &corev1.ConfigMap{}, allTenants)).
 		WatchesRawSource(r.usage)
 	if o.PluginAddress != "" {
-		if r.plugin, err = plugin.New(o.PluginAddress, o.PluginTimeout); err != nil {
+		if r.plugin, err = plugin.New(o.PluginAddress, o.PluginCertificates, o.PluginTimeout); err != nil {
 			return err
 		}
 		b = b.WatchesRawSource(source.Func(r.followPlugin))

@@ -221,6 +221,9 @@ func pluginFailure(address string, err error) string {
 	if errors.Is(err, plugin.ErrAnswer) {
 		return fmt.Sprintf("the provider's resource plugin returned an invalid answer (%v)", errors.Unwrap(err))
 	}
+	if errors.Is(err, plugin.ErrUnproven) {
+		return fmt.Sprintf("what answers at %s did not prove by its certificate that it is the provider's resource plugin; its administrator should read the log of the controller manager", address)
+	}
 	seen := ""
 	if code := status.Code(err); code != codes.Unavailable && code != codes.DeadlineExceeded {
 		seen = fmt.Sprintf(" (%s)", code)

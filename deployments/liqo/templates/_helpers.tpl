@@ -90,6 +90,43 @@ once. It leaves out what may change without a peer gaining by it: certificates, 
 {{- end }}
 {{- end }}
 
+{{/*
+The certificate of a server of ours that API servers call, as YAML: (dict "root" DOLLAR "before" SECRET "service" NAME "authority" NAME), where SECRET is the one
+of the cluster, or empty. "data" is what the Secret holds, "made" when its certificate was made, and "trusted" what API servers get to verify it.
+An upgrade replaces a certificate that is older than 90 days by the next one. API servers have trusted that since it was made, and trust the past one until
+the next replacement, so that they accept whichever a process serves meanwhile, also after a rollback.
+*/}}
+{{- define "liqo.certificates" -}}
+{{- $at := . }}
+{{- $host := printf "%s.%s.svc" .service .root.Release.Namespace }}
+{{- $certs := .before.data | default dict }}
+{{- $made := dig "metadata" "annotations" "liqo.io/certificate-made" "0" .before }}
+{{- $now := now | unixEpoch }}
+{{- $fresh := list }}
+{{- range until 2 }}
+{{- $authority := genCAWithKey $at.authority 3650 (genPrivateKey "ecdsa") }}
+{{- $signed := genSignedCertWithKey $host nil (list $host (printf "%s.cluster.local" $host)) 3650 $authority (genPrivateKey "ecdsa") }}
+{{- $fresh = append $fresh (dict "ca" (b64enc $authority.Cert) "cert" (b64enc $signed.Cert) "key" (b64enc $signed.Key)) }}
+{{- end }}
+{{- $next := index $fresh 1 }}
+{{- $kept := and $certs.ca $certs.cert $certs.key }}
+{{- $announced := and $kept $certs.nextCA $certs.nextCert $certs.nextKey }}
+{{- $data := pick $certs "ca" "cert" "key" "nextCA" "nextCert" "nextKey" "pastCA" }}
+{{- if and $announced (gt (sub (int64 $now) (int64 $made)) 7776000) }}
+{{- $data = dict "ca" $certs.nextCA "cert" $certs.nextCert "key" $certs.nextKey "pastCA" $certs.ca "nextCA" $next.ca "nextCert" $next.cert "nextKey" $next.key }}
+{{- $made = $now }}
+{{- else if not $announced }}
+{{- $current := index $fresh 0 }}
+{{- if $kept }}
+{{- $current = $certs }}
+{{- end }}
+{{- $data = dict "ca" $current.ca "cert" $current.cert "key" $current.key "nextCA" $next.ca "nextCert" $next.cert "nextKey" $next.key }}
+{{- $made = $now }}
+{{- end }}
+{{- $trusted := printf "%s%s%s" (b64dec $data.ca) (b64dec $data.nextCA) (b64dec ($data.pastCA | default "")) | b64enc }}
+{{- dict "data" $data "made" $made "trusted" $trusted | toYaml }}
+{{- end }}
+
 {{/* Where pods may run: the values of the user, plus tolerations and affinity of the component. */}}
 {{- define "liqo.placement" -}}
 {{- with .root.Values.common.nodeSelector }}

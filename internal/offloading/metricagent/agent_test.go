@@ -7,12 +7,14 @@ import (
 	"compress/gzip"
 	"context"
 	"crypto/tls"
+	"encoding/base64"
 	"fmt"
 	"io"
 	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -31,6 +33,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
+	"liqo.io/liqo/deployments/liqo/charttest"
 	"liqo.io/liqo/internal/kube/kubetest"
 	"liqo.io/liqo/internal/offloading/caller"
 	"liqo.io/liqo/internal/offloading/serving"
@@ -51,13 +54,15 @@ type env struct {
 	// asked counts all requests to kubelets, otherToken those without the agent's token.
 	asked, otherToken atomic.Int32
 	port              int
+	// chart is what the chart would install.
+	chart []*unstructured.Unstructured
 	// denied are the forbidden requests of the agent.
 	denied kubetest.Refusals
 }
 
 func newEnv(t *testing.T, insecure bool) *env {
 	t.Helper()
-	b := &env{Env: kubetest.Env{T: t}, admin: kubetest.Cluster(t), address: ownAddress(t)}
+	b := &env{Env: kubetest.Env{T: t}, admin: kubetest.Cluster(t), address: ownAddress(t), chart: charttest.Render(t)}
 	var err error
 	b.Client, err = client.New(b.admin, client.Options{})
 	b.Must(err)
@@ -203,7 +208,7 @@ func (b *env) serve(insecure bool) {
 	b.Must(err)
 	ctx, cancel := context.WithCancel(context.Background())
 	b.Must(Watch(ctx, cached))
-	certificate, err := serving.New(serving.Names{Common: "liqo-metric-agent"})
+	certificate, err := serving.FromFiles(b.file("cert"), b.file("key"))
 	b.Must(err)
 	listener, err := net.Listen("tcp", ":0")
 	b.Must(err)
@@ -226,7 +231,18 @@ func (b *env) serve(insecure bool) {
 	}
 }
 
-// register registers the agent as an aggregated API, as the chart does.
+// file returns the name of a file with a part of the Secret that the chart makes for the agent.
+func (b *env) file(key string) string {
+	b.T.Helper()
+	part := charttest.Field(b.T, charttest.Find(b.T, b.chart, "Secret", "liqo-metric-agent-certs"), "data", key)
+	text, err := base64.StdEncoding.DecodeString(fmt.Sprint(part))
+	b.Must(err)
+	name := filepath.Join(b.T.TempDir(), key)
+	b.Must(os.WriteFile(name, text, 0o600))
+	return name
+}
+
+// register registers the agent as an aggregated API, with the object of the chart.
 func (b *env) register() {
 	t := b.T
 	t.Helper()
@@ -237,20 +253,23 @@ func (b *env) register() {
 	b.Must(b.Create(t.Context(), &discoveryv1.EndpointSlice{
 		ObjectMeta:  metav1.ObjectMeta{Namespace: "liqo", Name: "liqo-metric-agent", Labels: map[string]string{"kubernetes.io/service-name": "liqo-metric-agent"}},
 		AddressType: discoveryv1.AddressTypeIPv4,
-		Endpoints:   []discoveryv1.Endpoint{{Addresses: []string{b.address}, Conditions: discoveryv1.EndpointConditions{Ready: new(true)}}},
-		Ports:       []discoveryv1.EndpointPort{{Name: new("https"), Port: new(int32(b.port)), Protocol: new(corev1.ProtocolTCP)}},
 	}))
-	b.Must(b.Create(t.Context(), &unstructured.Unstructured{Object: map[string]any{
-		"apiVersion": "apiregistration.k8s.io/v1", "kind": "APIService", "metadata": map[string]any{"name": "v1alpha1.metrics.liqo.io"},
-		"spec": map[string]any{
-			"group": Group, "version": Version, "groupPriorityMinimum": int64(1000), "versionPriority": int64(15), "insecureSkipTLSVerify": true,
-			"service": map[string]any{"name": "liqo-metric-agent", "namespace": "liqo", "port": int64(443)},
-		},
-	}}))
+	b.answers(b.port)
+	b.Must(b.Create(t.Context(), charttest.Find(t, b.chart, "APIService", "v1alpha1.metrics.liqo.io").DeepCopy()))
 	b.Until("the API server serves the agent's API", func() bool {
 		code, _ := b.get(b.admin, root, false)
 		return code == http.StatusOK
 	})
+}
+
+// answers makes a port of this machine the one that answers for the Service.
+func (b *env) answers(port int) {
+	b.T.Helper()
+	var slice discoveryv1.EndpointSlice
+	b.Must(b.Get(b.T.Context(), client.ObjectKey{Namespace: "liqo", Name: "liqo-metric-agent"}, &slice))
+	slice.Endpoints = []discoveryv1.Endpoint{{Addresses: []string{b.address}, Conditions: discoveryv1.EndpointConditions{Ready: new(true)}}}
+	slice.Ports = []discoveryv1.EndpointPort{{Name: new("https"), Port: new(int32(port)), Protocol: new(corev1.ProtocolTCP)}}
+	b.Must(b.Update(b.T.Context(), &slice))
 }
 
 // get sends a request to the API server with an identity.

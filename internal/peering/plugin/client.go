@@ -44,18 +44,29 @@ type Client struct {
 	reader     ResourceReaderClient
 	address    string
 	timeout    time.Duration
+	proof      *proven // may be nil
 }
 
-// New returns a client of the plugin at host:port. It connects when first used, and again whenever needed. As documented,
-// the connection is not encrypted: the plugin must run in the same cluster.
-func New(address string, timeout time.Duration) (*Client, error) {
+// New returns a client of the plugin at host:port. It connects when first used, and again whenever needed. certificates is a folder with the authority
+// that signs the plugin's certificate, and with what this cluster shows if the plugin asks for it. If it is empty, the connection is not encrypted, as
+// documented: the plugin must run in the same cluster.
+func New(address, certificates string, timeout time.Duration) (*Client, error) {
 	if timeout <= 0 {
 		timeout = DefaultTimeout
+	}
+	var proof *proven
+	transport := insecure.NewCredentials()
+	if certificates != "" {
+		var err error
+		if proof, err = newProven(certificates); err != nil {
+			return nil, err
+		}
+		transport = proof
 	}
 	retry := backoff.DefaultConfig
 	retry.BaseDelay, retry.MaxDelay = minRetry, maxRetry
 	connection, err := grpc.NewClient(address,
-		grpc.WithTransportCredentials(insecure.NewCredentials()),
+		grpc.WithTransportCredentials(transport),
 		grpc.WithConnectParams(grpc.ConnectParams{Backoff: retry, MinConnectTimeout: timeout}),
 		grpc.WithKeepaliveParams(keepalive.ClientParameters{Time: keepaliveEvery, Timeout: timeout}),
 		grpc.WithNoProxy(), // in the same cluster
@@ -64,7 +75,7 @@ func New(address string, timeout time.Duration) (*Client, error) {
 	if err != nil {
 		return nil, fmt.Errorf("resource plugin %q: %w", address, err)
 	}
-	return &Client{connection: connection, reader: NewResourceReaderClient(connection), address: address, timeout: timeout}, nil
+	return &Client{connection: connection, reader: NewResourceReaderClient(connection), address: address, timeout: timeout, proof: proof}, nil
 }
 
 // Address is the plugin's host:port.
@@ -79,6 +90,9 @@ func (c *Client) Read(ctx context.Context, clusterID string) (corev1.ResourceLis
 	defer cancel()
 	answer, err := c.reader.ReadResources(ctx, &ClusterIdentity{ClusterID: clusterID})
 	if err != nil {
+		if c.proof != nil && c.proof.failed.Load() {
+			err = fmt.Errorf("%w: %w", ErrUnproven, err)
+		}
 		return nil, fmt.Errorf("call resource plugin %s for cluster %s: %w", c.address, clusterID, err)
 	}
 	list, err := parse(answer.GetResources())

@@ -96,7 +96,7 @@ func TestAgainstTheExample(t *testing.T) {
 	e := newExample(t)
 	e.grant(t, `{"cpu": "4", "memory": "8Gi", "nvidia.com/gpu": "1"}`)
 	e.start(t)
-	client, err := New(e.address, 0)
+	client, err := New(e.address, "", 0)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -156,7 +156,7 @@ func TestAgainstTheExample(t *testing.T) {
 }
 
 func TestReadHasADeadline(t *testing.T) {
-	client, err := New("192.0.2.1:1", 50*time.Millisecond) // nothing answers at this address
+	client, err := New("192.0.2.1:1", "", 50*time.Millisecond) // nothing answers at this address
 	if err != nil {
 		t.Fatal(err)
 	}
