@@ -53,6 +53,7 @@ type streamEnv struct {
 	port       int
 	kubeconfig string
 	mappings   *mappings
+	observed   observed
 }
 
 // mappings are the offloaded namespaces of a test, and the pods in them.
@@ -149,7 +150,9 @@ func (r *streamEnv) serve() {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	r.Must(err)
 	r.port = listener.Addr().(*net.TCPAddr).Port
-	kubetest.Start(t, "kubelet API", func(ctx context.Context) error { return serving.Serve(ctx, listener, certificate.Get, nil, r.api) })
+	kubetest.Start(t, "kubelet API", func(ctx context.Context) error {
+		return serving.Serve(ctx, listener, certificate.Get, nil, r.observed.of(r.api))
+	})
 }
 
 // workload creates a running pod, and its node.
@@ -241,6 +244,7 @@ func TestStreams(t *testing.T) {
 			step(t, "port-forward", func(t *testing.T) { r.testPortForward(t, webSockets) })
 		})
 	}
+	step(t, "user", r.testUser)
 	step(t, "callers", r.testCallers)
 	step(t, "either end", r.testEitherEnd)
 	step(t, "bound", r.testBound)
