@@ -45,6 +45,9 @@ const (
 	ReclaimPolicy = "storage.liqo.io/reclaim-policy"
 	// ReturnedVolume is an annotation of claims that have moved: the UID of the volume that came back. Its change has Kubernetes look at the claim at once.
 	ReturnedVolume = "storage.liqo.io/returned-volume"
+	// ExternalClaim, with any value, is an annotation that a user sets on a claim: providers have a claim of that name with the same storage, which others manage, so
+	// its pods may run there.
+	ExternalClaim = "storage.liqo.io/external"
 	// StorageAvailable is "true" on virtual nodes whose provider offers storage.
 	StorageAvailable = "storage.liqo.io/available"
 	// Provider is on virtual nodes: the kind of the provider's cluster.

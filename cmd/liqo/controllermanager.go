@@ -50,6 +50,7 @@ import (
 	"liqo.io/liqo/internal/peering/replicate"
 	peeringwebhook "liqo.io/liqo/internal/peering/webhook"
 	"liqo.io/liqo/internal/storage"
+	"liqo.io/liqo/internal/storage/home"
 	"liqo.io/liqo/internal/storage/move"
 )
 
@@ -391,6 +392,7 @@ func (o *controllerManagerOptions) serve(mgr manager.Manager) error {
 		peeringwebhook.Register(mgr.GetWebhookServer(), mgr.GetScheme(), o.local.ClusterID)
 		offloadingwebhook.Register(mgr.GetWebhookServer(), mgr.GetScheme(), offloadingwebhook.Options{
 			Cached: mgr.GetClient(), Live: mgr.GetAPIReader(), Namespace: o.namespace,
+			Claims: home.Reader{Cached: mgr.GetClient(), Live: mgr.GetAPIReader()}.Keeps,
 		})
 		ready = mgr.GetWebhookServer().StartedChecker()
 	}

@@ -38,6 +38,7 @@ import (
 	"liqo.io/liqo/internal/offloading"
 	"liqo.io/liqo/internal/offloading/hosts"
 	offloadingwebhook "liqo.io/liqo/internal/offloading/webhook"
+	"liqo.io/liqo/internal/storage/home"
 )
 
 // webhookEnv is an API server with the objects of the chart, and the webhooks of offloading with the rights of the controller manager. No
@@ -109,6 +110,7 @@ func newWebhookEnv(t *testing.T, set ...string) *webhookEnv {
 	h.must(err)
 	offloadingwebhook.Register(mgr.GetWebhookServer(), h.Scheme(), offloadingwebhook.Options{
 		Cached: mgr.GetClient(), Live: mgr.GetAPIReader(), Namespace: "liqo",
+		Claims: home.Reader{Cached: mgr.GetClient(), Live: mgr.GetAPIReader()}.Keeps,
 	})
 	remoteNamespaces, err := offloading.WatchRemoteNamespaces(mgr)
 	h.must(err)

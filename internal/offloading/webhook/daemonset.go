@@ -46,8 +46,7 @@ func (p *pods) daemonSet(ctx context.Context, request admission.Request) admissi
 		return admission.Allowed("")
 	}
 	return patch(set, func() bool {
-		avoidVirtualNodes(&set.Spec.Template.Spec)
-		return true
+		return avoidVirtualNodes(&set.Spec.Template.Spec)
 	})
 }
 

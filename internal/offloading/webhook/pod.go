@@ -6,6 +6,7 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"strings"
 	"sync"
 	"time"
 
@@ -17,6 +18,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/webhook"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
+	"liqo.io/liqo/apis/labels"
 	offloadingv1alpha1 "liqo.io/liqo/apis/offloading/v1alpha1"
 )
 
@@ -36,6 +38,8 @@ type Options struct {
 	Live   client.Reader
 	// Namespace in which Liqo is installed.
 	Namespace string
+	// Claims returns why the claims of a new pod keep it in this cluster; nil: none ever does.
+	Claims func(ctx context.Context, namespace string, pod *corev1.PodSpec) (reasons []string, err error)
 }
 
 // Register adds the webhooks of offloading to a server.
@@ -119,10 +123,27 @@ func (p *pods) handle(ctx context.Context, request admission.Request) admission.
 		return admission.Denied(fmt.Sprintf("the required node affinity of the pod, combined term by term with the clusterSelector of namespace %s, exceeds %d kB: make one of them shorter",
 			request.Namespace, mostAffinity>>10))
 	}
-	return patch(&pod, func() bool {
-		placed, trimmed := place(&pod.Spec, &offloading.Spec), withoutManagedFields(&pod, &offloading.Spec)
+	reasons, err := p.claims(ctx, request.Namespace, &pod.Spec, &offloading.Spec)
+	if err != nil {
+		return admission.Errored(http.StatusInternalServerError, fmt.Errorf("whether the pod may leave this cluster with its claims is not known: %w", err))
+	}
+	kept := len(reasons) > 0 && !onlyVirtual(&pod.Spec, &offloading.Spec)
+	answer := patch(&pod, func() bool {
+		placed, trimmed := kept && avoidVirtualNodes(&pod.Spec) || !kept && place(&pod.Spec, &offloading.Spec), withoutManagedFields(&pod, &offloading.Spec)
 		return placed || trimmed
 	})
+	if len(reasons) > 0 && !kept && pod.Spec.NodeName == "" {
+		answer.Warnings = append(answer.Warnings, "the pod may run in other clusters only, where it cannot start: "+strings.Join(reasons, ". ")+". If the providers have that storage by themselves, annotate the claim with "+labels.ExternalClaim)
+	}
+	return answer
+}
+
+// claims returns why the claims of a pod keep it in this cluster.
+func (p *pods) claims(ctx context.Context, namespace string, pod *corev1.PodSpec, spec *offloadingv1alpha1.NamespaceOffloadingSpec) (reasons []string, err error) {
+	if p.options.Claims == nil || spec.PodOffloadingStrategy == offloadingv1alpha1.PodsLocal {
+		return nil, nil
+	}
+	return p.options.Claims(ctx, namespace, pod)
 }
 
 // offloading returns the NamespaceOffloading of a namespace. If the cache may be behind a write of a user, it reads from the API server.

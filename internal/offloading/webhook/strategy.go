@@ -163,13 +163,34 @@ func mentionsType(affinity *corev1.Affinity) bool {
 	return slices.ContainsFunc(affinity.NodeAffinity.PreferredDuringSchedulingIgnoredDuringExecution, func(p corev1.PreferredSchedulingTerm) bool { return in(p.Preference) })
 }
 
-// avoidVirtualNodes adds to a pod the documented node affinity.
-func avoidVirtualNodes(pod *corev1.PodSpec) {
+// avoidVirtualNodes adds to a pod the documented node affinity, and reports whether the pod changed.
+func avoidVirtualNodes(pod *corev1.PodSpec) (changed bool) {
 	node, terms := nodeAffinity(pod), []corev1.NodeSelectorTerm{{MatchExpressions: []corev1.NodeSelectorRequirement{kind(corev1.NodeSelectorOpNotIn)}}}
 	if own := node.RequiredDuringSchedulingIgnoredDuringExecution; own != nil {
+		if within(own.NodeSelectorTerms, append(terms, nowhere()...)) {
+			return false
+		}
 		terms = both(own.NodeSelectorTerms, terms)
 	}
 	node.RequiredDuringSchedulingIgnoredDuringExecution = &corev1.NodeSelector{NodeSelectorTerms: terms}
+	return true
+}
+
+// onlyVirtual reports whether the user wants a pod in other clusters only, or has chosen its node already: then it is placed as he wants it, also with a claim that
+// keeps other pods here.
+func onlyVirtual(pod *corev1.PodSpec, spec *offloadingv1alpha1.NamespaceOffloadingSpec) bool {
+	if spec.PodOffloadingStrategy == offloadingv1alpha1.PodsRemote || pod.NodeName != "" || pod.NodeSelector[labels.Type] == labels.TypeVirtualNode {
+		return true
+	}
+	if pod.Affinity == nil || pod.Affinity.NodeAffinity == nil || pod.Affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution == nil {
+		return false
+	}
+	virtual := func(one corev1.NodeSelectorRequirement) bool {
+		return one.Key == labels.Type && (one.Operator == corev1.NodeSelectorOpExists || one.Operator == corev1.NodeSelectorOpIn && slices.Equal(one.Values, []string{labels.TypeVirtualNode}))
+	}
+	return !slices.ContainsFunc(pod.Affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution.NodeSelectorTerms, func(term corev1.NodeSelectorTerm) bool {
+		return !empty(term) && !slices.ContainsFunc(term.MatchExpressions, virtual)
+	})
 }
 
 // nodeOfDaemonSet returns the node for which the controller of DaemonSets made a pod; nothing for another pod.

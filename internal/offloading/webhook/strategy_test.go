@@ -125,6 +125,53 @@ func TestPlaceTwice(t *testing.T) {
 	}
 }
 
+// TestOnlyVirtual: a pod that its user wants in other clusters only is not kept here by its claims.
+func TestOnlyVirtual(t *testing.T) {
+	virtual, real, disk := is("liqo.io/type", in, "virtual-node"), is("liqo.io/type", notIn, "virtual-node"), is("disk", in, "ssd")
+	own := func(all ...corev1.NodeSelectorTerm) corev1.PodSpec {
+		return corev1.PodSpec{Affinity: &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{RequiredDuringSchedulingIgnoredDuringExecution: &corev1.NodeSelector{NodeSelectorTerms: all}}}}
+	}
+	for name, test := range map[string]struct {
+		pod      corev1.PodSpec
+		strategy offloadingv1alpha1.PodOffloadingStrategy
+		want     bool
+	}{
+		"nothing chosen":                      {strategy: "LocalAndRemote"},
+		"the strategy":                        {strategy: "Remote", want: true},
+		"a node selector":                     {pod: corev1.PodSpec{NodeSelector: map[string]string{"liqo.io/type": "virtual-node"}}, strategy: "LocalAndRemote", want: true},
+		"another node selector":               {pod: corev1.PodSpec{NodeSelector: map[string]string{"disk": "ssd"}}, strategy: "LocalAndRemote"},
+		"the node itself":                     {pod: corev1.PodSpec{NodeName: "liqo-milan"}, strategy: "LocalAndRemote", want: true},
+		"affinity to virtual nodes":           {pod: own(term(disk, virtual), term(virtual)), strategy: "LocalAndRemote", want: true},
+		"the label exists":                    {pod: own(term(is("liqo.io/type", corev1.NodeSelectorOpExists))), strategy: "LocalAndRemote", want: true},
+		"the label does not exist":            {pod: own(term(is("liqo.io/type", corev1.NodeSelectorOpDoesNotExist))), strategy: "LocalAndRemote"},
+		"several values of the label":         {pod: own(term(is("liqo.io/type", in, "virtual-node", "other"))), strategy: "LocalAndRemote"},
+		"to virtual nodes, or to one of ours": {pod: own(term(virtual), term(disk)), strategy: "LocalAndRemote"},
+		"to real nodes":                       {pod: own(term(real)), strategy: "LocalAndRemote"},
+		"preferred ones only": {pod: corev1.PodSpec{Affinity: &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{
+			PreferredDuringSchedulingIgnoredDuringExecution: []corev1.PreferredSchedulingTerm{{Weight: 1, Preference: term(virtual)}},
+		}}}, strategy: "LocalAndRemote"},
+	} {
+		if got := onlyVirtual(&test.pod, &offloadingv1alpha1.NamespaceOffloadingSpec{PodOffloadingStrategy: test.strategy}); got != test.want {
+			t.Errorf("%s: %t", name, got)
+		}
+	}
+}
+
+// TestAvoidVirtualNodesTwice: the second time changes nothing.
+func TestAvoidVirtualNodesTwice(t *testing.T) {
+	for _, own := range [][]corev1.NodeSelectorTerm{nil, terms(term(is("disk", in, "ssd")), term(is("arch", in, "arm64"))), terms(term())} {
+		pod := &corev1.PodSpec{}
+		if own != nil {
+			pod.Affinity = &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{RequiredDuringSchedulingIgnoredDuringExecution: &corev1.NodeSelector{NodeSelectorTerms: own}}}
+		}
+		first := avoidVirtualNodes(pod)
+		once := pod.DeepCopy()
+		if second := avoidVirtualNodes(pod); !first || second || !cmp.Equal(once, pod) {
+			t.Errorf("own %v: changed %t, then %t to %+v", own, first, second, pod)
+		}
+	}
+}
+
 // TestTooMuch: two users whose objects the API server accepts must not make us hold the product of both.
 func TestTooMuch(t *testing.T) {
 	with := func(own []corev1.NodeSelectorTerm) *corev1.PodSpec {
