@@ -113,7 +113,7 @@ func judgeNetworks(ctx context.Context, c client.Client, o PeerOptions, fc *disc
 	if len(announces)+len(o.Networks.Keep)+len(o.Networks.Force) == 0 {
 		return nil
 	}
-	all, err := readTaken(ctx, c, o.Namespace, clusterID)
+	all, err := readLeads(ctx, c, o.Namespace, clusterID)
 	if err != nil && len(o.Networks.Keep)+len(o.Networks.Force) == 0 { // it would only be shown
 		p.Warn(fmt.Sprintf("What leads to networks of the other cluster is not shown: %v", err))
 		return nil
@@ -135,11 +135,11 @@ func (s *side) judgeNetworks(ctx context.Context, words NetworkWords, p Progress
 	if pods, _, _ := strings.Cut(recorded.Data["POD_CIDR"], ","); checkNetworks("", []string{pods}) == nil {
 		announces = []string{pods}
 	}
-	all, err := readTaken(ctx, s.Client, s.Namespace, s.other.facts.identity.ClusterID)
+	all, err := readLeads(ctx, s.Client, s.Namespace, s.other.facts.identity.ClusterID)
 	if err != nil {
 		return fmt.Errorf("%s%w", s.prefix, err)
 	}
-	if err := words.withoutOwn(all).judge(announces, all, prefixed{p, s.prefix}); err != nil {
+	if err := words.withoutOwn(all.taken).judge(announces, all, prefixed{p, s.prefix}); err != nil {
 		return fmt.Errorf("%s%w", s.prefix, err)
 	}
 	return nil

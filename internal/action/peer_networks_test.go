@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -29,7 +30,7 @@ func TestAttackNC1Words(t *testing.T) {
 		}
 	}
 	scheme := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{corev1.AddToScheme, discoveryv1alpha1.AddToScheme, netv1alpha1.AddToScheme} {
+	for _, add := range []func(*runtime.Scheme) error{appsv1.AddToScheme, corev1.AddToScheme, discoveryv1alpha1.AddToScheme, netv1alpha1.AddToScheme} {
 		if err := add(scheme); err != nil {
 			t.Fatal(err)
 		}
@@ -98,13 +99,27 @@ func TestAttackNC1Words(t *testing.T) {
 			t.Errorf("%v: forced %v", row.words, milan.Spec.Network.ForcedCIDRs)
 		}
 	}
+	// A node that has not reported is named, and only a node with an agent.
+	set := &appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{Namespace: "liqo", Name: routeName}}
+	set.Spec.Template.Spec.NodeSelector = map[string]string{corev1.LabelOSStable: "linux"}
+	for _, object := range []client.Object{
+		set, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n2", Labels: set.Spec.Template.Spec.NodeSelector}}, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n3"}},
+	} {
+		if err := c.Create(t.Context(), object); err != nil {
+			t.Fatal(err)
+		}
+	}
+	shown := &recorder{}
+	if err := judgeNetworks(t.Context(), c, o, milan, shown); err != nil || !strings.Contains(strings.Join(shown.lines, "\n"), "these nodes have not reported what they reach: n2; before") {
+		t.Errorf("%v, shown\n%s", err, strings.Join(shown.lines, "\n"))
+	}
 	// In-band, the lists hold the networks of both clusters.
-	all, err := readTaken(t.Context(), c, "liqo", "milan-id")
+	all, err := readLeads(t.Context(), c, "liqo", "milan-id")
 	if err != nil {
 		t.Fatal(err)
 	}
-	both := NetworkWords{Keep: []string{"10.200.0.0/16", "10.201.0.0/16"}}.withoutOwn(all)
-	if refused := both.refusals(all); len(refused) > 0 || !slices.Equal(both.Keep, []string{"10.201.0.0/16"}) {
+	both := NetworkWords{Keep: []string{"10.200.0.0/16", "10.201.0.0/16"}}.withoutOwn(all.taken)
+	if refused := both.refusals(all.taken); len(refused) > 0 || !slices.Equal(both.Keep, []string{"10.201.0.0/16"}) {
 		t.Errorf("%v: %v", both, refused)
 	}
 	text := announced(&netv1alpha1.NetworkConfig{

@@ -9,14 +9,18 @@ import (
 	"net/netip"
 	"slices"
 	"strings"
+	"time"
 
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	discoveryv1alpha1 "liqo.io/liqo/apis/discovery/v1alpha1"
 	"liqo.io/liqo/apis/labels"
 	netv1alpha1 "liqo.io/liqo/apis/net/v1alpha1"
+	"liqo.io/liqo/internal/network/reach"
 )
 
 // NetworkWords are what an administrator wants for networks of the other cluster.
@@ -33,13 +37,22 @@ type taken struct {
 	own, node bool
 }
 
-// readTaken collects what leads somewhere here. clusterID is the other cluster, whose own networks do not count.
-func readTaken(ctx context.Context, c client.Client, namespace, clusterID string) ([]taken, error) {
+// leads are where networks lead in this cluster already.
+type leads struct {
+	taken []taken
+	// unreported are nodes that have not reported what they reach, so that more may be taken.
+	unreported []string
+}
+
+// readLeads collects what leads somewhere here. clusterID is the other cluster, whose own networks do not count.
+func readLeads(ctx context.Context, c client.Client, namespace, clusterID string) (leads, error) {
 	var (
 		nodes    corev1.NodeList
 		recorded corev1.ConfigMap
 		reports  netv1alpha1.NodeReportList
 		tunnels  netv1alpha1.TunnelEndpointList
+		set      appsv1.DaemonSet
+		agents   reach.Agents
 	)
 	err := retry(ctx, func(ctx context.Context) error {
 		if err := c.List(ctx, &nodes); err != nil {
@@ -49,8 +62,18 @@ func readTaken(ctx context.Context, c client.Client, namespace, clusterID string
 			return fmt.Errorf("read ConfigMap %s/%s: %w", namespace, networksName, err)
 		}
 		// An earlier version of Liqo has no reports.
-		if err := c.List(ctx, &reports, client.InNamespace(namespace)); err != nil && !notServed(err) && !meta.IsNoMatchError(err) {
+		err := c.List(ctx, &reports, client.InNamespace(namespace))
+		switch reported := err == nil; {
+		case err != nil && !notServed(err) && !meta.IsNoMatchError(err):
 			return fmt.Errorf("list NodeReports: %w", err)
+		case reported:
+			err := c.Get(ctx, client.ObjectKey{Namespace: namespace, Name: routeName}, &set)
+			if client.IgnoreNotFound(err) != nil && !apierrors.IsForbidden(err) { // without it, no node is named
+				return fmt.Errorf("read DaemonSet %s/%s: %w", namespace, routeName, err)
+			}
+			if err == nil {
+				agents = reach.AgentsOf(&set)
+			}
 		}
 		if err := c.List(ctx, &tunnels); err != nil && !notServed(err) && !meta.IsNoMatchError(err) {
 			return fmt.Errorf("list TunnelEndpoints: %w", err)
@@ -58,9 +81,13 @@ func readTaken(ctx context.Context, c client.Client, namespace, clusterID string
 		return nil
 	})
 	if err != nil {
-		return nil, err
+		return leads{}, err
 	}
-	return takenBy(nodes.Items, recorded.Data, reports.Items, others(tunnels.Items, clusterID)), nil
+	unreported := agents.Unreported(nodes.Items, reports.Items, time.Now())
+	return leads{
+		taken:      takenBy(nodes.Items, recorded.Data, reports.Items, others(tunnels.Items, clusterID)),
+		unreported: slices.Sorted(slices.Values(slices.Concat(unreported.Awaited, unreported.Others))),
+	}, nil
 }
 
 func others(tunnels []netv1alpha1.TunnelEndpoint, clusterID string) []netv1alpha1.TunnelEndpoint {
@@ -137,13 +164,18 @@ func in(network string, all []taken) (found []taken) {
 
 // describeTaken names the first ones.
 func describeTaken(found []taken) string {
-	const most = 4
 	var texts []string
-	for _, t := range found[:min(len(found), most)] {
+	for _, t := range found {
 		texts = append(texts, fmt.Sprintf("%s (%s)", t.network, t.what))
 	}
-	if len(found) > most {
-		texts = append(texts, fmt.Sprintf("%d more", len(found)-most))
+	return firstOf(texts)
+}
+
+// firstOf lists the first texts, and how many more there are.
+func firstOf(texts []string) string {
+	const most = 4
+	if more := len(texts) - most; more > 0 {
+		texts = append(slices.Clone(texts[:most]), fmt.Sprintf("%d more", more))
 	}
 	return strings.Join(texts, ", ")
 }
@@ -174,7 +206,8 @@ func (w NetworkWords) refusals(all []taken) (refused []string) {
 }
 
 // judge shows what leads already into the networks that the other cluster announces, and into those of the words, and refuses words before anything is changed.
-func (w NetworkWords) judge(announces []string, all []taken, p Progress) error {
+func (w NetworkWords) judge(announces []string, known leads, p Progress) error {
+	all := known.taken
 	for _, network := range added(added(announces, w.Keep), w.Force) {
 		switch found := in(network, all); {
 		case len(found) > 0 && !slices.Contains(added(w.Keep, w.Force), network):
@@ -184,6 +217,14 @@ func (w NetworkWords) judge(announces []string, all []taken, p Progress) error {
 		case slices.Contains(announces, network):
 			p.Info(fmt.Sprintf("%s of the other cluster: nothing that this cluster knows is there", network))
 		}
+	}
+	if len(known.unreported) > 0 {
+		show := p.Info
+		if len(w.Keep)+len(w.Force) > 0 {
+			show = p.Warn
+		}
+		show(fmt.Sprintf("More may be there: these nodes have not reported what they reach: %s; before a network is used as announced, Liqo waits for those that are Ready, at most %s; see `kubectl get nodereports -A`",
+			firstOf(known.unreported), reach.ReportTimeout))
 	}
 	if refused := w.refusals(all); len(refused) > 0 {
 		return fmt.Errorf("networks of the other cluster cannot be used as they are, because addresses in them lead elsewhere here: %s; nothing was changed", strings.Join(refused, "; "))

@@ -173,7 +173,7 @@ func (r *mappingReconciler) restricted(ctx context.Context, mapping *netv1alpha1
 	if !mapping.Spec.Restricted && (!ofKubelet(mapping) || !r.options.APIServer.IsValid() || mapping.Spec.Address == r.options.APIServer.String()) {
 		return "", nil
 	}
-	all, err := readRecords(ctx, r.client, r.options.Local)
+	all, err := r.poolReader.records(ctx, r.client)
 	if err != nil {
 		return "", err
 	}

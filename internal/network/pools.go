@@ -36,10 +36,17 @@ type records struct {
 	configs []netv1alpha1.NetworkConfig
 	tunnels []netv1alpha1.TunnelEndpoint
 	fcs     []discoveryv1alpha1.ForeignCluster
+	// reports are those of the agents on nodes.
+	reports []netv1alpha1.NodeReport
 }
 
-// readRecords lists them from a cache or live. It keeps only the NetworkConfigs in use: ours and the peer's in each tenant namespace.
-func readRecords(ctx context.Context, from client.Reader, local discoveryv1alpha1.ClusterIdentity) (*records, error) {
+// records lists them from a cache or live. It keeps only the NetworkConfigs in use: ours and the peer's in each tenant namespace.
+func (b *poolReader) records(ctx context.Context, from client.Reader) (*records, error) {
+	reports, err := b.nodeReports(ctx)
+	if err != nil {
+		return nil, err
+	}
+	local := b.options.Local
 	var nodes corev1.NodeList
 	var configs netv1alpha1.NetworkConfigList
 	var tunnels netv1alpha1.TunnelEndpointList
@@ -62,7 +69,7 @@ func readRecords(ctx context.Context, from client.Reader, local discoveryv1alpha
 			counts = append(counts, *config)
 		}
 	}
-	return &records{nodes: nodes.Items, configs: counts, tunnels: tunnels.Items, fcs: fcs.Items}, nil
+	return &records{nodes: nodes.Items, configs: counts, tunnels: tunnels.Items, fcs: fcs.Items, reports: reports}, nil
 }
 
 // External returns this cluster's external network, chosen once.
@@ -72,7 +79,7 @@ func (b *poolReader) External(ctx context.Context) (netip.Prefix, error) {
 	if b.external.IsValid() {
 		return b.external, nil
 	}
-	all, err := readRecords(ctx, b.live, b.options.Local)
+	all, err := b.records(ctx, b.live)
 	if err != nil {
 		return netip.Prefix{}, err
 	}
@@ -176,11 +183,7 @@ func (b *poolReader) emptyPools(ctx context.Context, all *records) (*ipam.Pools,
 	if err := b.own.List(ctx, &services, client.UnsafeDisableDeepCopy); err != nil {
 		return nil, fmt.Errorf("list Services of gateways: %w", err)
 	}
-	reports, err := b.nodeReports(ctx)
-	if err != nil {
-		return nil, err
-	}
-	pools.Reached = reached(reports, all.nodes, pools.Used)
+	pools.Reached = reached(all.reports, all.nodes, pools.Used)
 	pools.Used = append(pools.Used, servers...)
 	pools.Avoid = knownAddresses(all.tunnels, all.fcs, services.Items)
 	for i := range all.tunnels {

@@ -79,10 +79,19 @@ type tunnelScope struct {
 	ours, theirs *netv1alpha1.NetworkConfig
 	tunnel       *netv1alpha1.TunnelEndpoint
 	// claim is what the peer claims, agreed the prefixes under which we reach it; both are empty if the claim is refused.
-	claim        claim
-	agreed       agreement
-	refused      *refusal
+	claim   claim
+	agreed  agreement
+	refused *refusal
+	// awaits is what nodes have not reported for it.
+	awaits       awaits
 	requeueAfter time.Duration
+}
+
+// requeue asks for the next reconcile after a time at the latest; zero asks for none.
+func (s *tunnelScope) requeue(after time.Duration) {
+	if after > 0 && (s.requeueAfter == 0 || after < s.requeueAfter) {
+		s.requeueAfter = after
+	}
 }
 
 // Reconcile runs the phases in order.

@@ -10,7 +10,6 @@ import (
 	"slices"
 	"strconv"
 
-	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -134,6 +133,7 @@ func (r *tunnelReconciler) decide(ctx context.Context, s *tunnelScope) error {
 			return nil
 		}
 	}
+	before := s.inUse(pools)
 	if s.agreed.pods, _, err = pools.Acquire(s.namespace, ipam.PodNetwork, s.claim.pods, word.about(s.namespace, s.claim.pods)); err == nil {
 		s.agreed.external, _, err = pools.Acquire(s.namespace, ipam.ExternalNetwork, s.claim.external, word.about(s.namespace, s.claim.external))
 	}
@@ -142,13 +142,15 @@ func (r *tunnelReconciler) decide(ctx context.Context, s *tunnelScope) error {
 		s.refused = &refusal{netv1alpha1.ReasonNetworksExhausted, err.Error()}
 	case err != nil:
 		s.refused = &refusal{netv1alpha1.ReasonNetworkInvalid, err.Error()}
+	default:
+		return r.awaitReports(ctx, s, all, before)
 	}
 	return nil
 }
 
 // assess validates the claim against the recorded assignments.
 func (r *tunnelReconciler) assess(ctx context.Context, s *tunnelScope, from client.Reader, lanes []int) (*records, *ipam.Pools, error) {
-	all, err := readRecords(ctx, from, r.options.Local)
+	all, err := r.poolReader.records(ctx, from)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -226,6 +228,7 @@ func (r *tunnelReconciler) answer(ctx context.Context, s *tunnelScope) error {
 		return nil
 	}
 	r.recordDistrust(s, &after.Status)
+	r.recordUnreported(s, &after.Status)
 	after.ManagedFields = nil // our cache drops them
 	err := r.client.Status().Update(ctx, after, client.FieldOwner(labels.OwnerNetwork))
 	if apierrors.IsConflict(err) || apierrors.IsNotFound(err) {
@@ -325,7 +328,7 @@ func (r *tunnelReconciler) writeStatus(ctx context.Context, s *tunnelScope) erro
 	}
 	facts := &tunnelFacts{
 		tunnel: s.tunnel, observations: r.gateways.observations(), refused: s.refused, badSince: r.badSince[s.namespace], lost: r.lost[s.namespace],
-		now: r.options.Now(), namespace: r.options.Namespace, ours: s.ours, use: r.wordsFor(&s.tenancy).use(s.namespace, &s.tunnel.Spec),
+		now: r.options.Now(), namespace: r.options.Namespace, ours: s.ours, use: r.wordsFor(&s.tenancy).use(s.namespace, &s.tunnel.Spec, s.awaits),
 	}
 	var err error
 	if facts.lanes, err = r.ownLanes(ctx); err != nil {
@@ -348,7 +351,7 @@ func (r *tunnelReconciler) writeStatus(ctx context.Context, s *tunnelScope) erro
 		r.badSince[s.namespace] = badSince
 	}
 	r.lost[s.namespace] = facts.cutOffNow()
-	s.requeueAfter = requeueAfter
+	s.requeue(requeueAfter)
 	intent := netapply.TunnelEndpoint(s.tunnel.Name, s.tunnel.Namespace).WithUID(s.tunnel.UID).WithStatus(statusApply(&status))
 	if err := r.own.ApplyStatusTo(ctx, intent, s.tunnel); client.IgnoreNotFound(err) != nil {
 		return err
@@ -360,15 +363,6 @@ func (r *tunnelReconciler) writeStatus(ctx context.Context, s *tunnelScope) erro
 	r.recordCarrier(s, &status)
 	r.recordConflict(s, &status)
 	return nil
-}
-
-// recordCutOff records an event at the ForeignCluster when other nodes than before are cut off.
-func (r *tunnelReconciler) recordCutOff(s *tunnelScope, status *netv1alpha1.TunnelEndpointStatus) {
-	now := meta.FindStatusCondition(status.Conditions, netv1alpha1.ConditionConnected)
-	before := meta.FindStatusCondition(s.tunnel.Status.Conditions, netv1alpha1.ConditionConnected)
-	if now.Reason == netv1alpha1.ReasonNodesCutOff && (before == nil || before.Message != now.Message) && s.fc != nil {
-		r.events.Eventf(s.fc, nil, corev1.EventTypeWarning, netv1alpha1.ReasonNodesCutOff, "ProbeNetwork", "%s", now.Message)
-	}
 }
 
 func statusApply(status *netv1alpha1.TunnelEndpointStatus) *netapply.TunnelEndpointStatusApplyConfiguration {

@@ -126,7 +126,7 @@ func (w words) judge(s *tunnelScope, pools *ipam.Pools, inUse *netv1alpha1.Tunne
 }
 
 // use states under which networks a peer is reached here, and by whose word one is used as it is.
-func (w words) use(namespace string, spec *netv1alpha1.TunnelEndpointSpec) string {
+func (w words) use(namespace string, spec *netv1alpha1.TunnelEndpointSpec, awaits awaits) string {
 	text := fmt.Sprintf("the peer's pods are reached as %s, its other addresses as %s", seen(spec.RemotePodCIDR, spec.RemoteNATPodCIDR), seen(spec.RemoteExternalCIDR, spec.RemoteNATExternalCIDR))
 	for _, one := range networksOf(spec) {
 		word := w.of(namespace, one.own)
@@ -135,6 +135,8 @@ func (w words) use(namespace string, spec *netv1alpha1.TunnelEndpointSpec) strin
 			text += fmt.Sprintf("; %s is used as it is, by %s", one.own, word)
 		case one.own == one.here:
 			text += fmt.Sprintf("; %s is used as it is, because it lies in what is set apart", one.own)
+		case word != "" && slices.Contains(awaits.held, one.own):
+			text += fmt.Sprintf("; %s is to be used as it is, by %s: %s", one.own, word, awaits.text)
 		case word != "":
 			text += fmt.Sprintf("; %s is remapped although %s wants it as it is, because it overlaps what this cluster or a node of it uses", one.own, word)
 		}

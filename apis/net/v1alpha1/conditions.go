@@ -53,6 +53,8 @@ const (
 	ReasonNetworkChanged = "NetworkChanged"
 	// ReasonNetworksExhausted: no network of that size is free in the pools.
 	ReasonNetworksExhausted = "NetworksExhausted"
+	// ReasonNodesUnreported: nodes of the receiver have not reported yet what they reach, so it is not known whether a network is theirs. Also of events.
+	ReasonNodesUnreported = "NodesUnreported"
 	// ReasonLaneInvalid: no lane, or one with an impossible number, key or address.
 	ReasonLaneInvalid = "LaneInvalid"
 	// ReasonKeyInUse: another peer, or this cluster, has this public key.

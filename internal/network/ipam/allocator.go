@@ -8,8 +8,6 @@ import (
 	"net/netip"
 	"slices"
 	"strings"
-
-	"liqo.io/liqo/internal/kube/special"
 )
 
 // Kind is one of the networks of a peer.
@@ -92,50 +90,6 @@ type Pools struct {
 	assigned []Assignment
 }
 
-// DefaultNetworks are set apart for the networks of peers. No host has an address in 240.0.0.0/4, neither in a private network nor in the Internet, so
-// nothing that this cluster reaches is behind one of them.
-func DefaultNetworks() []netip.Prefix { return []netip.Prefix{netip.MustParsePrefix("242.0.0.0/8")} }
-
-// private are the networks of RFC 1918, from which earlier versions assigned.
-var private = []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8"), netip.MustParsePrefix("192.168.0.0/16"), netip.MustParsePrefix("172.16.0.0/12")}
-
-// Check refuses prefixes that cannot be a network of pods or other hosts.
-func Check(network netip.Prefix) error {
-	switch {
-	case !network.IsValid():
-		return fmt.Errorf("%w: no network", ErrInvalid)
-	case !network.Addr().Is4():
-		return fmt.Errorf("%s is %w: only IPv4 so far", network, ErrInvalid)
-	case network.Bits() == 0:
-		return fmt.Errorf("%s is %w: it contains every address", network, ErrInvalid)
-	case network != network.Masked():
-		return fmt.Errorf("%s is %w: bits beyond the mask are set; the network is %s", network, ErrInvalid, network.Masked())
-	}
-	for _, one := range special.IPv4() {
-		if one.Overlaps(network) {
-			return fmt.Errorf("%s is %w: it overlaps %s, which is loopback, link-local, multicast or broadcast", network, ErrInvalid, one)
-		}
-	}
-	return nil
-}
-
-// CheckReserved refuses invalid pools and reserved networks, and reserved networks that overlap our own.
-func CheckReserved(pools, reserved []netip.Prefix, own []Use) error {
-	for _, network := range slices.Concat(pools, reserved) {
-		if err := Check(network); err != nil {
-			return err
-		}
-	}
-	for _, network := range reserved {
-		for _, use := range own {
-			if use.Network.Overlaps(network) {
-				return fmt.Errorf("reserved network %s overlaps the %s %s of this cluster, which is always reserved; remove it from the list", network, use.Name, use.Network)
-			}
-		}
-	}
-	return nil
-}
-
 // Restore adds a recorded assignment. It returns false and drops the assignment if it is no longer possible: the networks differ in size, it is
 // not allowed here, it overlaps something, or its owner already has one of this kind.
 func (p *Pools) Restore(a Assignment) bool {
@@ -175,9 +129,25 @@ func (p *Pools) Held(owner string, kind Kind, want netip.Prefix) (netip.Prefix, 
 	return netip.Prefix{}, false
 }
 
+// InUse is Held for an assignment of which a record is that only this cluster writes.
+func (p *Pools) InUse(owner string, kind Kind, want netip.Prefix) (netip.Prefix, bool) {
+	for _, a := range p.assigned {
+		if a.Owner == owner && a.Kind == kind && a.Want == want && a.Agreed {
+			return a.Have, true
+		}
+	}
+	return netip.Prefix{}, false
+}
+
 // Settled is Held, unless the network has been written down since it was remapped and can be used as it is.
+//
+// An answer that no tunnel has yet is in an object into which the peer writes as well. So it settles nothing about addresses outside of the pools: that is decided
+// again from the word and from what nodes reach now.
 func (p *Pools) Settled(owner string, kind Kind, want netip.Prefix, word Word) (netip.Prefix, bool) {
 	have, ok := p.Held(owner, kind, want)
+	if _, used := p.InUse(owner, kind, want); ok && !used && !p.pooled(have) {
+		return netip.Prefix{}, false
+	}
 	moves := word == Forced || word == Written && !slices.Contains(p.Stay, owner)
 	if ok && moves && have != want && p.without(owner, kind).keeps(want, word) {
 		return netip.Prefix{}, false

@@ -523,3 +523,17 @@ func TestAvoid(t *testing.T) {
 		t.Errorf("our external network as recorded: %s, %v", have, err)
 	}
 }
+
+// TestAttackNC1Answer: a peer writes into the answer to it that a network is used as it is, which an administrator wrote down and a node reaches, before there is a
+// tunnel. That is no agreement.
+func TestAttackNC1Answer(t *testing.T) {
+	network := netip.MustParsePrefix("10.50.0.0/16")
+	for _, agreed := range []bool{false, true} {
+		p := &Pools{Networks: DefaultNetworks(), Reached: []Use{{Name: "node n1 by a route", Network: netip.MustParsePrefix("10.50.9.0/24")}}}
+		p.Restore(Assignment{Owner: "milan", Kind: PodNetwork, Want: network, Have: network, Written: true, Agreed: agreed})
+		have, remapped, err := p.Acquire("milan", PodNetwork, network, Written)
+		if err != nil || remapped == agreed {
+			t.Errorf("agreed %t: reached as %s, %v", agreed, have, err)
+		}
+	}
+}
