@@ -104,9 +104,9 @@ func (r *fcReconciler) ensureProxy(ctx context.Context, s *scope) error {
 	if err != nil {
 		return err
 	}
-	uses := found && len(s.facts.copies) > 0
+	uses := found && len(s.facts.copies) > 0 && s.facts.incoming.Keeps() // a request that is refused may stay as long as the peer likes
 	opens = opens || uses && have.Annotations[labels.RenewalsOnly] == "" // what works stays
-	switch wanted := opens || s.renewsInside() || uses && s.facts.incoming.Keeps(); {
+	switch wanted := opens || s.renewsInside() || uses; {
 	case found && have.DeletionTimestamp != nil, !found && !wanted:
 		return nil // the event of its removal triggers the next reconciliation
 	case !wanted:

@@ -483,7 +483,10 @@ func TestRenewsInside(t *testing.T) {
 	reaches("not at all")
 	p.Edit(&fc, func() { fc.Spec.IncomingPeeringEnabled = discoveryv1alpha1.PeeringYes })
 	reaches("true")
-	p.EditStatus(mapping, func() { mapping.Status.PeerAddresses = map[string]string{romeIdentity.ClusterID: inside} })
+	addressed := func() {
+		p.EditStatus(mapping, func() { mapping.Status.PeerAddresses = map[string]string{romeIdentity.ClusterID: inside} })
+	}
+	addressed()
 
 	var key corev1.Secret
 	p.Must(p.Get(t.Context(), client.ObjectKey{Namespace: "liqo", Name: proxy.KeySecret}, &key))
@@ -515,6 +518,13 @@ func TestRenewsInside(t *testing.T) {
 	wanted(true)
 	offers(all)
 	reaches("")
+	// Refused, rome reaches nothing, although its request is still there; accepted again, it reaches what it reached.
+	p.Edit(&fc, func() { fc.Spec.IncomingPeeringEnabled = discoveryv1alpha1.PeeringNo })
+	reaches("not at all")
+	p.Edit(&fc, func() { fc.Spec.IncomingPeeringEnabled = discoveryv1alpha1.PeeringYes })
+	reaches("")
+	addressed()
+	offers(all)
 	wanted(false)
 	p.Edit(&fc, func() { fc.Spec.IncomingPeeringEnabled = discoveryv1alpha1.PeeringAuto })
 	e.seen(&fc)
