@@ -53,7 +53,7 @@ func (r *shadowPods) resize(ctx context.Context, peer string, facts shadow.Facts
 	if ops == nil {
 		return nil
 	}
-	if err := r.reserve(peer, facts.Shadow); err != nil {
+	if err := r.reserve(peer, facts.Shadow, facts.Pod); err != nil {
 		return err
 	}
 	err := r.patchPart(ctx, facts.Pod, "resize", ops)

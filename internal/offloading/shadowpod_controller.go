@@ -72,8 +72,8 @@ type ShadowPodOptions struct {
 
 // Quota keeps the pods of peers within their grants.
 type Quota interface {
-	// Reserve returns why a pod must not be created, or resized, now; if it returns nothing, the pod counts from now on.
-	Reserve(peer string, shadowPod *vkv1alpha1.ShadowPod, now time.Time) (string, error)
+	// Reserve returns why a pod must not be created, or resized, now; if it returns nothing, the pod counts from now on. pod is the one to be resized; nil if there is none.
+	Reserve(peer string, shadowPod *vkv1alpha1.ShadowPod, pod *corev1.Pod, now time.Time) (string, error)
 	// Release undoes Reserve.
 	Release(shadowPod *vkv1alpha1.ShadowPod)
 }
@@ -279,7 +279,7 @@ func (r *shadowPods) create(ctx context.Context, shadowPod *vkv1alpha1.ShadowPod
 	if err != nil || peer == "" {
 		return false, err
 	}
-	if err := r.reserve(peer, shadowPod); err != nil {
+	if err := r.reserve(peer, shadowPod, nil); err != nil {
 		return false, err
 	}
 	pod := shadow.Pod(shadowPod, peer, r.options.Allowed)
@@ -306,11 +306,11 @@ func (r *shadowPods) create(ctx context.Context, shadowPod *vkv1alpha1.ShadowPod
 }
 
 // reserve counts a pod before it is created or resized. It returns an error if the pod does not fit, so that it is tried again: no event leads here when other pods end.
-func (r *shadowPods) reserve(peer string, shadowPod *vkv1alpha1.ShadowPod) error {
+func (r *shadowPods) reserve(peer string, shadowPod *vkv1alpha1.ShadowPod, pod *corev1.Pod) error {
 	if r.options.Quota == nil {
 		return nil
 	}
-	problem, err := r.options.Quota.Reserve(peer, shadowPod, r.options.Now())
+	problem, err := r.options.Quota.Reserve(peer, shadowPod, pod, r.options.Now())
 	if problem != "" {
 		r.events.warn(shadowPod, reasonRefused, "Create", "%.1000s", problem)
 		err = fmt.Errorf("pod %s/%s does not fit into the grant of cluster %s: %s", shadowPod.Namespace, shadowPod.Name, peer, problem)

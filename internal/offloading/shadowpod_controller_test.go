@@ -330,7 +330,7 @@ type fakeQuota struct {
 	reserved, released atomic.Int32
 }
 
-func (q *fakeQuota) Reserve(string, *vkv1alpha1.ShadowPod, time.Time) (string, error) {
+func (q *fakeQuota) Reserve(string, *vkv1alpha1.ShadowPod, *corev1.Pod, time.Time) (string, error) {
 	if !q.open.Load() {
 		return "10 of 10 granted", nil
 	}

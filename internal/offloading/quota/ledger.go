@@ -167,6 +167,20 @@ func (l *Ledger) SetUnproven(peer string, shadow *vkv1alpha1.ShadowPod) {
 	}
 }
 
+// Prove records what the pod of a ShadowPod has, if that was not known. Without it, a peer whose pods take more than they request would get as much again after each
+// restart: what they take beyond their requests does not count against pods that an earlier version may have admitted.
+func (l *Ledger) Prove(shadow *vkv1alpha1.ShadowPod, pod *corev1.PodSpec) {
+	key := types.NamespacedName{Namespace: shadow.Namespace, Name: shadow.Name}
+	before, there := l.seen[key]
+	if !there || before.uid != shadow.UID || !before.unproven {
+		return
+	}
+	l.take(l.seen, key)
+	now := l.measure(sized(&shadow.Spec.Pod, pod))
+	now.peer, now.uid = before.peer, before.uid
+	l.put(l.seen, key, now)
+}
+
 // Grow returns why a ShadowPod that is counted must not get the resources that it asks for now; nothing if it may. Only what grows is compared with the
 // grant, which may have become smaller.
 func (l *Ledger) Grow(peer string, shadow *vkv1alpha1.ShadowPod) string {

@@ -80,8 +80,8 @@ func (q *Quota) grows(peer string, shadowPod *vkv1alpha1.ShadowPod) (string, err
 }
 
 // Reserve returns why the pod of a ShadowPod must not be created or resized now. If it returns nothing, the pod counts, with the largest size that it had,
-// until its ShadowPod has ended or is gone, or until Release.
-func (q *Quota) Reserve(peer string, shadowPod *vkv1alpha1.ShadowPod, now time.Time) (string, error) {
+// until its ShadowPod has ended or is gone, or until Release. pod is the pod to be resized; nil if there is none.
+func (q *Quota) Reserve(peer string, shadowPod *vkv1alpha1.ShadowPod, pod *corev1.Pod, now time.Time) (string, error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if !q.filled {
@@ -89,6 +89,9 @@ func (q *Quota) Reserve(peer string, shadowPod *vkv1alpha1.ShadowPod, now time.T
 	}
 	var problem string
 	if q.reserved.Has(shadowPod) { // its pod is resized, or created again even if the grant has become smaller
+		if pod != nil {
+			q.reserved.Prove(shadowPod, &pod.Spec)
+		}
 		problem = q.reserved.Grow(peer, shadowPod)
 	} else {
 		problem = q.reserved.Admit(peer, shadowPod, now, true)

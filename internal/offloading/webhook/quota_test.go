@@ -4,12 +4,16 @@ package webhook
 
 import (
 	"context"
+	"strings"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -89,5 +93,27 @@ func TestQuotaOfWhatIsDeletedMeanwhile(t *testing.T) {
 		if known, reserved := q.known.Has(old), q.reserved.Has(old); known != test.counted || reserved != test.counted {
 			t.Errorf("%s: known %t, reserved %t, want %t", name, known, reserved, test.counted)
 		}
+	}
+}
+
+// TestAttackNM2RestartReserves: after a restart, a pod is not resized to a size that was refused before it.
+func TestAttackNM2RestartReserves(t *testing.T) {
+	sized := func(name, cpu string) *vkv1alpha1.ShadowPod {
+		one := &vkv1alpha1.ShadowPod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name, UID: types.UID(name)}}
+		one.Spec.Pod.Containers = []corev1.Container{{Name: "c", Resources: corev1.ResourceRequirements{Requests: corev1.ResourceList{"cpu": resource.MustParse(cpu)}}}}
+		return one
+	}
+	least := quota.Defaults{Requests: corev1.ResourceList{"cpu": resource.MustParse("600m")}}
+	q := &Quota{known: quota.NewLedger(false, least), reserved: quota.NewLedger(false, least), filled: true}
+	q.reserved.SetGrant("rome-id", types.NamespacedName{Name: "slice"}, corev1.ResourceList{"cpu": resource.MustParse("1500m"), "pods": resource.MustParse("9")})
+	q.reserved.Set("rome-id", sized("idle", "1m"))
+	asks := sized("big", "1400m")
+	q.reserved.SetUnproven("rome-id", asks)
+	pod := &corev1.Pod{Spec: *sized("big", "800m").Spec.Pod.DeepCopy()}
+	if problem, err := q.Reserve("rome-id", asks, pod, time.Now()); err != nil || !strings.Contains(problem, "1400m of cpu in place of 800m") {
+		t.Errorf("a size beyond the grant: %q, %v", problem, err)
+	}
+	if problem, err := q.Reserve("rome-id", sized("big", "900m"), pod, time.Now()); err != nil || problem != "" {
+		t.Errorf("a size within the grant: %q, %v", problem, err)
 	}
 }

@@ -294,7 +294,7 @@ func TestQuota(t *testing.T) {
 	for i := range reserved {
 		asking.Go(func() {
 			s := shadowPodNamed(fmt.Sprint("pod-", i), func(s *vkv1alpha1.ShadowPod) { s.UID = types.UID(fmt.Sprint(i)) })
-			switch problem, err := q.Reserve("rome-id", s, time.Now()); {
+			switch problem, err := q.Reserve("rome-id", s, nil, time.Now()); {
 			case err != nil || problem != "" && !strings.Contains(problem, "granted to cluster rome-id"):
 				t.Errorf("refused with %q, %v", problem, err)
 			case problem == "":
@@ -311,7 +311,7 @@ func TestQuota(t *testing.T) {
 		if s == nil {
 			continue
 		}
-		if problem, err := q.Reserve("rome-id", s, time.Now()); problem != "" || err != nil {
+		if problem, err := q.Reserve("rome-id", s, nil, time.Now()); problem != "" || err != nil {
 			t.Errorf("a pod that is created again: %q, %v", problem, err)
 		}
 		q.Release(s)
@@ -413,7 +413,7 @@ func TestAttackResize(t *testing.T) {
 	q := b.quota(true)
 	for _, s := range shadows {
 		b.Until(s.Name+" keeps its size", func() bool {
-			problem, err := q.Reserve("rome-id", s, time.Now())
+			problem, err := q.Reserve("rome-id", s, nil, time.Now())
 			return err == nil && strings.Contains(problem, "4 of 3 granted")
 		})
 	}
@@ -422,7 +422,7 @@ func TestAttackResize(t *testing.T) {
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: remoteNamespace, Name: "b"}}
 	b.Edit(pod, func() { pod.Annotations[labels.ShadowPodRevision] = shadow.Revision(shadows[1]) })
 	b.Until("the size of the other one is proven", func() bool {
-		problem, err := q.Reserve("rome-id", shadows[1], time.Now())
+		problem, err := q.Reserve("rome-id", shadows[1], nil, time.Now())
 		return err == nil && problem == ""
 	})
 }
