@@ -7,9 +7,13 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"net/http"
 	"strconv"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
 	"github.com/spf13/pflag"
 	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
@@ -17,6 +21,7 @@ import (
 
 	"liqo.io/liqo/internal/kube/listener"
 	"liqo.io/liqo/internal/offloading/caller"
+	"liqo.io/liqo/internal/offloading/pages"
 	"liqo.io/liqo/internal/offloading/reflection"
 	"liqo.io/liqo/internal/offloading/serving"
 	vk "liqo.io/liqo/internal/offloading/virtualkubelet"
@@ -56,6 +61,7 @@ func (o *kubeletAPIOptions) Validate() error {
 type reflected interface {
 	vk.NamespaceMappings
 	vk.Pods
+	EachPod(do func(*corev1.Pod))
 }
 
 // serveKubeletAPI serves the API server until ctx ends.
@@ -80,6 +86,8 @@ func serveKubeletAPI(ctx context.Context, cfg *rest.Config, o *virtualKubeletOpt
 	api := vk.NewKubelet(vk.KubeletOptions{
 		NodeName: o.node.NodeName, ConsumerID: o.homeID, RemoteName: o.remoteName, Mappings: from, Pods: from,
 		Provider: vk.NewUplink(local, o.node.Namespace, o.node.ClusterID), Callers: callers,
+		EachPod: from.EachPod, Synced: node.Synced, Process: processMetrics(),
+		Node: func(ctx context.Context) pages.Node { return nodePage(ctx, node, o) },
 	})
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { return serving.Serve(ctx, at, certificate.Get, callers.Certified, api) })
@@ -94,8 +102,30 @@ func serveKubeletAPI(ctx context.Context, cfg *rest.Config, o *virtualKubeletOpt
 	return group.Wait()
 }
 
+// processMetrics serves what Prometheus knows of any process.
+func processMetrics() http.Handler {
+	own := prometheus.NewRegistry()
+	own.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	return promhttp.HandlerFor(own, promhttp.HandlerOpts{DisableCompression: true})
+}
+
+// nodePage returns what the pages of the kubelet API show of the node.
+func nodePage(ctx context.Context, node *vk.Node, o *virtualKubeletOptions) pages.Node {
+	page := pages.Node{
+		Port: int64(o.api.port), LeaseSeconds: int64(o.node.LeaseDuration.Seconds()), StatusSeconds: int64(o.node.PingInterval.Seconds()),
+		SignedServing: o.api.certificateType == certificateKubelet,
+	}
+	if live, err := node.Registered(ctx); err == nil && live != nil {
+		page.Version, page.Pods = live.Status.NodeInfo.KubeletVersion, live.Status.Allocatable.Pods().Value()
+	}
+	return page
+}
+
 // scheduledPods provides the pods of the node from the reflection engine.
 type scheduledPods struct{ *reflection.Reflection }
+
+// EachPod calls do with all pods of the node.
+func (r scheduledPods) EachPod(do func(*corev1.Pod)) { r.Pods(do) }
 
 // PodRefs returns all pods of the node.
 func (r scheduledPods) PodRefs() (all []vk.PodRef) {

@@ -188,7 +188,7 @@ func (p *nodeInputs) status() corev1.NodeStatus {
 	status := corev1.NodeStatus{
 		Addresses:       []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: p.address}},
 		DaemonEndpoints: corev1.NodeDaemonEndpoints{KubeletEndpoint: corev1.DaemonEndpoint{Port: p.port}},
-		NodeInfo:        corev1.NodeSystemInfo{KubeletVersion: p.version, OperatingSystem: p.os(), Architecture: p.arch()},
+		NodeInfo:        p.info(),
 	}
 	if p.granted != nil {
 		status.Capacity, status.Allocatable = amounts(p.granted.Resources), amounts(p.granted.Resources)
@@ -330,9 +330,7 @@ func statusIntent(node *coreapply.NodeApplyConfiguration, live, status *corev1.N
 	at := metav1.NewTime(now).Rfc3339Copy()
 	intent := coreapply.NodeStatus().
 		WithDaemonEndpoints(coreapply.NodeDaemonEndpoints().WithKubeletEndpoint(coreapply.DaemonEndpoint().WithPort(status.DaemonEndpoints.KubeletEndpoint.Port))).
-		WithNodeInfo(coreapply.NodeSystemInfo().WithKubeletVersion(status.NodeInfo.KubeletVersion).WithOperatingSystem(status.NodeInfo.OperatingSystem).
-			WithArchitecture(status.NodeInfo.Architecture).WithKubeProxyVersion("").WithContainerRuntimeVersion("").WithKernelVersion("").
-			WithOSImage("").WithMachineID("").WithSystemUUID("").WithBootID(""))
+		WithNodeInfo(infoIntent(&status.NodeInfo))
 	for _, address := range status.Addresses {
 		intent.WithAddresses(coreapply.NodeAddress().WithType(address.Type).WithAddress(address.Address))
 	}

@@ -15,13 +15,13 @@ import (
 	"net/url"
 	"strings"
 
-	authorizationv1 "k8s.io/api/authorization/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"liqo.io/liqo/internal/kube/printable"
 	"liqo.io/liqo/internal/kube/remote"
 	"liqo.io/liqo/internal/offloading/caller"
+	"liqo.io/liqo/internal/offloading/pages"
 )
 
 // +kubebuilder:rbac:groups=authentication.k8s.io,resources=tokenreviews,verbs=create
@@ -56,9 +56,17 @@ type KubeletOptions struct {
 	Pods                   Pods
 	Provider               Provider
 	Callers                *caller.Callers
+	// EachPod calls a function with each pod of the node, as this cluster has it.
+	EachPod pages.Each
+	// Node, if not nil, returns what is known of the node, without its name.
+	Node func(context.Context) pages.Node
+	// Synced, if not nil, reports whether the node is kept current.
+	Synced func() bool
+	// Process, if not nil, serves the metrics of this process.
+	Process http.Handler
 }
 
-// Kubelet is the HTTP API of a kubelet, as far as the API server and metrics clients use it.
+// Kubelet is the HTTP API of a kubelet, as far as the API server and the usual readers of kubelets use it; see routes.
 type Kubelet struct {
 	options KubeletOptions
 	mux     *http.ServeMux
@@ -70,20 +78,8 @@ type Kubelet struct {
 
 // NewKubelet returns the handler.
 func NewKubelet(o KubeletOptions) *Kubelet {
-	k := &Kubelet{options: o, mux: http.NewServeMux(), slots: make(chan struct{}, mostStreams), mostMetrics: mostMetrics}
-	k.mux.Handle("GET /healthz", k.guard("proxy", "get", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "ok") }))
-	k.mux.Handle("GET /containerLogs/{namespace}/{pod}/{container}", k.guard("proxy", "get", k.stream("log")))
-	// The verb is create for both methods: a WebSocket starts with a GET, and a caller that may only read must not open one.
-	for path, kind := range map[string]string{
-		"/exec/{namespace}/{pod}/{container}": "exec", "/attach/{namespace}/{pod}/{container}": "attach", "/portForward/{namespace}/{pod}": "portforward",
-	} {
-		k.mux.Handle("GET "+path, k.guard("proxy", "create", k.stream(kind)))
-		k.mux.Handle("POST "+path, k.guard("proxy", "create", k.stream(kind)))
-	}
-	for _, kind := range []string{"resource", "cadvisor", "probes"} {
-		k.mux.Handle("GET /metrics/"+kind, k.guard("metrics", "get", k.metrics(kind)))
-	}
-	k.mux.Handle("GET /stats/summary", k.guard("stats", "get", k.summary))
+	k := &Kubelet{options: o, slots: make(chan struct{}, mostStreams), mostMetrics: mostMetrics}
+	k.mux = k.handler(k.guard)
 	return k
 }
 
@@ -93,24 +89,6 @@ func (k *Kubelet) ServeHTTP(w http.ResponseWriter, r *http.Request) { k.mux.Serv
 // Streams returns the number of open streams.
 func (k *Kubelet) Streams() int { return len(k.slots) }
 
-// guard authorizes callers for this subresource of the node.
-func (k *Kubelet) guard(subresource, verb string, next http.HandlerFunc) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		user, denied := k.options.Callers.Direct(r)
-		if denied == nil {
-			denied = k.options.Callers.Allow(r.Context(), user, &authorizationv1.ResourceAttributes{
-				Verb: verb, Version: "v1", Resource: "nodes", Subresource: subresource, Name: k.options.NodeName,
-			})
-		}
-		if denied != nil {
-			w.Header().Set("Connection", "close")
-			http.Error(w, denied.Error(), denied.Code)
-			return
-		}
-		next(w, r)
-	})
-}
-
 // stream forwards a request about a pod to the provider's API server.
 func (k *Kubelet) stream(kind string) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
@@ -119,6 +97,10 @@ func (k *Kubelet) stream(kind string) http.HandlerFunc {
 		}
 		if err := s.check(); err != nil {
 			http.Error(w, err.Error(), http.StatusBadRequest)
+			return
+		}
+		if k.anotherPod(s, r.PathValue("uid")) {
+			http.Error(w, "pod does not exist", http.StatusNotFound)
 			return
 		}
 		namespace, ok := k.options.Mappings.Remote(s.namespace)

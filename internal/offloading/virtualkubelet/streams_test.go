@@ -475,8 +475,17 @@ func (r *streamEnv) testCallers(t *testing.T) {
 		{"another path", "/containerLogs/../exec/shop/web/app", "", &admin, false, http.StatusTemporaryRedirect},
 		{"another path", "/containerLogs/shop-rome%2Fpods%2Fother/web/app", "", &admin, false, http.StatusBadRequest},
 		{"another path", "/containerLogs/shop/web%3Fcontainer=x/app", "", &admin, false, http.StatusBadRequest},
-		{"no such path", "/configz", "", &admin, false, http.StatusNotFound},
-		{"no such path", "/run/shop/web/app", "", &admin, false, http.StatusNotFound},
+		{"no such path", "/spec/", "", &admin, false, http.StatusNotFound},
+		{"no such path, and no rights", "/spec/", unprivileged, nil, false, http.StatusForbidden},
+		{"no such path, and no credentials", "/spec/", "", nil, false, http.StatusUnauthorized},
+		{"off", "/run/shop/web/app", "", &admin, false, http.StatusMethodNotAllowed},
+		{"off, for a reader", "/run/shop/web/app", reader, nil, false, http.StatusForbidden},
+		{"off", "/logs/", "", &admin, false, http.StatusMethodNotAllowed},
+		{"another method", "/checkpoint/shop/web/app", "", &admin, false, http.StatusMethodNotAllowed},
+		{"a scraper", "/metrics", scraper, nil, false, http.StatusOK},
+		{"a scraper", "/pods", scraper, nil, false, http.StatusForbidden},
+		{"a reader", "/pods", reader, nil, false, http.StatusOK},
+		{"a reader of a pod that is gone", "/exec/shop/web/another-uid/app?command=true&output=1", "", &admin, true, http.StatusNotFound},
 	} {
 		if got := call(c.path, c.token, c.certificate, c.webSocket); got != c.want {
 			t.Errorf("%s, %s: %d, want %d", c.name, c.path, got, c.want)
