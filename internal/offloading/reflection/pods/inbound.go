@@ -140,7 +140,7 @@ func (p *Pods) remoteStatus(facts *podplan.Facts, step podplan.Inbound) (corev1.
 	known.restarts = known.restarts.Observe(facts.Local, remote)
 	restarts := known.restarts
 	p.mu.Unlock()
-	status, err := project.PodStatus(facts.Mapping, facts.Local, remote, restarts, p.options.Translator, p.options.HostIP)
+	status, err := project.PodStatus(facts.Mapping, facts.Local, remote, restarts, p.options.Translator, hostIP(facts.Local, p.options.HostIP))
 	if err == nil && step.NetworkDown {
 		project.NetworkDown(&status, facts.Local, metav1.NewTime(facts.Now))
 	}
