@@ -12,6 +12,7 @@ import (
 	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	offloadingv1alpha1 "liqo.io/liqo/apis/offloading/v1alpha1"
@@ -34,7 +35,10 @@ func claimSpec(class string) corev1.PersistentVolumeClaimSpec {
 func (h *webhookEnv) withClaims(namespace string, change func(*corev1.PodSpec), names ...string) (requirements []string, tolerates bool) {
 	h.Helper()
 	pod := &corev1.Pod{
-		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, GenerateName: "store-"},
+		// As of a controller, whose pods are refused if nobody has placed them.
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, GenerateName: "store-", OwnerReferences: []metav1.OwnerReference{
+			{APIVersion: "apps/v1", Kind: "StatefulSet", Name: "store", UID: "0", Controller: new(true)},
+		}},
 		Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "c", Image: "i"}}},
 	}
 	for i, name := range names {
@@ -49,7 +53,10 @@ func (h *webhookEnv) withClaims(namespace string, change func(*corev1.PodSpec), 
 	if change != nil {
 		change(&pod.Spec)
 	}
-	h.must(h.Create(h.Context(), pod, client.DryRunAll))
+	h.until("the pod is admitted", func() bool { // as a controller tries again
+		pod.Name = ""
+		return h.Create(h.Context(), pod, client.DryRunAll) == nil
+	})
 	if pod.Spec.Affinity != nil && pod.Spec.Affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution != nil {
 		for _, term := range pod.Spec.Affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution.NodeSelectorTerms {
 			for _, one := range term.MatchExpressions {
@@ -76,6 +83,16 @@ func TestClaimsOfPods(t *testing.T) {
 		}
 		h.must(h.Create(h.Context(), class))
 	}
+	// The webhook sees the pods of controllers in one namespace, as the controller labels it, and not in the other one.
+	h.must(h.Patch(h.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "shop"}}, client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"labels":{"liqo.io/scheduling-enabled":"true"}}}`))))
+	h.namespace("unplaced")
+	h.must(h.Create(h.Context(), h.offloading("unplaced", offloadingv1alpha1.PodsLocalAndRemote)))
+	inForce(t, "liqo-offloaded-pods", func() error {
+		return h.Create(h.Context(), &corev1.Pod{
+			ObjectMeta: metav1.ObjectMeta{Namespace: "unplaced", Name: "held", OwnerReferences: []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: "StatefulSet", Name: "store", UID: "0", Controller: new(true)}}},
+			Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "c", Image: "i"}}},
+		}, client.DryRunAll)
+	})
 	h.until("the webhook knows the classes", func() bool { // a class is not made right before a pod
 		_, first := h.withClaims("shop", nil, "ephemeral/disk")
 		_, second := h.withClaims("shop", nil, "ephemeral/ours")
