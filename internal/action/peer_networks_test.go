@@ -71,7 +71,7 @@ func TestAttackNC1Words(t *testing.T) {
 		{NetworkWords{Keep: []string{"10.205.0.0/16"}}, "10.205.0.0/16 (cluster turin-id)", []string{"10.201.0.0/16"}, nil},
 		{NetworkWords{Force: []string{"10.200.0.0/16"}}, "this cluster, POD_CIDR", []string{"10.201.0.0/16"}, nil},
 		{NetworkWords{Keep: []string{"10.1.0.0/16", "10.203.0.0/16"}}, "this cluster, RESERVED_SUBNETS", []string{"10.201.0.0/16"}, nil},
-		{NetworkWords{Keep: []string{"10.7.0.0/16"}}, "10.7.0.5/32 (node n1, route eth1); if it is to lead to the other cluster nevertheless, and not where the nodes reach it now: --force-network 10.7.0.0/16", []string{"10.201.0.0/16"}, nil},
+		{NetworkWords{Keep: []string{"10.7.0.0/16"}}, "10.7.0.5/32 (node n1 by a route eth1); if it is to lead to the other cluster nevertheless, and not where the nodes reach it now: --force-network 10.7.0.0/16", []string{"10.201.0.0/16"}, nil},
 		{NetworkWords{Keep: []string{"10.7.0.0/16", "10.201.0.0/16"}, Force: []string{"10.7.0.0/16"}}, "", []string{"10.201.0.0/16", "10.7.0.0/16"}, []string{"10.7.0.0/16"}},
 		{NetworkWords{Keep: []string{"10.202.0.0/16", "10.201.0.0/16"}}, "", []string{"10.201.0.0/16", "10.7.0.0/16", "10.202.0.0/16"}, []string{"10.7.0.0/16"}},
 	} {
@@ -88,7 +88,7 @@ func TestAttackNC1Words(t *testing.T) {
 			t.Errorf("%v: %v", row.words, err)
 		}
 		if lines := strings.Join(shown.lines, "\n"); !strings.Contains(lines, "announces its pods as 10.7.0.0/16, and its other addresses as 10.209.0.0/16") ||
-			!strings.Contains(lines, "10.7.0.0/16 of the other cluster: here, this leads elsewhere: 10.7.0.5/32 (node n1, route eth1)") ||
+			!strings.Contains(lines, "10.7.0.0/16 of the other cluster: here, this leads elsewhere: 10.7.0.5/32 (node n1 by a route eth1)") ||
 			!strings.Contains(lines, "10.209.0.0/16 of the other cluster: nothing that this cluster knows is there") {
 			t.Errorf("%v: shown\n%s", row.words, lines)
 		}

@@ -20,6 +20,7 @@ import (
 	discoveryv1alpha1 "liqo.io/liqo/apis/discovery/v1alpha1"
 	"liqo.io/liqo/apis/labels"
 	netv1alpha1 "liqo.io/liqo/apis/net/v1alpha1"
+	"liqo.io/liqo/internal/network/ipam"
 	"liqo.io/liqo/internal/network/reach"
 )
 
@@ -96,34 +97,31 @@ func others(tunnels []netv1alpha1.TunnelEndpoint, clusterID string) []netv1alpha
 
 // takenBy is pure.
 func takenBy(nodes []corev1.Node, recorded map[string]string, reports []netv1alpha1.NodeReport, tunnels []netv1alpha1.TunnelEndpoint) (all []taken) {
-	add := func(text, what string, own, node bool) {
-		network, err := netip.ParsePrefix(strings.TrimSpace(text))
-		inOurs := func(one taken) bool {
-			return one.own && one.network.Bits() <= network.Bits() && one.network.Overlaps(network)
-		}
-		if err == nil && (!node || !slices.ContainsFunc(all, inOurs)) {
-			all = append(all, taken{network.Masked(), what, own, node})
+	add := func(text, what string, own bool) {
+		if network, err := netip.ParsePrefix(strings.TrimSpace(text)); err == nil {
+			all = append(all, taken{network: network.Masked(), what: what, own: own})
 		}
 	}
 	for _, key := range []string{"POD_CIDR", "SERVICE_CIDR", "EXTERNAL_CIDR", "RESERVED_SUBNETS"} {
 		for text := range strings.SplitSeq(recorded[key], ",") {
-			add(text, "this cluster, "+key, key != "RESERVED_SUBNETS", false)
+			add(text, "this cluster, "+key, key != "RESERVED_SUBNETS")
 		}
 	}
 	for i := range nodes {
 		for _, address := range nodes[i].Status.Addresses {
 			if at, err := netip.ParseAddr(address.Address); err == nil && nodes[i].Labels[labels.Type] != labels.TypeVirtualNode {
-				add(netip.PrefixFrom(at, at.BitLen()).String(), "address of node "+nodes[i].Name, false, false)
+				add(netip.PrefixFrom(at, at.BitLen()).String(), "address of node "+nodes[i].Name, false)
 			}
 		}
 	}
-	for i := range reports {
-		if !slices.ContainsFunc(nodes, func(node corev1.Node) bool { return node.Name == reports[i].Name }) {
-			continue
+	var own []ipam.Use
+	for _, one := range all {
+		if one.own {
+			own = append(own, ipam.Use{Name: one.what, Network: one.network})
 		}
-		for _, one := range reports[i].Spec.Networks {
-			add(string(one.CIDR), strings.TrimSpace(fmt.Sprintf("node %s, %s %s", reports[i].Name, strings.ToLower(string(one.Kind)), one.Link)), false, true)
-		}
+	}
+	for _, one := range reach.Reported(reports, nodes, own) {
+		all = append(all, taken{network: one.Network, what: one.Name, node: true})
 	}
 	for i := range tunnels {
 		spec, what := &tunnels[i].Spec, "cluster "+tunnels[i].Spec.ClusterIdentity.ClusterName
@@ -132,7 +130,7 @@ func takenBy(nodes []corev1.Node, recorded map[string]string, reports []netv1alp
 			if nat == netv1alpha1.NotRemapped {
 				nat = ""
 			}
-			add(cmp.Or(nat, one[1]), what, false, false)
+			add(cmp.Or(nat, one[1]), what, false)
 		}
 	}
 	return all
@@ -164,20 +162,11 @@ func in(network string, all []taken) (found []taken) {
 
 // describeTaken names the first ones.
 func describeTaken(found []taken) string {
-	var texts []string
-	for _, t := range found {
-		texts = append(texts, fmt.Sprintf("%s (%s)", t.network, t.what))
+	var uses []ipam.Use
+	for _, one := range found {
+		uses = append(uses, ipam.Use{Name: one.what, Network: one.network})
 	}
-	return firstOf(texts)
-}
-
-// firstOf lists the first texts, and how many more there are.
-func firstOf(texts []string) string {
-	const most = 4
-	if more := len(texts) - most; more > 0 {
-		texts = append(slices.Clone(texts[:most]), fmt.Sprintf("%d more", more))
-	}
-	return strings.Join(texts, ", ")
+	return reach.Describe(uses)
 }
 
 // check refuses what is no network, before anything is read.
@@ -224,7 +213,7 @@ func (w NetworkWords) judge(announces []string, known leads, p Progress) error {
 			show = p.Warn
 		}
 		show(fmt.Sprintf("More may be there: these nodes have not reported what they reach: %s; before a network is used as announced, Liqo waits for those that are Ready, at most %s; see `kubectl get nodereports -A`",
-			firstOf(known.unreported), reach.ReportTimeout))
+			reach.First(known.unreported), reach.ReportTimeout))
 	}
 	if refused := w.refusals(all); len(refused) > 0 {
 		return fmt.Errorf("networks of the other cluster cannot be used as they are, because addresses in them lead elsewhere here: %s; nothing was changed", strings.Join(refused, "; "))

@@ -17,6 +17,7 @@ import (
 	discoveryv1alpha1 "liqo.io/liqo/apis/discovery/v1alpha1"
 	netv1alpha1 "liqo.io/liqo/apis/net/v1alpha1"
 	"liqo.io/liqo/internal/network/ipam"
+	"liqo.io/liqo/internal/network/reach"
 )
 
 // poolReader rebuilds the pools from the objects with the assignments. It caches only the external network, which never changes.
@@ -183,7 +184,7 @@ func (b *poolReader) emptyPools(ctx context.Context, all *records) (*ipam.Pools,
 	if err := b.own.List(ctx, &services, client.UnsafeDisableDeepCopy); err != nil {
 		return nil, fmt.Errorf("list Services of gateways: %w", err)
 	}
-	pools.Reached = reached(all.reports, all.nodes, pools.Used)
+	pools.Reached = reach.Reported(all.reports, all.nodes, pools.Used)
 	pools.Used = append(pools.Used, servers...)
 	pools.Avoid = knownAddresses(all.tunnels, all.fcs, services.Items)
 	for i := range all.tunnels {

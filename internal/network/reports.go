@@ -5,8 +5,6 @@ package network
 import (
 	"context"
 	"fmt"
-	"net/netip"
-	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -27,9 +25,6 @@ import (
 
 // +kubebuilder:rbac:namespace=liqo,groups=net.liqo.io,resources=nodereports,verbs=list;watch;delete
 
-// maxReached bounds how many networks of nodes a message names.
-const maxReached = 3
-
 // nodeReports lists what the agents report. The cache is that of the install namespace, which no peer writes into.
 func (b *poolReader) nodeReports(ctx context.Context) ([]netv1alpha1.NodeReport, error) {
 	var reports netv1alpha1.NodeReportList
@@ -37,77 +32,6 @@ func (b *poolReader) nodeReports(ctx context.Context) ([]netv1alpha1.NodeReport,
 		return nil, fmt.Errorf("list reports of nodes: %w", err)
 	}
 	return reports.Items, nil
-}
-
-// reached returns the networks that nodes reach without a peer, each once, with the nodes. It leaves out the reports of nodes that do not exist, and
-// networks of this cluster: those are used anyway.
-func reached(reports []netv1alpha1.NodeReport, nodes []corev1.Node, own []ipam.Use) (all []ipam.Use) {
-	type way struct {
-		network netip.Prefix
-		how     string
-	}
-	by := map[way][]string{}
-	var order []way
-	exists := make(map[string]bool, len(nodes))
-	for i := range nodes {
-		exists[nodes[i].Name] = !isVirtual(&nodes[i])
-	}
-	for i := range reports {
-		report := &reports[i]
-		if !exists[report.Name] {
-			continue
-		}
-		for _, one := range report.Spec.Networks {
-			network, err := netip.ParsePrefix(string(one.CIDR))
-			if err != nil || ipam.Check(network) != nil || network.Bits() < reach.Widest || slices.ContainsFunc(own, func(use ipam.Use) bool {
-				return use.Name != ipam.ReservedName && use.Network.Bits() <= network.Bits() && use.Network.Overlaps(network)
-			}) {
-				continue
-			}
-			key := way{network, howReached(&one)}
-			if by[key] == nil {
-				order = append(order, key)
-			}
-			by[key] = append(by[key], report.Name)
-		}
-	}
-	slices.SortFunc(order, func(a, b way) int {
-		if c := a.network.Compare(b.network); c != 0 {
-			return c
-		}
-		return strings.Compare(a.how, b.how)
-	})
-	for _, key := range order {
-		all = append(all, ipam.Use{Name: names("node", by[key]) + " " + key.how, Network: key.network})
-	}
-	return all
-}
-
-func howReached(one *netv1alpha1.NodeNetwork) string {
-	text := "by a route"
-	switch one.Kind {
-	case netv1alpha1.NodeNetworkResolver:
-		return "as its resolver"
-	case netv1alpha1.NodeNetworkLink:
-		text = "by its link"
-	case netv1alpha1.NodeNetworkRoute:
-	}
-	if one.Link != "" {
-		text += " " + one.Link
-	}
-	return text
-}
-
-// describeReached names networks that nodes reach.
-func describeReached(uses []ipam.Use) string {
-	var texts []string
-	for _, use := range uses[:min(len(uses), maxReached)] {
-		texts = append(texts, fmt.Sprintf("%s (%s)", use.Network, use.Name))
-	}
-	if more := len(uses) - maxReached; more > 0 {
-		texts = append(texts, fmt.Sprintf("%d more", more))
-	}
-	return strings.Join(texts, ", ")
 }
 
 // conflicts states which networks of the peer nodes reach without it, what follows from that, and what to do; empty if there is no conflict.
@@ -122,25 +46,28 @@ func (w words) conflicts(namespace string, spec *netv1alpha1.TunnelEndpointSpec,
 		switch {
 		case one.own == one.here && len(here) > 0 && word != ipam.Forced:
 			texts = append(texts, fmt.Sprintf("%s leads to the peer, and nodes of this cluster reach %s since; remove that from the nodes, or, if it is to lead to the peer, list it in spec.network.forcedCIDRs of %s",
-				one.here, describeReached(here), peer))
+				one.here, reach.Describe(here), peer))
 		case one.own != one.here && len(here) > 0:
 			texts = append(texts, fmt.Sprintf("%s leads to the peer, and nodes of this cluster reach %s since; remove that from the nodes, or end the peering and peer again to get another network",
-				one.here, describeReached(here)))
+				one.here, reach.Describe(here)))
 		case one.own != one.here && len(wanted) > 0 && word == ipam.Written:
 			texts = append(texts, fmt.Sprintf("%s of the peer is remapped to %s, because nodes of this cluster reach %s; to lead it to the peer nevertheless, list it in spec.network.forcedCIDRs of %s",
-				one.own, one.here, describeReached(wanted), peer))
+				one.own, one.here, reach.Describe(wanted), peer))
 		}
 	}
 	return strings.Join(texts, "; ")
 }
 
-// conflict reads the reports and states the conflicts of one peer.
+// conflict states the conflicts of one peer. A reconciliation that decided about the claim has the networks that nodes reach.
 func (r *tunnelReconciler) conflict(ctx context.Context, s *tunnelScope, nodes []corev1.Node) (string, error) {
-	reports, err := r.poolReader.nodeReports(ctx)
-	if err != nil {
-		return "", err
+	if !s.assessed {
+		reports, err := r.poolReader.nodeReports(ctx)
+		if err != nil {
+			return "", err
+		}
+		s.reached = reach.Reported(reports, nodes, r.options.ownNetworks())
 	}
-	return r.wordsFor(&s.tenancy).conflicts(s.namespace, &s.tunnel.Spec, reached(reports, nodes, r.options.ownNetworks())), nil
+	return r.wordsFor(&s.tenancy).conflicts(s.namespace, &s.tunnel.Spec, s.reached), nil
 }
 
 // freeCondition returns the condition NetworksFree; nil as long as there was no conflict, so that nothing is written for it.

@@ -21,6 +21,7 @@ import (
 	discoveryv1alpha1 "liqo.io/liqo/apis/discovery/v1alpha1"
 	netv1alpha1 "liqo.io/liqo/apis/net/v1alpha1"
 	"liqo.io/liqo/internal/kube/ratelimit"
+	"liqo.io/liqo/internal/network/ipam"
 )
 
 // +kubebuilder:rbac:groups=net.liqo.io,resources=tunnelendpoints,verbs=list;watch
@@ -83,7 +84,10 @@ type tunnelScope struct {
 	agreed  agreement
 	refused *refusal
 	// awaits is what nodes have not reported for it.
-	awaits       awaits
+	awaits awaits
+	// reached are the networks that nodes reach without a peer, if assessed.
+	reached      []ipam.Use
+	assessed     bool
 	requeueAfter time.Duration
 }
 

@@ -158,6 +158,7 @@ func (r *tunnelReconciler) assess(ctx context.Context, s *tunnelScope, from clie
 	if err != nil {
 		return nil, nil, err
 	}
+	s.reached, s.assessed = pools.Reached, true
 	if s.claim, s.refused = readClaim(s.theirs, r.options.Local.ClusterID, pools.Inside()); s.refused == nil {
 		s.dropIdle(all, lanes)
 	}

@@ -16,6 +16,7 @@ import (
 
 	netv1alpha1 "liqo.io/liqo/apis/net/v1alpha1"
 	"liqo.io/liqo/internal/kube/printable"
+	"liqo.io/liqo/internal/network/reach"
 	"liqo.io/liqo/internal/network/report"
 )
 
@@ -24,7 +25,7 @@ const (
 	lostGrace = 4 * time.Second
 	// latencyRest is the shortest time between two writes of the latency.
 	latencyRest = 10 * time.Minute
-	// maxNames bounds how many nodes a message names.
+	// maxNames bounds how many addresses a message names.
 	maxNames = 5
 )
 
@@ -99,7 +100,7 @@ func tunnelStatus(f *tunnelFacts) (status netv1alpha1.TunnelEndpointStatus, badS
 	switch was := old.Connection.Status; {
 	case now == whole:
 		if missing := f.unobserved(); len(missing) > 0 {
-			reason, message = netv1alpha1.ReasonDegraded, message+"; no report from "+names("node", missing)
+			reason, message = netv1alpha1.ReasonDegraded, message+"; no report from "+reach.Nodes(missing)
 		}
 		status.Connection.Status = netv1alpha1.Connected
 	case was != netv1alpha1.Connected && was != netv1alpha1.ConnectionError:
@@ -260,10 +261,10 @@ func judge(laneStatuses []laneStatus, cut, silent []string, namespace string) (r
 	case len(cut)+len(silent) > 0:
 		var seen []string
 		if len(cut) > 0 {
-			seen = append(seen, "probes do not come back to "+names("node", cut))
+			seen = append(seen, "probes do not come back to "+reach.Nodes(cut))
 		}
 		if len(silent) > 0 {
-			seen = append(seen, "no gateway receives reports from "+names("node", silent))
+			seen = append(seen, "no gateway receives reports from "+reach.Nodes(silent))
 		}
 		return netv1alpha1.ReasonNodesCutOff, fmt.Sprintf("the gateways reach the peer on lane %s, but %s; UDP 4879 between nodes and gateway pods may be blocked, "+
 			"or the agents may be gone, see `kubectl -n %s get daemonset liqo-route`", strings.Join(up, ", "), strings.Join(seen, ", and "), namespace)
@@ -272,18 +273,6 @@ func judge(laneStatuses []laneStatus, cut, silent []string, namespace string) (r
 	default:
 		return netv1alpha1.ReasonConnected, fmt.Sprintf("lane %s up", strings.Join(up, ", "))
 	}
-}
-
-func names(what string, all []string) string {
-	all = slices.Sorted(slices.Values(all))
-	if len(all) > 1 {
-		what += "s"
-	}
-	text := what + " " + strings.Join(all[:min(len(all), maxNames)], ", ")
-	if more := len(all) - maxNames; more > 0 {
-		text += fmt.Sprintf(" and %d more", more)
-	}
-	return text
 }
 
 // describe fills in what the tunnel uses, from the lowest lane that is up. It does not rewrite values that only waver.

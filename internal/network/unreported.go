@@ -73,7 +73,7 @@ func (r *tunnelReconciler) awaitReports(ctx context.Context, s *tunnelScope, all
 	s.requeue(unreported.Until.Sub(now))
 	until := unreported.Until.UTC().Format(time.RFC3339)
 	s.awaits = awaits{held: claimed, text: fmt.Sprintf("that waits until %s have reported what they reach, or until %s; see `kubectl -n %s get daemonset %s` and `kubectl -n %[3]s get nodereports`",
-		names("node", unreported.Awaited), until, r.options.Namespace, AgentsName)}
+		reach.Nodes(unreported.Awaited), until, r.options.Namespace, AgentsName)}
 	if before.pods.IsValid() && before.external.IsValid() {
 		s.agreed = before
 		return nil
@@ -105,7 +105,7 @@ func (r *tunnelReconciler) recordUnreported(s *tunnelScope, answer *netv1alpha1.
 	switch before, now := meta.FindStatusCondition(s.theirs.Status.Conditions, netv1alpha1.ConditionReady), meta.FindStatusCondition(answer.Conditions, netv1alpha1.ConditionReady); {
 	case s.refused == nil && len(s.awaits.unreported) > 0:
 		event("UseNetwork", "%s leads to cluster %s now, and what %s reach is not known: no report came; if a host is there, take the network back from spec.network of the ForeignCluster; see `kubectl -n %s get pods -o wide`",
-			joined(s.awaits.used), s.peer.ClusterName, names("node", s.awaits.unreported), r.options.Namespace)
+			joined(s.awaits.used), s.peer.ClusterName, reach.Nodes(s.awaits.unreported), r.options.Namespace)
 	case s.refused != nil && s.refused.reason == netv1alpha1.ReasonNodesUnreported && (before == nil || before.Reason != now.Reason):
 		event("AgreeNetwork", "cluster %s gets no answer for %s yet: %s", s.peer.ClusterName, joined(s.awaits.held), s.awaits.text)
 	}

@@ -2,6 +2,7 @@
 
 // Package reach decides which networks a node reaches without Liqo, from its links, its main routing table and its resolvers, and makes a bounded list of
 // them for the NodeReport of the node.
+// Of the reports of all nodes it makes one list of what they reach together, in words for conditions and commands, and which nodes have not reported.
 //
 // It is pure: package host reads the kernel, and the role of a node writes the report. Its proof is a table of nodes with the links and routes that network
 // plugins make, and a property: a list that had to be shortened covers everything that it covered before.
