@@ -225,6 +225,10 @@ const (
 	AntiAffinityPropagate = "propagate"
 	// AntiAffinityLabels are the keys, separated by commas, of the labels that select the pods that the preset spreads.
 	AntiAffinityLabels = "liqo.io/anti-affinity-labels"
+	// SpreadPreset, on a pod, is what becomes of its spread constraints in the peer: one of the Spread constants. Without it, soft.
+	SpreadPreset    = "liqo.io/topology-spread-preset"
+	SpreadSoft      = "soft"
+	SpreadPropagate = "propagate"
 	// TokenPodUID and TokenExpiration are on the Secret with the tokens of a pod: the UID of the consumer's pod, and the time at which the
 	// first token expires.
 	TokenPodUID     = "virtualkubelet.liqo.io/service-account-for-pod-uid"

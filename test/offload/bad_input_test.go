@@ -107,13 +107,15 @@ func tooMuch(t *testing.T) {
 	s.apply(t, customPod("beyond", "", "nodeName: "+virtualNode, huge))
 	s.wantEvent(t, "Pod", "beyond", "FailedReflection", "granted to cluster", "lower the requests")
 	spread := "topologySpreadConstraints: [{maxSkew: 1, topologyKey: no-node-has-this, whenUnsatisfiable: DoNotSchedule, labelSelector: {matchLabels: {a: b}}}]"
-	s.apply(t, customPod("bound", "", "nodeName: "+virtualNode+"\n  "+spread, ""))
+	s.apply(t, customPod("bound", "liqo.io/topology-spread-preset: propagate", "nodeName: "+virtualNode+"\n  "+spread, ""))
 	s.wantEvent(t, "Pod", "bound", "FailedScheduling", "topology spread constraints")
 	s.wantLocal(t, podKind, "bound", "{status: {phase: Pending}}")
 	env.Eventually(t, env.Hang, "the condition has the reason", func() (string, bool) {
 		conditions := inJSON(env.At(s.local(t, podKind, "bound").Object, "status.conditions"))
 		return conditions, strings.Contains(conditions, `"Unschedulable"`) && strings.Contains(conditions, "topology spread constraints")
 	})
+	s.apply(t, customPod("preferred", "", "nodeName: "+virtualNode+"\n  "+spread, "")) // a constraint for the nodes of rome
+	s.running(t, "preferred")
 	s.apply(t, customPod("claims", "", "volumes: [{name: v, persistentVolumeClaim: {claimName: missing}}]", ""))
 	s.wantEvent(t, "Pod", "claims", "FailedScheduling", `persistentvolumeclaim "missing" not found`)
 }

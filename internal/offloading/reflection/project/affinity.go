@@ -60,6 +60,31 @@ func affinity(local *corev1.Pod, all map[string]string) (*corev1.Affinity, error
 	}}, nil
 }
 
+// spread returns the spread constraints that a pod has in the peer. This cluster has chosen the virtual node by them, so they are preferences there: its nodes may lack
+// the label of a constraint, and its scheduler counts only the pods that run there. The annotation copies them as they are.
+func spread(local *corev1.Pod, constraints []corev1.TopologySpreadConstraint) (remote []corev1.TopologySpreadConstraint, err error) {
+	preset, asked := local.Annotations[labels.SpreadPreset]
+	if asked && preset != labels.SpreadSoft && preset != labels.SpreadPropagate {
+		return nil, refused("annotation "+labels.SpreadPreset, preset, "use soft or propagate")
+	}
+	for _, constraint := range constraints {
+		constraint.MatchLabelKeys = unmerged(constraint.MatchLabelKeys, constraint.LabelSelector)
+		if preset == labels.SpreadPropagate {
+			remote = append(remote, constraint)
+			continue
+		}
+		// Kubernetes allows one preference for a topology. Beside a requirement for it, the preference of the user is the weaker one.
+		if constraint.WhenUnsatisfiable == corev1.ScheduleAnyway && slices.ContainsFunc(constraints, func(other corev1.TopologySpreadConstraint) bool {
+			return other.TopologyKey == constraint.TopologyKey && other.WhenUnsatisfiable == corev1.DoNotSchedule
+		}) {
+			continue
+		}
+		constraint.WhenUnsatisfiable, constraint.MinDomains = corev1.ScheduleAnyway, nil
+		remote = append(remote, constraint)
+	}
+	return remote, nil
+}
+
 // groupLabels returns the labels that select the pods of the same application. Without any label the selector would match all pods of the namespace, which
 // is an error.
 func groupLabels(local *corev1.Pod, all map[string]string) (map[string]string, error) {

@@ -178,7 +178,8 @@ type kindFields = struct {
 func podFields(t *testing.T) kindFields {
 	pod := &corev1.Pod{}
 	fill(reflect.ValueOf(&pod.Spec))
-	pod.Spec.HostNetwork = false // with it, host ports are dropped: golden case host-namespaces
+	pod.Annotations = map[string]string{labels.SpreadPreset: labels.SpreadPropagate} // otherwise constraints become preferences: golden cases spread
+	pod.Spec.HostNetwork = false                                                     // with it, host ports are dropped: golden case host-namespaces
 	spec := mustShadowPod(t, pod, project.PodOptions{}).Spec.Pod
 	pod.Spec.HostNetwork = true
 	return kindFields{"PodSpec", pod.Spec, *spec}

@@ -71,6 +71,10 @@ func (m NamespaceMapping) Skips(object metav1.Object) bool {
 // localAnnotations have no meaning in another cluster. Controllers of this cluster change them, which would cost writes.
 var localAnnotations = Keys{corev1.LastAppliedConfigAnnotation, corev1.EndpointsLastChangeTriggerTime, "kubernetes.io/config.*", labels.ReflectTo}
 
+// ownPodLabels are labels of pods that have no meaning in another cluster. The API server of this cluster copies zone and region of the node to each pod that it
+// binds (Kubernetes 1.35 and later), and that of the other cluster does the same there.
+var ownPodLabels = []string{labels.ShadowPod, corev1.LabelTopologyZone, corev1.LabelTopologyRegion}
+
 // copied returns the map without the denied keys and without those of own.
 func copied(all map[string]string, denied Keys, own ...string) map[string]string {
 	kept := maps.Clone(all)

@@ -25,7 +25,10 @@ type PodOptions struct {
 func ShadowPod(m NamespaceMapping, local *corev1.Pod, options PodOptions) (*vkapply.ShadowPodApplyConfiguration, error) {
 	spec := podSpec(local.Spec.DeepCopy())
 	var err error
-	if spec.Affinity, err = affinity(local, copied(local.Labels, m.Skip.Labels, labels.ShadowPod)); err != nil {
+	if spec.Affinity, err = affinity(local, copied(local.Labels, m.Skip.Labels, ownPodLabels...)); err != nil {
+		return nil, err
+	}
+	if spec.TopologySpreadConstraints, err = spread(local, spec.TopologySpreadConstraints); err != nil {
 		return nil, err
 	}
 	projectVolumes(m, local, &spec, options.APIServer.Enabled)
@@ -35,7 +38,7 @@ func ShadowPod(m NamespaceMapping, local *corev1.Pod, options PodOptions) (*vkap
 		}
 	}
 	return vkapply.ShadowPod(local.Name, m.Remote).
-		WithLabels(m.labelsOf(local, labels.ShadowPod)).WithAnnotations(podAnnotations(m, local)).
+		WithLabels(m.labelsOf(local, ownPodLabels...)).WithAnnotations(podAnnotations(m, local)).
 		WithSpec(vkapply.ShadowPodSpec().WithFence(string(local.UID)).WithPod(spec)), nil
 }
 
@@ -62,10 +65,6 @@ func podSpec(local *corev1.PodSpec) corev1.PodSpec {
 			return toleration.Key == labels.TaintVirtualNode || toleration.Key == labels.TaintNoNewPods
 		}),
 		AutomountServiceAccountToken: &no, // its tokens are those of this cluster, from a Secret
-	}
-	for i := range remote.TopologySpreadConstraints {
-		constraint := &remote.TopologySpreadConstraints[i]
-		constraint.MatchLabelKeys = unmerged(constraint.MatchLabelKeys, constraint.LabelSelector)
 	}
 	eachContainer(&remote, func(container *corev1.Container) {
 		container.Resources.Claims = nil
