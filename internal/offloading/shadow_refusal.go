@@ -5,39 +5,96 @@ package offloading
 import (
 	"context"
 	"errors"
+	"sync"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"liqo.io/liqo/internal/offloading/shadow"
 )
 
-// defaultRefusalRetry is when to repeat a write that a rule of this cluster has refused: no event leads here when its administrator changes the rule. The virtual
-// kubelet of the peer waits as long.
-const defaultRefusalRetry = 5 * time.Minute
+const (
+	// firstRetry is when to repeat a write, for the first time, that a rule of this cluster has refused. Each further pause is twice as long.
+	firstRetry = 500 * time.Millisecond
+	// defaultRefusalRetry is the longest pause: no event leads here when the administrator changes the rule. The virtual kubelet of the peer waits as long.
+	defaultRefusalRetry = 5 * time.Minute
+	// fitRetry is the longest pause while what is refused may still fit soon, once other pods have ended: quotas and grants. soon are that many attempts.
+	fitRetry = 30 * time.Second
+	soon     = 30
+	// maxRefused bounds how many refusals are remembered. Those beyond are logged each time.
+	maxRefused = 50_000
+)
 
-// refused is the error of a write that a rule of this cluster refuses, until its administrator changes the rule.
-type refused struct{ error }
+// refused is the error of a write that a rule of this cluster refuses. mayFit: it may fit later without a change of the rule.
+type refused struct {
+	error
+	mayFit bool
+}
 
 func (r refused) Unwrap() error { return r.error }
 
-// whenInvalid decides when a write of an object for a peer is repeated that has failed with err. What is invalid may not stay so: an admission policy refuses with
-// that reason, and limit ranges and webhooks change an object before its fields are judged.
-func whenInvalid(err error) error {
-	if apierrors.IsInvalid(err) {
-		return refused{err}
+// whenRefused marks the error of a write of an object for a peer that judges the object. What is refused may not stay so: administrators change rules, quotas get
+// free, and limit ranges and webhooks change an object before its fields are judged.
+func whenRefused(err error) error {
+	if shadow.Judges(err) {
+		return refused{err, apierrors.IsForbidden(err)}
 	}
 	return err
 }
 
-// retryRefused replaces the backoff after an error that whenInvalid has marked by a longer wait.
-func retryRefused(ctx context.Context, result reconcile.Result, err error, wait time.Duration) (reconcile.Result, error) {
-	if !errors.As(err, &refused{}) {
+// refusals decides when what was refused is tried again, and logs each refusal once: again if its text changes.
+type refusals struct {
+	longest time.Duration
+	mu      sync.Mutex
+	last    map[types.NamespacedName]refusal
+}
+
+type refusal struct {
+	text  string
+	times int
+}
+
+func newRefusals(longest time.Duration) *refusals {
+	if longest == 0 {
+		longest = defaultRefusalRetry
+	}
+	return &refusals{longest: longest, last: map[types.NamespacedName]refusal{}}
+}
+
+// retry replaces the backoff after an error that is refused by a pause that grows.
+func (r *refusals) retry(ctx context.Context, request reconcile.Request, result reconcile.Result, err error) (reconcile.Result, error) {
+	var by refused
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if !errors.As(err, &by) {
+		if err == nil {
+			delete(r.last, request.NamespacedName)
+		}
 		return result, err
 	}
-	log.FromContext(ctx).Error(err, "write refused, it will be repeated", "after", wait)
+	wait, isNew := r.pause(request.NamespacedName, by)
+	if isNew {
+		log.FromContext(ctx).Error(err, "refused, and tried again ever more rarely", "after", wait)
+	}
 	if result.RequeueAfter == 0 || result.RequeueAfter > wait {
 		result.RequeueAfter = wait
 	}
 	return result, nil
+}
+
+// pause returns how long to wait, and whether the text is another than that of the last refusal. The caller holds the lock.
+func (r *refusals) pause(name types.NamespacedName, by refused) (wait time.Duration, isNew bool) {
+	longest, last := r.longest, r.last[name]
+	if by.mayFit && last.times < soon {
+		longest = min(longest, fitRetry)
+	}
+	wait = min(firstRetry<<min(last.times, 20), longest)
+	isNew = last.text != by.Error()
+	if _, known := r.last[name]; known || len(r.last) < maxRefused {
+		r.last[name] = refusal{by.Error(), last.times + 1}
+	}
+	return wait, isNew
 }

@@ -3,11 +3,13 @@
 package offloading_test
 
 import (
+	"strings"
 	"testing"
 	"time"
 
 	admissionv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
+	eventsv1 "k8s.io/api/events/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -62,9 +64,9 @@ func TestPolicyIsChanged(t *testing.T) {
 	b.pod(limited, nil)
 
 	created := b.createShadowPod("refused", corev1.RestartPolicyAlways, nil)
-	b.event(created, "FailedCreate", "a policy or a webhook of this cluster refuses the pod")
+	b.event(created, "FailedCreate", "the pod cannot be created: this cluster refuses it: ValidatingAdmissionPolicy 'administrator' with binding 'administrator' denied request: another app")
 	b.Edit(changed, func() { changed.Labels["app"] = "refused" })
-	b.event(changed, "FailedUpdate", "a policy or a webhook of this cluster refuses the pod")
+	b.event(changed, "FailedUpdate", "the pod cannot be changed: this cluster refuses it: ValidatingAdmissionPolicy 'administrator' with binding 'administrator' denied request: another app")
 	slice := b.createShadowSlice("refused", "10.1.0.5")
 	b.Edit(slice, func() { slice.Labels["app"] = "refused" })
 	b.event(slice, "FailedApply", "another app")
@@ -73,4 +75,65 @@ func TestPolicyIsChanged(t *testing.T) {
 	b.pod(created, nil)
 	b.Until("the pod is changed", func() bool { return b.exists(running) && running.Labels["app"] == "refused" })
 	b.Until("the slice is changed", func() bool { return b.untilSlice("refused", true, "10.1.0.5").Labels["app"] == "refused" })
+}
+
+// TestQuotaRefuses: a quota of the provider asks for limits that a pod does not have. The peer's user reads that, the log has it once, and the pod is created once
+// the quota is gone.
+func TestQuotaRefuses(t *testing.T) {
+	b := newShadowEnv(t)
+	b.refusalRetry = time.Second
+	b.run()
+	team := &corev1.ResourceQuota{ObjectMeta: metav1.ObjectMeta{Namespace: remoteNamespace, Name: "team"}, Spec: corev1.ResourceQuotaSpec{
+		Hard: corev1.ResourceList{"limits.cpu": resource.MustParse("2"), "limits.memory": resource.MustParse("2Gi")},
+	}}
+	b.Make(team)
+	b.EditStatus(team, func() { // as the controller of quotas does
+		team.Status = corev1.ResourceQuotaStatus{Hard: team.Spec.Hard, Used: corev1.ResourceList{"limits.cpu": resource.MustParse("0"), "limits.memory": resource.MustParse("0")}}
+	})
+	b.Until("the quota is in force", func() bool {
+		return b.Create(t.Context(), &corev1.Pod{
+			ObjectMeta: metav1.ObjectMeta{Namespace: remoteNamespace, Name: "probe"}, Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "c", Image: "image"}}},
+		}, client.DryRunAll) != nil
+	})
+	refused := b.createShadowPod("web", corev1.RestartPolicyAlways, nil)
+	b.event(refused, "FailedCreate", "failed quota: team: must specify limits.cpu for: c; limits.memory for: c")
+	b.Must(b.Delete(t.Context(), team))
+	b.pod(refused, nil)
+}
+
+// TestLeftOutLater: a label with a domain that a running pod gets is reported like one that it has from the start, once; those that the API server of the consumer
+// copies from its node are not.
+func TestLeftOutLater(t *testing.T) {
+	b := newShadowEnv(t)
+	b.run()
+	s := b.createShadowPod("db", corev1.RestartPolicyAlways, func(s *vkv1alpha1.ShadowPod) {
+		s.Labels[corev1.LabelTopologyZone], s.Labels[corev1.LabelTopologyRegion] = "a", "b"
+	})
+	pod := b.pod(s, nil)
+	b.startPod(pod)
+	count := func() (found []string) {
+		var all eventsv1.EventList
+		b.Must(b.List(t.Context(), &all, client.InNamespace(remoteNamespace)))
+		for i := range all.Items {
+			if all.Items[i].Regarding.UID == s.UID && all.Items[i].Reason == "ReflectionIncomplete" {
+				found = append(found, all.Items[i].Note)
+			}
+		}
+		return found
+	}
+	b.drainQueue("before")
+	if got := count(); len(got) != 0 {
+		t.Errorf("labels of the node are reported: %v", got)
+	}
+	b.Edit(s, func() { s.Labels["cnpg.io/instanceRole"], s.Labels["role"] = "primary", "primary" })
+	b.event(s, "ReflectionIncomplete", "label cnpg.io/instanceRole")
+	b.Until("the label without a domain arrives", func() bool { return b.exists(pod) && pod.Labels["role"] == "primary" })
+	b.Edit(s, func() { s.Labels["role"] = "replica" })
+	b.Until("it changes", func() bool { return b.exists(pod) && pod.Labels["role"] == "replica" })
+	b.drainQueue("after")
+	if got := count(); len(got) != 1 || strings.Contains(got[0], "topology") {
+		t.Errorf("reported: %v", got)
+	}
+	b.Edit(s, func() { s.Annotations["cnpg.io/status"] = "x" })
+	b.event(s, "ReflectionIncomplete", "annotation cnpg.io/status, label cnpg.io/instanceRole")
 }

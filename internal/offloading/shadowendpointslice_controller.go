@@ -58,7 +58,7 @@ type ShadowEndpointSliceOptions struct {
 	OwnNetworks []netip.Prefix
 	// Workers is how many are reconciled at the same time.
 	Workers int
-	// RefusalRetry is when to write a slice again that a rule of this cluster has refused; 0 means five minutes.
+	// RefusalRetry is the longest pause before a slice is written again that a rule of this cluster has refused; 0 means five minutes.
 	RefusalRetry time.Duration
 }
 
@@ -69,14 +69,13 @@ type shadowSlices struct {
 	live    client.Client
 	own     *ssa.Applier
 	events  warnings
+	// refusals are what was reported of ShadowEndpointSlices.
+	refusals *refusals
 }
 
 // SetupShadowEndpointSlice registers the controller. The manager's cache may know only EndpointSlices with the label
 // liqo.io/managed-by=shadowendpointslice.
 func SetupShadowEndpointSlice(mgr manager.Manager, o ShadowEndpointSliceOptions) error {
-	if o.RefusalRetry == 0 {
-		o.RefusalRetry = defaultRefusalRetry
-	}
 	live, err := newLive(mgr)
 	if err != nil {
 		return fmt.Errorf("client for shadow endpoint slices: %w", err)
@@ -84,6 +83,7 @@ func SetupShadowEndpointSlice(mgr manager.Manager, o ShadowEndpointSliceOptions)
 	r := &shadowSlices{
 		options: o, cached: mgr.GetClient(), live: live,
 		own: ssa.NewApplier(live, labels.OwnerShadowSlice), events: newWarnings(mgr, "liqo-shadowendpointslice", o.RemoteNamespaces),
+		refusals: newRefusals(o.RefusalRetry),
 	}
 	ours := predicate.NewPredicateFuncs(func(object client.Object) bool {
 		return object.GetLabels()[labels.ManagedBy] == labels.ManagedByShadowEndpointSlice
@@ -184,7 +184,7 @@ func (r *shadowSlices) ofCluster(ctx context.Context, clusterID string) (all []r
 
 // Reconcile brings the EndpointSlice of one ShadowEndpointSlice to its desired state.
 func (r *shadowSlices) Reconcile(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
-	return retryRefused(ctx, reconcile.Result{}, r.reconcile(ctx, request), r.options.RefusalRetry)
+	return r.refusals.retry(ctx, request, reconcile.Result{}, r.reconcile(ctx, request))
 }
 
 func (r *shadowSlices) reconcile(ctx context.Context, request reconcile.Request) error {
@@ -236,10 +236,11 @@ func (r *shadowSlices) reconcile(ctx context.Context, request reconcile.Request)
 	switch {
 	case err == nil, apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause):
 		return nil
-	case apierrors.IsInvalid(err):
-		r.events.warn(&shadowSlice, reasonFailedApply, "Apply", "%.1000s", err.Error())
 	}
-	return whenInvalid(err)
+	if shadow.Judges(err) {
+		r.events.warn(&shadowSlice, reasonFailedApply, "Apply", "the slice cannot be written: %s", shadow.Refusal(err, shadowSlice.Namespace, shadowSlice.Name))
+	}
+	return whenRefused(err)
 }
 
 // origin returns what is known about the peer that a namespace was created for.

@@ -42,6 +42,7 @@ func (r *shadowPods) amend(ctx context.Context, key types.NamespacedName) error 
 	if err := r.patch(ctx, facts.Pod, rest); err != nil {
 		return r.unamended(facts.Shadow, err)
 	}
+	r.leftOut(facts.Shadow)
 	if ephemeral == nil || resized != nil && errors.As(ephemeral, &refused{}) {
 		return resized
 	}
@@ -80,8 +81,8 @@ func (r *shadowPods) unamended(shadowPod *vkv1alpha1.ShadowPod, err error) error
 	if apierrors.IsNotFound(err) {
 		return nil
 	}
-	r.events.warn(shadowPod, reasonFailedUpdate, "Update", "the pod cannot be changed: %s", shadow.Refusal(err))
-	return whenInvalid(fmt.Errorf("change pod %s/%s: %w", shadowPod.Namespace, shadowPod.Name, err))
+	r.events.warn(shadowPod, reasonFailedUpdate, "Update", "the pod cannot be changed: %s", shadow.Refusal(err, shadowPod.Namespace, shadow.Names(shadowPod)...))
+	return whenRefused(fmt.Errorf("change pod %s/%s: %w", shadowPod.Namespace, shadowPod.Name, err))
 }
 
 func (r *shadowPods) patch(ctx context.Context, object client.Object, ops []shadow.Op) error {

@@ -5,7 +5,6 @@ package offloading
 import (
 	"context"
 	"fmt"
-	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -64,7 +63,7 @@ type ShadowPodOptions struct {
 	Defaults quota.Defaults
 	// Workers is how many are reconciled at the same time.
 	Workers int
-	// RefusalRetry is when to create or change a pod again that a rule of this cluster has refused; 0 means five minutes.
+	// RefusalRetry is the longest pause before a pod is created or changed again that a rule of this cluster has refused; 0 means five minutes.
 	RefusalRetry time.Duration
 	// Now is the clock; nil is the real one.
 	Now func() time.Time
@@ -86,15 +85,15 @@ type shadowPods struct {
 	live   client.Client
 	status *ssa.Applier
 	events warnings
+	// refusals and incomplete are what was reported of ShadowPods.
+	refusals   *refusals
+	incomplete *incomplete
 }
 
 // SetupShadowPod registers the controller.
 func SetupShadowPod(mgr manager.Manager, o ShadowPodOptions) error {
 	if o.Now == nil {
 		o.Now = time.Now
-	}
-	if o.RefusalRetry == 0 {
-		o.RefusalRetry = defaultRefusalRetry
 	}
 	live, err := newLive(mgr)
 	if err != nil {
@@ -103,6 +102,7 @@ func SetupShadowPod(mgr manager.Manager, o ShadowPodOptions) error {
 	r := &shadowPods{
 		options: o, cached: mgr.GetClient(), live: live,
 		status: ssa.NewApplier(live, labels.OwnerShadowPod), events: newWarnings(mgr, "liqo-shadowpod", o.RemoteNamespaces),
+		refusals: newRefusals(o.RefusalRetry), incomplete: newIncomplete(),
 	}
 	err = builder.ControllerManagedBy(mgr).Named("shadowpod").
 		For(&vkv1alpha1.ShadowPod{}).
@@ -172,7 +172,7 @@ func (r *shadowPods) ofPod(ctx context.Context, pod client.Object) []reconcile.R
 // Reconcile brings the pod of one ShadowPod to its desired state.
 func (r *shadowPods) Reconcile(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
 	result, err := r.reconcile(ctx, request)
-	return retryRefused(ctx, result, err, r.options.RefusalRetry)
+	return r.refusals.retry(ctx, request, result, err)
 }
 
 func (r *shadowPods) reconcile(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
@@ -182,6 +182,7 @@ func (r *shadowPods) reconcile(ctx context.Context, request reconcile.Request) (
 	}
 	if facts.Shadow == nil {
 		r.status.Forget(request.NamespacedName)
+		r.incomplete.forget(request.NamespacedName)
 	}
 	step := shadow.Plan(facts)
 	if step.NeedsPod {
@@ -288,10 +289,7 @@ func (r *shadowPods) create(ctx context.Context, shadowPod *vkv1alpha1.ShadowPod
 	switch {
 	case err == nil:
 		log.FromContext(ctx).V(1).Info("pod of a peer created", "clusterID", peer, "podUID", pod.UID)
-		if left := shadow.LeftOut(shadowPod, r.options.Allowed); len(left) > 0 {
-			r.events.warn(shadowPod, reasonIncomplete, "Create",
-				"this cluster does not accept all that the pod asks for, so the pod runs without; the administrator of this cluster can allow it (values peers.metadata.pods, peers.tolerations): %.700s", strings.Join(left, ", "))
-		}
+		r.leftOut(shadowPod)
 		return false, nil
 	case apierrors.IsAlreadyExists(err):
 		return true, nil
@@ -301,8 +299,8 @@ func (r *shadowPods) create(ctx context.Context, shadowPod *vkv1alpha1.ShadowPod
 	if r.options.Quota != nil && (apierrors.IsForbidden(err) || apierrors.IsInvalid(err)) { // after any other error, the pod may exist
 		r.options.Quota.Release(shadowPod)
 	}
-	r.events.warn(shadowPod, reasonFailedCreate, "Create", "the pod cannot be created: %s", shadow.Refusal(err))
-	return false, whenInvalid(fmt.Errorf("create pod %s/%s: %w", shadowPod.Namespace, shadowPod.Name, err))
+	r.events.warn(shadowPod, reasonFailedCreate, "Create", "the pod cannot be created: %s", shadow.Refusal(err, shadowPod.Namespace, shadow.Names(shadowPod)...))
+	return false, whenRefused(fmt.Errorf("create pod %s/%s: %w", shadowPod.Namespace, shadowPod.Name, err))
 }
 
 // reserve counts a pod before it is created or resized. It returns an error if the pod does not fit, so that it is tried again: no event leads here when other pods end.
@@ -313,7 +311,7 @@ func (r *shadowPods) reserve(peer string, shadowPod *vkv1alpha1.ShadowPod, pod *
 	problem, err := r.options.Quota.Reserve(peer, shadowPod, pod, r.options.Now())
 	if problem != "" {
 		r.events.warn(shadowPod, reasonRefused, "Create", "%.1000s", problem)
-		err = fmt.Errorf("pod %s/%s does not fit into the grant of cluster %s: %s", shadowPod.Namespace, shadowPod.Name, peer, problem)
+		err = refused{fmt.Errorf("pod %s/%s does not fit into the grant of cluster %s: %s", shadowPod.Namespace, shadowPod.Name, peer, problem), true}
 	}
 	return err
 }
@@ -332,7 +330,7 @@ func (r *shadowPods) admit(ctx context.Context, shadowPod *vkv1alpha1.ShadowPod)
 		}
 		if !accepted { // an error, so that it is tried again: the decision may change, and its event does not lead here
 			r.events.warn(shadowPod, reasonRefused, "Create", "this cluster does not let the peer use its resources")
-			return "", fmt.Errorf("cluster %s may not use this cluster: see spec.incomingPeeringEnabled of its ForeignCluster", peer)
+			return "", refused{fmt.Errorf("cluster %s may not use this cluster: see spec.incomingPeeringEnabled of its ForeignCluster", peer), true}
 		}
 		problem = shadow.Check(shadowPod, peer, r.options.Level)
 	}

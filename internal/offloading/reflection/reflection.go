@@ -111,6 +111,7 @@ func New(cfg *rest.Config, o Options) (*Reflection, error) {
 		return checked.NewClient(config, &brief, scheme, mapper)
 	})
 	r := &Reflection{options: o, declined: refusals.NewMetadata()}
+	o.Mapping.RemoteName = o.RemoteName
 	r.engine = engine.New(local, access, engine.Options{Namespace: o.Namespace, NamespaceMap: o.NamespaceMap, Mapping: o.Mapping, RemoteName: o.RemoteName})
 	podWorkers := o.workers(pods.Flag, pods.DefaultWorkers)
 	toObjects := objects.Options{Workers: o.workers, ReflectIPs: o.ReflectIPs, Translator: o.Translator, RemoteChanged: r.copyChanged, Served: served}

@@ -67,6 +67,8 @@ var (
 		"container.apparmor.security.beta.kubernetes.io/*", // the Pod Security Standard checks their values
 	}, plain...)
 	sliceLabelKeys = append(Keys{"kubernetes.io/service-name", "endpointslice.kubernetes.io/*", corev1.IsHeadlessService}, plain...)
+	// ofNode are labels that the API server copies to each pod from its node. They are not a user's, and the pod gets those of its node here.
+	ofNode = Keys{"topology.kubernetes.io/*"}
 	// lostNode are the taints of a node that does not answer. Their tolerations state for how long a pod stays there.
 	lostNode = Keys{corev1.TaintNodeNotReady, corev1.TaintNodeUnreachable}
 )
@@ -88,7 +90,7 @@ func (a Allowed) Toleration(key string) bool {
 // LeftOut names, in a fixed order, what a ShadowPod asks for and its pod does not get because it is not allowed.
 func LeftOut(shadow *vkv1alpha1.ShadowPod, allowed Allowed) (names []string) {
 	for key := range shadow.Labels {
-		if !allowed.label(key) {
+		if !allowed.label(key) && !ofNode.Match(key) {
 			names = append(names, "label "+key)
 		}
 	}

@@ -6,10 +6,14 @@ import (
 	"errors"
 	"fmt"
 	"regexp"
+	"slices"
 	"strings"
 
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	vkv1alpha1 "liqo.io/liqo/apis/virtualkubelet/v1alpha1"
 	"liqo.io/liqo/internal/kube/printable"
 )
 
@@ -20,66 +24,88 @@ const (
 	maxMessage = 16 << 10
 )
 
-var (
-	ownPolicy  = regexp.MustCompile(`ValidatingAdmissionPolicy 'liqo-[a-z-]+' with binding 'liqo-[a-z-]+' denied request: (.*)`)
-	requested  = regexp.MustCompile(`exceeded quota: [^,]*, (requested: .*?), used: `)
-	limitRange = regexp.MustCompile(`is forbidden: (\[?(?:minimum|maximum) [a-z.-]+ usage per (?:Pod|Container) is .*)`)
-)
+// ownPolicy is how an API server introduces the message of a policy of Liqo: the message alone states what to change.
+var ownPolicy = regexp.MustCompile(`^ValidatingAdmissionPolicy 'liqo-[a-z-]+' with binding 'liqo-[a-z-]+' denied request: `)
 
-// Refusal returns what a peer may know of an error of this cluster's API server about the peer's pod: what the peer can change. Rules of the
-// provider's policies and webhooks, the names of its quotas and the state of its API server stay in the log of this cluster.
-func Refusal(err error) string {
+// Refusal returns what a peer may know of an error of this cluster's API server about an object that it makes for the peer: the API server's own words, if they
+// judge the object, without addresses and without names of others (see words). What else goes wrong is not about the object, so only its kind is reported, and
+// the rest stays in the log of this cluster. names are what the peer itself has named in the object.
+func Refusal(err error, namespace string, names ...string) string {
 	var status apierrors.APIStatus
 	if !errors.As(err, &status) {
 		return "the API server of this cluster does not answer; Liqo tries again"
 	}
-	text := printable.Line(status.Status().Message, maxMessage)
-	match := func(pattern *regexp.Regexp) string {
-		if found := pattern.FindStringSubmatch(text); found != nil {
-			return found[1]
-		}
+	if !Judges(err) {
+		return fmt.Sprintf("the API server of this cluster cannot do that now (%s); Liqo tries again", apierrors.ReasonForError(err))
+	}
+	text := invalid(status.Status())
+	if text == "" {
+		text = withoutSubject(printable.Line(status.Status().Message, maxMessage))
+	}
+	if found := ownPolicy.FindString(text); found != "" {
+		text = text[len(found):]
+	}
+	if text = words(text, namespace, names); text == "" {
+		return "this cluster refuses it without a reason; its administrator finds the reason in the log of liqo-controller-manager"
+	}
+	return printable.Line("this cluster refuses it: "+text, maxRefusal)
+}
+
+// Judges reports whether an error of an API server judges the object: the same object is refused until it, or a rule of the cluster, is changed. Other errors
+// are about the moment, or about who asks.
+func Judges(err error) bool {
+	var status apierrors.APIStatus
+	if !errors.As(err, &status) {
+		return false
+	}
+	switch status.Status().Reason {
+	case metav1.StatusReasonUnauthorized, metav1.StatusReasonConflict, metav1.StatusReasonAlreadyExists, metav1.StatusReasonTooManyRequests,
+		metav1.StatusReasonTimeout, metav1.StatusReasonServerTimeout, metav1.StatusReasonExpired, metav1.StatusReasonGone:
+		return false
+	}
+	code := status.Status().Code
+	return code >= 400 && code < 500 && !slices.Contains([]int32{401, 408, 409, 429}, code)
+}
+
+// invalid lists which fields of the object the API server does not accept; empty if the error does not name fields.
+func invalid(status metav1.Status) string {
+	if status.Details == nil {
 		return ""
 	}
-	answer := fmt.Sprintf("the API server of this cluster cannot do that now (%s); Liqo tries again", apierrors.ReasonForError(err))
-	switch own, quota, limits := match(ownPolicy), match(requested), match(limitRange); {
-	case own != "":
-		answer = own
-	case ofPolicy(text):
-		answer = "a policy or a webhook of this cluster refuses the pod; its administrator finds the rule in the log of liqo-controller-manager"
-	case strings.Contains(text, "violates PodSecurity"):
-		answer = text[strings.Index(text, "violates PodSecurity"):]
-	case strings.Contains(text, "exceeded quota"):
-		answer = "exceeded quota of this namespace: " + quota
-	case limits != "":
-		answer = "limits of this namespace: " + limits
-	case apierrors.IsInvalid(err):
-		answer = invalid(status)
-	case apierrors.IsForbidden(err):
-		answer = "this cluster refuses the pod; its administrator finds the reason in the log of liqo-controller-manager"
-	}
-	if len(answer) > maxRefusal {
-		answer = strings.ToValidUTF8(answer[:maxRefusal], "")
-	}
-	return answer
-}
-
-// ofPolicy reports whether a message is that of a policy or a webhook.
-func ofPolicy(message string) bool {
-	return strings.Contains(message, "ValidatingAdmissionPolicy '") || strings.Contains(message, "admission webhook \"")
-}
-
-// invalid lists which fields of the pod the API server does not accept.
-func invalid(status apierrors.APIStatus) string {
 	var fields []string
-	if details := status.Status().Details; details != nil {
-		for _, cause := range details.Causes {
-			if strings.HasPrefix(cause.Field, "spec") || strings.HasPrefix(cause.Field, "metadata") {
-				fields = append(fields, printable.Line(cause.Field+": "+cause.Message, maxRefusal))
-			}
+	for _, cause := range status.Details.Causes {
+		if strings.HasPrefix(cause.Field, "spec") || strings.HasPrefix(cause.Field, "metadata") {
+			fields = append(fields, printable.Line(cause.Field+": "+cause.Message, maxRefusal))
 		}
 	}
-	if len(fields) == 0 {
-		return "this cluster does not accept the pod as valid; its administrator finds the reason in the log of liqo-controller-manager"
-	}
 	return strings.Join(fields, "; ")
+}
+
+// withoutSubject cuts what an API server begins a refusal with, such as `pods "web" is forbidden: `: the event is on the object.
+func withoutSubject(message string) string {
+	for _, verb := range []string{" is forbidden: ", " is invalid: "} {
+		if subject, rest, found := strings.Cut(message, verb); found && !strings.Contains(subject, ": ") {
+			return rest
+		}
+	}
+	return message
+}
+
+// Names returns what a peer has named in a ShadowPod: the pod, its containers, their images and its claims.
+func Names(shadow *vkv1alpha1.ShadowPod) []string {
+	names, spec := []string{shadow.Name}, &shadow.Spec.Pod
+	for _, containers := range [][]corev1.Container{spec.InitContainers, spec.Containers} {
+		for i := range containers {
+			names = append(names, containers[i].Name, containers[i].Image)
+		}
+	}
+	for i := range spec.EphemeralContainers {
+		names = append(names, spec.EphemeralContainers[i].Name, spec.EphemeralContainers[i].Image)
+	}
+	for i := range spec.Volumes {
+		if claim := spec.Volumes[i].PersistentVolumeClaim; claim != nil {
+			names = append(names, claim.ClaimName)
+		}
+	}
+	return names
 }

@@ -8,12 +8,16 @@ package events
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"math"
+	"strings"
 	"sync"
 	"time"
 
 	"golang.org/x/time/rate"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -46,12 +50,16 @@ const (
 	// successBurst and successRate are for events about successes, which have a bound of their own: they must not silence those about failures.
 	successBurst, successRate = 20, 1
 	maxMessage                = 1000
+	// waitsLong is after which time a failure that is not the object's is reported. maxWaiting bounds for how many objects that is known.
+	waitsLong  = 30 * time.Second
+	maxWaiting = 10_000
 )
 
 // Recorder writes events about local objects for their users. It never blocks the workers.
 type Recorder struct {
 	client client.Client
 	node   string
+	peer   string
 	rate   *rate.Limiter
 	// successes bounds the events about successes.
 	successes *rate.Limiter
@@ -61,6 +69,8 @@ type Recorder struct {
 
 	mu       sync.Mutex
 	reported map[types.UID]report
+	// waiting is since when the peer cannot take an object, although it does not refuse it.
+	waiting map[types.UID]time.Time
 }
 
 // report is the last failure of an object that was reported.
@@ -69,10 +79,10 @@ type report struct {
 	at   time.Time
 }
 
-// NewRecorder returns a recorder that writes with this client about pods and other objects of this node.
-func NewRecorder(c client.Client, node string) *Recorder {
+// NewRecorder returns a recorder that writes with this client about pods and other objects of this node, whose peer has a name.
+func NewRecorder(c client.Client, node, peer string) *Recorder {
 	return &Recorder{
-		client: c, node: node, rate: rate.NewLimiter(eventRate, eventBurst), successes: rate.NewLimiter(successRate, successBurst), perNamespace: ratelimit.New[string](eventRate/2, eventBurst/2, 10_000),
+		client: c, node: node, peer: fmt.Sprintf("cluster %q", peer), waiting: map[types.UID]time.Time{}, rate: rate.NewLimiter(eventRate, eventBurst), successes: rate.NewLimiter(successRate, successBurst), perNamespace: ratelimit.New[string](eventRate/2, eventBurst/2, 10_000),
 		writes: make(chan func(context.Context) error, 2*eventBurst), reported: map[types.UID]report{},
 	}
 }
@@ -93,10 +103,33 @@ func (a *Recorder) Run(ctx context.Context) {
 
 // Failed reports why an object is not in the peer as it should be. The same failure is reported once per repeatInterval.
 func (a *Recorder) Failed(object client.Object, kind, reason string, err error) {
-	text := reason + ": " + err.Error()
+	a.failed(object, kind, reason, err, repeatInterval)
+}
+
+// Changed is Failed for what lasts until an administrator changes it: it is reported once, and again if it changes.
+func (a *Recorder) Changed(object client.Object, kind, reason string, err error) {
+	a.failed(object, kind, reason, err, math.MaxInt64)
+}
+
+// Waits reports why the peer does not take an object now, although it does not refuse it, once that has lasted.
+func (a *Recorder) Waits(object client.Object, kind string, err error) {
+	a.mu.Lock()
+	since, known := a.waiting[object.GetUID()]
+	if !known && len(a.waiting) < maxWaiting {
+		a.waiting[object.GetUID()] = time.Now()
+	}
+	a.mu.Unlock()
+	if known && time.Since(since) >= waitsLong {
+		a.Failed(object, kind, ReasonFailed, fmt.Errorf("%s cannot do that now, and Liqo tries again: %w", a.peer, err))
+	}
+}
+
+func (a *Recorder) failed(object client.Object, kind, reason string, err error, again time.Duration) {
+	message := a.spoken(err)
+	text := reason + ": " + message
 	a.mu.Lock()
 	last, known := a.reported[object.GetUID()]
-	repeated := known && last.text == text && time.Since(last.at) < repeatInterval
+	repeated := known && last.text == text && time.Since(last.at) < again
 	if !repeated && a.allow(object.GetNamespace()) {
 		a.reported[object.GetUID()] = report{text, time.Now()}
 	} else {
@@ -106,8 +139,34 @@ func (a *Recorder) Failed(object client.Object, kind, reason string, err error) 
 	if repeated {
 		return
 	}
-	event := a.event(object, reason, err.Error(), project.EventSource(kind))
+	event := a.event(object, reason, message, project.EventSource(kind))
 	a.send(func(ctx context.Context) error { return a.client.Create(ctx, event) })
+}
+
+// spoken returns the text of an error with the name of the cluster that speaks: the peer, if an API server does.
+func (a *Recorder) spoken(err error) string {
+	message := strings.ReplaceAll(err.Error(), "the remote cluster", a.peer)
+	var status apierrors.APIStatus
+	if errors.As(err, &here{}) || !errors.As(err, &status) {
+		return message
+	}
+	if message = strings.ReplaceAll(message, "this cluster", a.peer); strings.Contains(message, a.peer) {
+		return message
+	}
+	return a.peer + ": " + message
+}
+
+// here is an error of the API server of this cluster.
+type here struct{ error }
+
+func (h here) Unwrap() error { return h.error }
+
+// Here marks an error as one of the API server of this cluster, and not of the peer's.
+func Here(err error) error {
+	if err == nil {
+		return nil
+	}
+	return here{err}
 }
 
 // Reflected reports that an object has been created in the peer.
@@ -130,6 +189,7 @@ func (a *Recorder) Resolved(object client.Object) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	delete(a.reported, object.GetUID())
+	delete(a.waiting, object.GetUID())
 }
 
 // Waiting returns how many events are still to be written.

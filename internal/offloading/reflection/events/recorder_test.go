@@ -20,7 +20,7 @@ func service(name string) *corev1.Service {
 
 // TestEventsAboutSuccessAreBounded: however many objects are created in the peer, few are reported, and failures still are.
 func TestEventsAboutSuccessAreBounded(t *testing.T) {
-	recorder := NewRecorder(fake.NewClientBuilder().WithScheme(scheme.Scheme).Build(), "liqo-milan")
+	recorder := NewRecorder(fake.NewClientBuilder().WithScheme(scheme.Scheme).Build(), "liqo-milan", "milan")
 	for i := range 1000 {
 		object := service(fmt.Sprintf("web-%d", i))
 		recorder.Reflected(object, "Service", "milan")

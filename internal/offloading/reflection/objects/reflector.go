@@ -258,8 +258,8 @@ func (r *Reflector) apply(mapping *engine.Mapping, local client.Object, intent r
 	switch {
 	case err == nil:
 		if lacks := r.refused.Lacks(local); lacks != nil {
-			if creates && r.kind.exposes {
-				r.engine.Recorder.Failed(local, r.kind.name, events.ReasonIncomplete, lacks)
+			if r.kind.exposes {
+				r.engine.Recorder.Changed(local, r.kind.name, events.ReasonIncomplete, lacks)
 			}
 			return refusals.MetadataRetry, nil
 		}
@@ -269,7 +269,7 @@ func (r *Reflector) apply(mapping *engine.Mapping, local client.Object, intent r
 		}
 		return 0, nil
 	case r.refused.Learn(local, err, time.Now()):
-		r.engine.Recorder.Failed(local, r.kind.name, events.ReasonIncomplete, r.refused.Lacks(local))
+		r.engine.Recorder.Changed(local, r.kind.name, events.ReasonIncomplete, r.refused.Lacks(local))
 		r.Queue.Add(client.ObjectKeyFromObject(local)) // at once, without what was refused
 		return 0, nil
 	case apierrors.HasStatusCause(err, "NamespaceTerminating"):
@@ -283,8 +283,11 @@ func (r *Reflector) apply(mapping *engine.Mapping, local client.Object, intent r
 		r.engine.CountFailure(mapping.Local, r.kind.name)
 		return refusals.Retry, nil
 	}
-	if refusals.Visible(err) {
+	switch {
+	case refusals.Visible(err):
 		r.engine.Recorder.Failed(local, r.kind.name, events.ReasonFailed, err)
+	case refusals.Temporary(err):
+		r.engine.Recorder.Waits(local, r.kind.name, err)
 	}
 	return 0, err
 }

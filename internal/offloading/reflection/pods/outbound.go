@@ -45,7 +45,7 @@ func (p *Pods) syncOutbound(ctx context.Context, key types.NamespacedName) (time
 	case step.Create:
 		if err := p.held(ctx, facts.Local); err != nil {
 			if facts.Now.Sub(facts.Local.CreationTimestamp.Time) > podplan.SettleTimeout {
-				p.engine.Recorder.Failed(facts.Local, Kind, events.ReasonFailed, err)
+				p.engine.Recorder.Failed(facts.Local, Kind, events.ReasonFailed, events.Here(err))
 			}
 			return podplan.SettleTimeout, nil // PodsOf requeues it
 		}
@@ -190,9 +190,12 @@ func (p *Pods) applied(local *corev1.Pod, isNew bool, err error) (time.Duration,
 		p.engine.Recorder.Failed(local, Kind, events.ReasonFailed, err)
 		p.engine.CountFailure(local.Namespace, Kind)
 		return refusals.Retry, nil
+	case refusals.Visible(err):
+		p.engine.Recorder.Failed(local, Kind, events.ReasonFailed, err)
+		return 0, err
 	default:
-		if refusals.Visible(err) {
-			p.engine.Recorder.Failed(local, Kind, events.ReasonFailed, err)
+		if refusals.Temporary(err) {
+			p.engine.Recorder.Waits(local, Kind, err)
 		}
 		return 0, err
 	}

@@ -5,6 +5,7 @@ package project
 import (
 	"crypto/sha256"
 	"encoding/hex"
+	"fmt"
 	"slices"
 	"strings"
 	"unicode"
@@ -99,7 +100,7 @@ func Event(m NamespaceMapping, local metav1.Object, remote *corev1.Event) *corea
 	about.FieldPath = some(text(remote.InvolvedObject.FieldPath, maxReason))
 	event := coreapply.Event(short(local.GetName(), 253-17)+"."+longHash(m.RemoteID+"/"+string(remote.UID)), local.GetNamespace()).
 		WithInvolvedObject(about).WithType(corev1.EventTypeWarning).
-		WithReason(eventReason(remote.Reason)).WithMessage(text(remote.Message, maxEventNote)).
+		WithReason(eventReason(remote.Reason)).WithMessage(text(m.spoken(remote.Message), maxEventNote)).
 		WithSource(coreapply.EventSource().WithComponent(EventSource(source)).WithHost(m.NodeName)).
 		WithReportingController(EventSource(source)).WithReportingInstance(m.NodeName)
 	first, last, count := times(remote)
@@ -110,6 +111,18 @@ func Event(m NamespaceMapping, local metav1.Object, remote *corev1.Event) *corea
 		event.WithLastTimestamp(last)
 	}
 	return event.WithCount(count)
+}
+
+// spoken returns a message of the peer with the name of the cluster that speaks: what reads "this cluster" there, and "the nodes" without a word, is not this one.
+func (m NamespaceMapping) spoken(message string) string {
+	if m.RemoteName == "" {
+		return message
+	}
+	speaker := fmt.Sprintf("cluster %q", m.RemoteName)
+	if named := strings.ReplaceAll(message, "this cluster", speaker); named != message {
+		return named
+	}
+	return speaker + ": " + message
 }
 
 // times returns the timestamps and the count of an event in either form: the older has a count, the newer a series.

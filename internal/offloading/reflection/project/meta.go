@@ -25,8 +25,8 @@ var ErrRefused = errors.New("refused")
 
 // NamespaceMapping is a local namespace and its remote namespace in a peer, with the identities of the two clusters.
 type NamespaceMapping struct {
-	// LocalID and RemoteID are cluster IDs, LocalName the name of this cluster.
-	LocalID, LocalName, RemoteID string
+	// LocalID and RemoteID are cluster IDs, LocalName and RemoteName the names of the clusters.
+	LocalID, LocalName, RemoteID, RemoteName string
 	// NodeName is the virtual node of the peer.
 	NodeName string
 	// Local and Remote are the names of the namespaces.

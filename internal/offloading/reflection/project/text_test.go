@@ -36,3 +36,21 @@ func TestAttackL3Text(t *testing.T) {
 		}
 	}
 }
+
+// TestSpeaker: a warning of the peer names the cluster that speaks. What is "this cluster" there is the other one here.
+func TestSpeaker(t *testing.T) {
+	m := project.NamespaceMapping{RemoteName: "milan", Local: "shop", Remote: "shop-rome"}
+	local := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web"}}
+	for theirs, want := range map[string]string{
+		"the pod cannot be created: this cluster refuses it: failed quota: team": `the pod cannot be created: cluster "milan" refuses it: failed quota: team`,
+		"0/3 nodes are available: 3 Insufficient cpu.":                           `cluster "milan": 0/3 nodes are available: 3 Insufficient cpu.`,
+	} {
+		event := project.Event(m, local, &corev1.Event{
+			ObjectMeta: metav1.ObjectMeta{Namespace: "shop-rome", UID: "1"}, Type: corev1.EventTypeWarning, Message: theirs,
+			InvolvedObject: corev1.ObjectReference{Kind: "Pod", APIVersion: "v1", Namespace: "shop-rome", Name: "web"},
+		})
+		if event == nil || *event.Message != want {
+			t.Errorf("%q: %v", theirs, event)
+		}
+	}
+}

@@ -21,6 +21,13 @@ func Visible(err error) bool {
 	return Final(err) || apierrors.IsForbidden(err) && !apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause)
 }
 
+// Temporary recognises errors of an API server that are neither about the object nor about what the peer may do: it answers, and cannot do it now.
+func Temporary(err error) bool {
+	var status apierrors.APIStatus
+	return errors.As(err, &status) && !Visible(err) && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) && !apierrors.IsAlreadyExists(err) &&
+		!apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause)
+}
+
 // MustReplace recognises a refusal of a change that deleting and creating the object again would avoid.
 func MustReplace(err error) bool {
 	var status apierrors.APIStatus

@@ -333,7 +333,7 @@ func (t *Tokens) request(ctx context.Context, local *corev1.Pod, requests []proj
 			token.Spec.Audiences = []string{request.Audience}
 		}
 		if err := t.engine.Local.SubResource("token").Create(ctx, account, token); err != nil {
-			return nil, time.Time{}, 0, err
+			return nil, time.Time{}, 0, events.Here(err)
 		}
 		if given := token.Spec.ExpirationSeconds; given != nil { // the lifetime that the API server granted
 			seconds = min(seconds, *given)
