@@ -34,6 +34,7 @@ import (
 	kubemanager "liqo.io/liqo/internal/kube/manager"
 	"liqo.io/liqo/internal/network/agent/gateway"
 	"liqo.io/liqo/internal/network/carrier"
+	"liqo.io/liqo/internal/network/report"
 	"liqo.io/liqo/internal/offloading/caller"
 	"liqo.io/liqo/internal/offloading/serving"
 	vk "liqo.io/liqo/internal/offloading/virtualkubelet"
@@ -62,6 +63,13 @@ var servedPorts = map[chartPort]func(t *testing.T, at string){
 	{"gateway", "report"}: func(t *testing.T, at string) {
 		kubetest.Start(t, "report", func(ctx context.Context) error { return serve(ctx, at, new(gateway.Gateway).Handler()) })
 	},
+	{"gateway", "report-tls"}: func(t *testing.T, at string) {
+		certificate, err := report.Certificate([32]byte{})
+		must(t, err)
+		kubetest.Start(t, "report over TLS", func(ctx context.Context) error {
+			return serveSecurely(ctx, at, new(gateway.Gateway).Handler(), func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return certificate, nil })
+		})
+	},
 	{"gateway", "stream"}: func(t *testing.T, at string) {
 		hub := carrier.New(carrier.Options{Log: logr.Discard()})
 		t.Cleanup(func() { hub.Close() })
@@ -85,7 +93,7 @@ var servedPorts = map[chartPort]func(t *testing.T, at string){
 }
 
 // securePorts are those that speak TLS.
-var securePorts = []chartPort{{"controller-manager", "webhook"}, {"metric-agent", "https"}, {"virtual-kubelet", "kubelet"}, {"auth", "auth"}}
+var securePorts = []chartPort{{"controller-manager", "webhook"}, {"metric-agent", "https"}, {"virtual-kubelet", "kubelet"}, {"auth", "auth"}, {"gateway", "report-tls"}}
 
 const (
 	// attackers is the number of connections of one address, each with nearly as many bytes of headers as controller-runtime and net/http accept by default,

@@ -145,7 +145,11 @@ func runGateway(ctx context.Context, cfg *rest.Config, o *gatewayOptions) (err e
 	group.Go(func() error { return agent.Run(ctx) })
 	group.Go(func() error { gateway.AdjustProcessors(ctx); return nil })
 	reports := agent.Handler()
-	for _, address := range []string{o.address, "127.0.0.1"} { // for other pods, and for port-forwarding
+	group.Go(func() error {
+		return serveSecurely(ctx, net.JoinHostPort(o.address, strconv.Itoa(report.SecurePort)), reports, keys.Certificate)
+	})
+	// For port-forwarding, and for controller managers of earlier versions.
+	for _, address := range []string{o.address, "127.0.0.1"} {
 		group.Go(func() error { return serve(ctx, net.JoinHostPort(address, strconv.Itoa(report.Port)), reports) })
 	}
 	group.Go(func() error { return serve(ctx, o.healthAddress, agentHealth(agent)) })

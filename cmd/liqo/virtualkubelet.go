@@ -4,6 +4,7 @@ package main
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"net/http"
@@ -155,9 +156,18 @@ func healthOf(node *vk.Node) http.Handler {
 
 // serve serves probes, metrics or reports at an address until ctx ends. What it answers may last.
 func serve(ctx context.Context, address string, handler http.Handler) error {
+	return serveSecurely(ctx, address, handler, nil)
+}
+
+// serveSecurely does it over TLS, if it gets a certificate.
+func serveSecurely(ctx context.Context, address string, handler http.Handler, certificate func(*tls.ClientHelloInfo) (*tls.Certificate, error)) error {
 	limits := listener.Small()
 	limits.Write = 0
-	server, err := listener.Listen(ctx, address, listener.Port{Limits: limits, Handler: handler, Log: log.FromContext(ctx)})
+	port := listener.Port{Limits: limits, Handler: handler, Log: log.FromContext(ctx)}
+	if certificate != nil {
+		port.TLS = &tls.Config{MinVersion: tls.VersionTLS13, GetCertificate: certificate}
+	}
+	server, err := listener.Listen(ctx, address, port)
 	if err != nil {
 		return err
 	}

@@ -5,11 +5,13 @@ package network
 import (
 	"bufio"
 	"context"
+	"crypto/tls"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"net"
 	"net/http"
+	"slices"
 	"strconv"
 	"sync"
 	"time"
@@ -49,9 +51,13 @@ const (
 type gateways struct {
 	// cache holds the gateways' pods and Services, the Secret with their keys and the endpoints of our API server.
 	cache   cache.Cache
-	client  *http.Client
-	port    int
 	updates *updates
+	// port has the report of gateways of earlier versions, securePort that of the others.
+	port, securePort int
+	// connect returns a client that requests a report, over TLS if it is HTTPS.
+	connect func(proof *tls.Config) *http.Client
+	// key returns the private key of the gateway of a lane, which proves it.
+	key func(ctx context.Context, lane int) ([keySize]byte, error)
 
 	mu        sync.Mutex
 	followers map[string]*follower // by name of the pod
@@ -61,7 +67,9 @@ type gateways struct {
 type follower struct {
 	observation observation
 	uid         string
-	stop        context.CancelFunc
+	// secure: the gateway has its report over TLS.
+	secure bool
+	stop   context.CancelFunc
 	// alarm fires after silence, whatever the state of the connection.
 	alarm   *time.Timer
 	stopped chan struct{}
@@ -88,19 +96,62 @@ func newGateways(mgr manager.Manager, o *Options) (*gateways, error) {
 		return nil, fmt.Errorf("create cache of gateways: %w", err)
 	}
 	g := &gateways{
-		cache: own, port: o.ReportPort, updates: newUpdates(), followers: map[string]*follower{}, client: reportClient(),
+		cache: own, port: o.ReportPort, securePort: o.SecureReportPort, updates: newUpdates(), followers: map[string]*follower{},
+		connect: reportClient,
 	}
+	g.key = func(ctx context.Context, lane int) ([keySize]byte, error) { return keyOf(ctx, own, o.Namespace, lane) }
 	return g, mgr.Add(own)
 }
 
-// reportClient connects to gateway pods directly: no proxy, no redirect.
-func reportClient() *http.Client {
+// keyOf reads the private key of the gateway of a lane.
+func keyOf(ctx context.Context, from client.Reader, namespace string, lane int) (key [keySize]byte, err error) {
+	var secret corev1.Secret
+	if err := from.Get(ctx, client.ObjectKey{Namespace: namespace, Name: KeysSecret}, &secret); err != nil {
+		return key, fmt.Errorf("read the key that proves the gateway of lane %d: %w", lane, err)
+	}
+	all, err := GatewayKeys(&secret)
+	if err != nil {
+		return key, err
+	}
+	one, ok := all[lane]
+	if !ok {
+		return key, fmt.Errorf("no key that proves the gateway of lane %d in Secret %s yet", lane, KeysSecret)
+	}
+	return one.Current, nil
+}
+
+// reportsSecurely reports whether a gateway has its report over TLS. The pod states it, so that what answers at its address cannot choose.
+func reportsSecurely(pod *corev1.Pod) bool {
+	return slices.ContainsFunc(pod.Spec.Containers, func(one corev1.Container) bool {
+		return slices.ContainsFunc(one.Ports, func(port corev1.ContainerPort) bool { return port.Name == report.SecurePortName })
+	})
+}
+
+// reportClient connects to gateway pods directly: no proxy, no redirect, one request for each connection.
+func reportClient(proof *tls.Config) *http.Client {
 	return &http.Client{
 		Transport: &http.Transport{
-			DialContext: (&net.Dialer{Timeout: 2 * time.Second}).DialContext, ResponseHeaderTimeout: silence, DisableCompression: true,
+			DialContext: (&net.Dialer{Timeout: 2 * time.Second}).DialContext, TLSClientConfig: proof, TLSHandshakeTimeout: silence,
+			ResponseHeaderTimeout: silence, DisableCompression: true, DisableKeepAlives: true,
 		},
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}
+}
+
+// way returns the URL of the report of a gateway, and what proves the gateway; nil if it is of an earlier version.
+func (g *gateways) way(ctx context.Context, f *follower) (url string, proof *tls.Config, _ error) {
+	scheme, port := "http", g.port
+	if f.secure {
+		scheme, port = "https", g.securePort
+		key, err := g.key(ctx, f.observation.lane)
+		if err != nil {
+			return "", nil, err
+		}
+		if proof, err = report.Reader(key); err != nil {
+			return "", nil, err
+		}
+	}
+	return scheme + "://" + net.JoinHostPort(f.observation.address, strconv.Itoa(port)) + report.Path, proof, nil
 }
 
 func (g *gateways) setup(mgr manager.Manager) error {
@@ -147,7 +198,7 @@ func (g *gateways) follow(ctx context.Context, pod *corev1.Pod, lane int) {
 	// The context of this reconcile ends before the follower does.
 	following, stop := context.WithCancel(context.WithoutCancel(ctx))
 	f := &follower{
-		uid: string(pod.UID), stop: stop, stopped: make(chan struct{}),
+		uid: string(pod.UID), secure: reportsSecurely(pod), stop: stop, stopped: make(chan struct{}),
 		observation: observation{lane: lane, pod: pod.Name, address: pod.Status.PodIP, silent: true},
 	}
 	f.alarm = time.AfterFunc(silence, func() { g.recordSilence(f) })
@@ -232,18 +283,38 @@ func (g *gateways) recordSilence(f *follower) {
 	}
 }
 
+// recordProof records whether what answers in the place of a gateway has its key. An attempt that did not get so far changes nothing.
+func (g *gateways) recordProof(f *follower, err error) {
+	var refused *tls.CertificateVerificationError
+	unproven := errors.As(err, &refused)
+	if err != nil && !unproven {
+		return
+	}
+	g.mu.Lock()
+	updates := f.observation.unproven != unproven
+	f.observation.unproven = unproven
+	g.mu.Unlock()
+	if updates {
+		g.updates.add(everyPeer)
+	}
+}
+
 // listen reads lines until the connection ends or is silent.
 func (g *gateways) listen(ctx context.Context, f *follower) (lines int, err error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	watchdog := time.AfterFunc(silence, cancel)
 	defer watchdog.Stop()
-	url := "http://" + net.JoinHostPort(f.observation.address, strconv.Itoa(g.port)) + report.Path
+	url, proof, err := g.way(ctx, f)
+	if err != nil {
+		return 0, err
+	}
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, http.NoBody)
 	if err != nil {
 		return 0, fmt.Errorf("request the report of the gateway at %s: %w", f.observation.address, err)
 	}
-	response, err := g.client.Do(request)
+	response, err := g.connect(proof).Do(request)
+	g.recordProof(f, err)
 	if err != nil {
 		return 0, fmt.Errorf("connect to the gateway at %s: %w", f.observation.address, err)
 	}

@@ -5,6 +5,7 @@ package network
 import (
 	"bytes"
 	"context"
+	"crypto/tls"
 	"fmt"
 	"net"
 	"net/http"
@@ -56,6 +57,15 @@ func (p *pipes) dial(ctx context.Context, _, _ string) (net.Conn, error) {
 	}
 }
 
+// through returns clients that dial by a function.
+func through(dial func(ctx context.Context, network, address string) (net.Conn, error)) func(*tls.Config) *http.Client {
+	return func(proof *tls.Config) *http.Client {
+		reports := reportClient(proof)
+		reports.Transport.(*http.Transport).DialContext = dial
+		return reports
+	}
+}
+
 // follow returns gateways that follow one gateway, which the handler is. It needs a synctest bubble.
 func follow(t *testing.T, handler http.HandlerFunc) *gateways {
 	t.Helper()
@@ -63,9 +73,7 @@ func follow(t *testing.T, handler http.HandlerFunc) *gateways {
 	server := &http.Server{Handler: handler}
 	served := make(chan error)
 	go func() { served <- server.Serve(network) }()
-	reports := reportClient()
-	reports.Transport.(*http.Transport).DialContext = network.dial
-	g := &gateways{port: 1, updates: newUpdates(), followers: map[string]*follower{}, client: reports}
+	g := &gateways{port: 1, updates: newUpdates(), followers: map[string]*follower{}, connect: through(network.dial)}
 	g.follow(t.Context(), &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "gateway", UID: "1"}, Status: corev1.PodStatus{PodIP: "192.0.2.1"}}, 0)
 	t.Cleanup(func() {
 		g.stopAll()

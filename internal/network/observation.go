@@ -24,6 +24,8 @@ type observation struct {
 	at           time.Time
 	// silent: no report arrived for too long, or ever.
 	silent bool
+	// unproven: what answers at the address last did not have the key of the gateway.
+	unproven bool
 	// published are the latencies that were enqueued last, in microseconds by peer.
 	published map[string]int64
 }

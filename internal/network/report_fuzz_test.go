@@ -4,6 +4,7 @@ package network
 
 import (
 	"context"
+	"crypto/tls"
 	"encoding/json"
 	"io"
 	"net/http"
@@ -38,7 +39,7 @@ func FuzzGatewayReport(f *testing.F) {
 	f.Add("\n\n")
 	f.Add(strings.Repeat("x", 5000))
 	f.Fuzz(func(t *testing.T, text string) {
-		g := &gateways{client: &http.Client{Transport: answering(text)}, updates: newUpdates()}
+		g := &gateways{connect: func(*tls.Config) *http.Client { return &http.Client{Transport: answering(text)} }, updates: newUpdates()}
 		follower := &follower{observation: observation{address: "192.0.2.1", silent: true}, alarm: time.NewTimer(time.Hour)}
 		defer follower.alarm.Stop()
 		lines, err := g.listen(context.Background(), follower)

@@ -53,8 +53,8 @@ type Options struct {
 	// APIServer is the address of the Service kubernetes. Virtual kubelets ask for no other address without a restriction; invalid: they may.
 	APIServer netip.Addr
 
-	// ReportPort is the port of the gateways' reports. Default 5873.
-	ReportPort int
+	// SecureReportPort is the port of the gateways' reports, ReportPort that of gateways of earlier versions. Default 5877 and 5873.
+	SecureReportPort, ReportPort int
 	// SpreadAfter is how long gateways may share a node although another one is free. Default 5 minutes.
 	SpreadAfter time.Duration
 	// Now is the clock; nil is the real one.
@@ -64,6 +64,9 @@ type Options struct {
 func (o *Options) complete() {
 	if o.ReportPort == 0 {
 		o.ReportPort = report.Port
+	}
+	if o.SecureReportPort == 0 {
+		o.SecureReportPort = report.SecurePort
 	}
 	if o.SpreadAfter == 0 {
 		o.SpreadAfter = spreadAfter

@@ -175,6 +175,9 @@ func (f *tunnelFacts) laneStatus(number int) laneStatus {
 	l.peer = h.peer(f.tunnel.Spec.ClusterIdentity.ClusterID)
 	l.alive = alive(&h, l.peer)
 	there := f.whereTo(number, l.peer)
+	if h.silent && h.unproven {
+		return notUp(netv1alpha1.ReasonGatewaySilent, "what answers at %s, the address of gateway pod %s, does not have its key, so its report does not count; see which pod has the address, and whether all gateways read Secret %s", h.address, h.pod, KeysSecret)
+	}
 	if h.silent {
 		return notUp(netv1alpha1.ReasonGatewaySilent, "gateway pod %s at %s does not report; see `kubectl -n %s logs %[1]s`", h.pod, h.address, f.namespace)
 	}

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package report is the report of a gateway to the controller manager: lines of JSON over HTTP, one at each change and one each second.
-// Agents write no objects; the controller manager reads the report and writes the status. The package holds types only.
+// Package report is the report of a gateway to the controller manager: lines of JSON over HTTPS, one at each change and one each second.
+// Agents write no objects; the controller manager reads the report and writes the status. The package holds the types, and what proves a gateway to its reader.
 package report
 
-// Path of the report on a gateway, at Port of the pod's address. The answer does not end until one side closes it.
+// Path of the report on a gateway, at [SecurePort] of the pod's address, and for readers of earlier versions at Port without TLS. The answer does not end until one side closes it.
 const (
 	Path = "/state"
 	Port = 5873

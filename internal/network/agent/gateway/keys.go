@@ -3,11 +3,15 @@
 package gateway
 
 import (
+	"crypto/tls"
+	"errors"
 	"slices"
 	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+
+	"liqo.io/liqo/internal/network/report"
 )
 
 // forgotten is the age at which a replaced key is given up although the new key had no handshake yet: longer than a rotation takes.
@@ -93,6 +97,26 @@ type Keyring struct {
 
 	mu   sync.Mutex
 	keys []Key
+	// shown is the certificate for the key in use, and of which key it is.
+	shown   *tls.Certificate
+	shownOf string
+}
+
+// Certificate returns what proves this gateway to the reader of its report; it is for tls.Config.GetCertificate.
+func (k *Keyring) Certificate(*tls.ClientHelloInfo) (*tls.Certificate, error) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if len(k.keys) == 0 {
+		return nil, errors.New("this gateway has not read its key yet")
+	}
+	if key := k.keys[0]; k.shown == nil || k.shownOf != key.Public {
+		made, err := report.Certificate(key.Private)
+		if err != nil {
+			return nil, err
+		}
+		k.shown, k.shownOf = made, key.Public
+	}
+	return k.shown, nil
 }
 
 // Private returns the private key for a public one, to configure the tunnel.
