@@ -3,6 +3,7 @@
 package main
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"maps"
@@ -16,6 +17,7 @@ import (
 
 	discoveryv1alpha1 "liqo.io/liqo/apis/discovery/v1alpha1"
 	netv1alpha1 "liqo.io/liqo/apis/net/v1alpha1"
+	"liqo.io/liqo/internal/kube/domain"
 	"liqo.io/liqo/internal/network/translator"
 	"liqo.io/liqo/internal/offloading/reflection"
 	"liqo.io/liqo/internal/offloading/reflection/project"
@@ -32,6 +34,8 @@ type reflectionOptions struct {
 	apiServerHost, apiServerPort  string
 	// serviceAddress and servicePort are those of the Service kubernetes, from the environment of every pod.
 	serviceAddress, servicePort string
+	// domain is that of this cluster's Services; empty: homeDomain.
+	domain string
 }
 
 // Register adds the flags.
@@ -49,7 +53,15 @@ func (o *reflectionOptions) Register(flags *pflag.FlagSet) {
 	flags.BoolVar(&o.apiServer, "enable-apiserver-support", false, "pods in the remote cluster get tokens for this cluster's API server, and its address")
 	flags.StringVar(&o.apiServerHost, "home-api-server-host", "", "host of this cluster's API server for pods in the remote cluster (default: the Service kubernetes, through the network between the clusters)")
 	flags.StringVar(&o.apiServerPort, "home-api-server-port", "", "port of this cluster's API server for pods in the remote cluster")
+	flags.StringVar(&o.domain, "home-cluster-domain", "", "domain of this cluster's Services, by which pods in the remote cluster name its API server (default: that of the resolv.conf of this pod)")
 	o.serviceAddress, o.servicePort = os.Getenv("KUBERNETES_SERVICE_HOST"), os.Getenv("KUBERNETES_SERVICE_PORT")
+}
+
+// homeDomain returns the domain of this cluster's Services, as the kubelet of this pod states it; empty if it does not.
+func homeDomain() string {
+	text, _ := os.ReadFile(domain.File)
+	found, _ := domain.Parse(string(text)) // outside of a pod, there is none
+	return found.Domain
 }
 
 // Validate refuses what cannot work.
@@ -64,6 +76,9 @@ func (o *reflectionOptions) Validate() error {
 	}
 	if _, err := o.networks(); err != nil {
 		return err
+	}
+	if o.domain != "" && !domain.Valid(o.domain) {
+		return fmt.Errorf("--home-cluster-domain %q: want the domain of this cluster, such as %s", o.domain, project.DefaultDomain)
 	}
 	if (o.apiServerHost == "") != (o.apiServerPort == "") {
 		return errors.New("--home-api-server-host and --home-api-server-port must be set together")
@@ -89,11 +104,12 @@ func (o *reflectionOptions) denied() (project.Denied, error) {
 // home returns a function for the address at which pods in the remote cluster reach the API server of this cluster; nil if they do not.
 func (o *reflectionOptions) home(addresses project.Translator) func() (project.APIServer, error) {
 	address, err := netip.ParseAddr(o.serviceAddress)
+	own := cmp.Or(o.domain, homeDomain())
 	switch {
 	case !o.apiServer:
 		return nil
 	case o.apiServerHost != "":
-		server := project.APIServer{Enabled: true, Host: o.apiServerHost, Port: o.apiServerPort}
+		server := project.APIServer{Enabled: true, Host: o.apiServerHost, Port: o.apiServerPort, Home: address, Domain: own}
 		return func() (project.APIServer, error) { return server, nil }
 	case o.disableIPs || err != nil || o.servicePort == "":
 		return nil // no address is known
@@ -103,7 +119,7 @@ func (o *reflectionOptions) home(addresses project.Translator) func() (project.A
 		if err != nil {
 			return project.APIServer{}, fmt.Errorf("%w: %w", project.ErrNoAPIServer, err)
 		}
-		return project.APIServer{Enabled: true, Address: remote, ServicePort: o.servicePort}, nil
+		return project.APIServer{Enabled: true, Address: remote, ServicePort: o.servicePort, Home: address, Domain: own}, nil
 	}
 }
 

@@ -38,6 +38,8 @@ func TestReflectionFlags(t *testing.T) {
 		"more workers":        {args: []string{"--service-account-reflection-workers=7"}, workers: map[string]int{"service-account": 7}},
 		"too few workers":     {args: []string{"--secret-reflection-workers=-1"}, fault: "--secret-reflection-workers -1"},
 		"the API server":      {args: []string{"--enable-apiserver-support"}, server: true},
+		"a domain":            {args: []string{"--enable-apiserver-support", "--home-cluster-domain=rome.example"}, server: true},
+		"no domain":           {args: []string{"--home-cluster-domain=-rome"}, fault: `--home-cluster-domain "-rome"`},
 		"not the API server":  {args: []string{"--enable-apiserver-support=false", "--home-api-server-host=a", "--home-api-server-port=1"}},
 	} {
 		var o virtualKubeletOptions

@@ -100,7 +100,7 @@ spec:
   dnsPolicy: None
   dnsConfig: {nameservers: [192.0.2.53], searches: [example.org], options: [{name: ndots, value: "3"}]}
   enableServiceLinks: false
-  hostAliases: [{ip: 192.0.2.9, hostnames: [nine]}, {ip: '~[0-9.]+', hostnames: [kubernetes.default, kubernetes.default.svc]}]
+  hostAliases: [{ip: 192.0.2.9, hostnames: [nine]}, {ip: '~[0-9.]+', hostnames: [kubernetes.default, kubernetes.default.svc, kubernetes.default.svc.cluster.local]}]
   hostname: host
   subdomain: sub
   setHostnameAsFQDN: false
@@ -115,7 +115,7 @@ spec:
   - {name: config, configMap: {name: config}}
   - {name: root, configMap: {name: kube-root-ca.crt.ROMESHORT}}
   - {name: secret, secret: {secretName: secret}}
-  - {name: podinfo, downwardAPI: {items: [{path: labels, fieldRef: {fieldPath: metadata.labels}}]}}
+  - {name: podinfo, downwardAPI: {items: [{path: labels, fieldRef: {fieldPath: "metadata.annotations['virtualkubelet.liqo.io/downward-labels']"}}]}}
   - name: ~kube-api-access-.*
     projected:
       sources:
@@ -125,7 +125,7 @@ spec:
   initContainers:
   - name: first
     command: ["true"]
-    env: [{name: A, value: one}, ENVIRONMENT]
+    env: [ENVIRONMENT, {name: A, value: one}]
   containers:
   - name: main
     image: playground.local/tools:1
@@ -133,9 +133,10 @@ spec:
     workingDir: /tmp
     ports: [{name: http, containerPort: 80, protocol: TCP, hostPort: null}]
     env:
+    - ENVIRONMENT
+    - SECRETS
     - {name: ACCOUNT, value: robot, valueFrom: null}
     - {name: FROM_CONFIG, valueFrom: {configMapKeyRef: {name: config, key: k}}}
-    - ENVIRONMENT
     envFrom: [{secretRef: {name: secret, optional: true}}]
     resources: {requests: {cpu: 10m, memory: 16Mi}, limits: {memory: 64Mi}}
     livenessProbe: {exec: {command: ["true"]}, periodSeconds: 5}
@@ -146,7 +147,7 @@ spec:
 
 // environment is the variables that lead containers to the API server of rome.
 var environment = []string{
-	"{name: KUBERNETES_SERVICE_HOST, value: kubernetes.default}", `{name: KUBERNETES_SERVICE_PORT, value: "443"}`,
+	"{name: KUBERNETES_SERVICE_HOST, value: kubernetes.default}", `{name: KUBERNETES_SERVICE_PORT, value: "443"}`, `{name: KUBERNETES_SERVICE_PORT_HTTPS, value: "443"}`,
 	`{name: KUBERNETES_PORT, value: "tcp://kubernetes.default:443"}`, `{name: KUBERNETES_PORT_443_TCP, value: "tcp://kubernetes.default:443"}`,
 	"{name: KUBERNETES_PORT_443_TCP_PROTO, value: tcp}", "{name: KUBERNETES_PORT_443_TCP_ADDR, value: kubernetes.default}", `{name: KUBERNETES_PORT_443_TCP_PORT, value: "443"}`,
 }
@@ -163,8 +164,13 @@ func podRow(t *testing.T) {
 	s.kubectl(t, "patch", "namespaceoffloading", "offloading", "--type", "merge", "-p", `{"spec":{"runWithout":["runtimeClassName"]}}`)
 
 	s.apply(t, strings.ReplaceAll(wholePod, "CLASS", s.name))
-	// The list of variables ends in the same way in each container.
-	want := strings.NewReplacer("    - ENVIRONMENT", "    - "+strings.Join(environment, "\n    - "), "ENVIRONMENT", strings.Join(environment, ", ")).Replace(wholeRemote)
+	// The list of variables starts in the same way in each container. The values of a Secret replace them.
+	var secrets []string
+	for _, one := range environment {
+		name, _, _ := strings.Cut(strings.TrimPrefix(one, "{name: "), ",")
+		secrets = append(secrets, "{name: "+name+", valueFrom: {secretKeyRef: {name: secret, key: "+name+", optional: true}}}")
+	}
+	want := strings.NewReplacer("    - SECRETS", "    - "+strings.Join(secrets, "\n    - "), "    - ENVIRONMENT", "    - "+strings.Join(environment, "\n    - "), "ENVIRONMENT", strings.Join(environment, ", ")).Replace(wholeRemote)
 	pod := s.wantRemote(t, podKind, "whole", want)
 	tolerations := inJSON(env.At(pod.Object, "spec.tolerations"))
 	if !strings.Contains(tolerations, `"mine"`) || strings.Contains(tolerations, "virtual-node.liqo.io/not-allowed") {

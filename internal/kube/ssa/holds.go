@@ -3,12 +3,14 @@
 package ssa
 
 import (
+	"crypto/sha256"
 	"encoding/json"
 	"reflect"
 	"slices"
 	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	utiljson "k8s.io/apimachinery/pkg/util/json"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
@@ -169,3 +171,21 @@ func hasKeys(item any, keys map[string]any) bool {
 	}
 	return true
 }
+
+// Satisfies records that the object of an intent, with which the applier has just written or recognised another one, needs no write for this one either. The
+// caller knows that: it applies less than the whole intent to an object that exists.
+func (a *Applier) Satisfies(intent runtime.ApplyConfiguration) {
+	e, err := encode(intent, "")
+	if err != nil {
+		return
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if last, known := a.last[e.target]; known {
+		last.also = e.hash
+		a.last[e.target] = last
+	}
+}
+
+// has reports whether the intent is the one that was written, or one that the object satisfies.
+func (w written) has(intent [sha256.Size]byte) bool { return w.intent == intent || w.also == intent }

@@ -63,8 +63,10 @@ const doubtFor = 5 * time.Minute
 
 // written describes the last write of an intent.
 type written struct {
-	at      time.Time
-	intent  [sha256.Size]byte
+	at     time.Time
+	intent [sha256.Size]byte
+	// also is another intent that the object satisfies, as the caller knows; zero: none.
+	also    [sha256.Size]byte
 	version string
 	uid     types.UID
 	// fields is the fingerprint of the managed fields that the API server recorded for us after that write.
@@ -139,7 +141,7 @@ func (a *Applier) JustWritten(intent runtime.ApplyConfiguration) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	last, known := a.last[e.target]
-	return known && last.intent == e.hash && time.Since(last.at) < usualLag
+	return known && last.has(e.hash) && time.Since(last.at) < usualLag
 }
 
 // Contested reports whether the live object lacks the intent although the applier's last write to it was the same one: another client has changed the object since.
@@ -151,7 +153,7 @@ func (a *Applier) Contested(intent runtime.ApplyConfiguration, live client.Objec
 	a.mu.Lock()
 	last, known := a.last[e.target]
 	a.mu.Unlock()
-	return known && last.intent == e.hash && !a.unchanged(e, live)
+	return known && last.has(e.hash) && !a.unchanged(e, live)
 }
 
 // Forget drops what the applier remembers of all kinds of objects with this name. Call it when the object has been deleted; a call that is
@@ -270,7 +272,7 @@ func (a *Applier) unchanged(e encoded, live client.Object) bool {
 			order = 1 // not comparable: compare the fields
 		}
 		late := order < 0 && time.Since(last.at) > lag
-		if order <= 0 && !late && last.intent == e.hash {
+		if order <= 0 && !late && last.has(e.hash) {
 			return true // an object that is not newer than our own write cannot contradict it
 		}
 		if order < 0 && !late {
@@ -278,7 +280,7 @@ func (a *Applier) unchanged(e encoded, live client.Object) bool {
 		}
 		// A client that changes or removes a field of ours removes it from our managed fields. If these are the same, no client did; but an earlier write
 		// of ours may have arrived late.
-		if !late && !doubtful && last.intent == e.hash && last.fields != noFingerprint && last.fields == owned(live, a.owner, e.part) {
+		if !late && !doubtful && last.has(e.hash) && last.fields != noFingerprint && last.fields == owned(live, a.owner, e.part) {
 			return true
 		}
 	}

@@ -80,6 +80,8 @@ type requests struct {
 	denied kubetest.Refusals
 	mu     sync.Mutex
 	writes []string
+	// reads are the GETs that are no watches.
+	reads []string
 	// conflicts are the writes that changed nothing, because the object had changed since it was read.
 	conflicts []string
 	// mostBody, in bytes, cuts off the response to a GET that is no watch, as the connection does with one of more than 16 MiB. 0 means no limit.
@@ -137,6 +139,11 @@ func (r *requests) RoundTripper(next http.RoundTripper) http.RoundTripper {
 		}
 		if request.Method != http.MethodGet && !bytes.Contains(text, repairing) {
 			r.note(what) // before it is sent: a test may observe its effect before the response
+		}
+		if request.Method == http.MethodGet && request.URL.Query().Get("watch") == "" {
+			r.mu.Lock()
+			r.reads = append(r.reads, request.URL.Path)
+			r.mu.Unlock()
 		}
 		response, err := next.RoundTrip(request)
 		if err == nil && response.StatusCode == http.StatusConflict {
@@ -216,7 +223,7 @@ func (r *requests) changesTo(parts ...string) []string {
 func (r *requests) reset() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.writes, r.conflicts = nil, nil
+	r.writes, r.reads, r.conflicts = nil, nil, nil
 	r.denied.Forget()
 }
 

@@ -82,6 +82,14 @@ func (a Allowed) label(key string) bool { return kept(key, plain, a.Labels) }
 
 func (a Allowed) annotation(key string) bool { return kept(key, podAnnotationKeys, a.Annotations) }
 
+// KeepsLabel and KeepsAnnotation report whether pods of peers keep a key at every provider, whatever its administrator allows besides.
+func KeepsLabel(key string) bool { return Allowed{}.label(key) }
+
+// KeepsAnnotation: see KeepsLabel.
+func KeepsAnnotation(key string) bool {
+	return !reserved(key) && Reach(key) == "" && Allowed{}.annotation(key)
+}
+
 // Toleration reports whether pods of peers may tolerate taints with a key.
 func (a Allowed) Toleration(key string) bool {
 	return !isGuarded(key) && (lostNode.Match(key) || a.Tolerations.Match(key))

@@ -8,10 +8,12 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"liqo.io/liqo/internal/kube/fanin"
 	"liqo.io/liqo/internal/offloading/podplan"
 	"liqo.io/liqo/internal/offloading/reflection/engine"
+	"liqo.io/liqo/internal/offloading/reflection/project"
 )
 
 // world is what the facts about one pod are observed in. It implements podplan.World.
@@ -90,4 +92,13 @@ func (p *Pods) Memory(pod types.UID) podplan.Memory {
 		return known.Memory
 	}
 	return podplan.Memory{}
+}
+
+// trimLocalPod is engine.TrimLocal. A pod that reads all its annotations keeps the large one.
+func trimLocalPod(object client.Object) {
+	if pod, ok := object.(*corev1.Pod); ok && project.ReadsAnnotations(pod) {
+		pod.ManagedFields = nil
+		return
+	}
+	engine.TrimLocal(object)
 }

@@ -171,7 +171,11 @@ func (p *Pods) apply(ctx context.Context, mapping *engine.Mapping, local *corev1
 		if err != nil || full == nil {
 			return 0, err
 		}
-		return p.change(mapping, local, amended(want.shadowPod, full), full)
+		again, err := p.change(mapping, local, amended(want.shadowPod, full), full)
+		if again == 0 && err == nil {
+			mapping.Applier(Kind).Satisfies(want.shadowPod) // what new pods get besides is not for this one: the next time, its metadata is enough
+		}
+		return again, err
 	}
 	defer p.sendingDone(local)
 	return p.applied(local, true, mapping.Applier(Kind).ApplyTo(mapping.Context, want.shadowPod, nil))
@@ -236,10 +240,22 @@ func recall(applier *ssa.Applier, one *vkapply.ShadowPodApplyConfiguration, shad
 	return applier.Recall(&added, shadow)
 }
 
+// recallAmended recalls a ShadowPod that has of an intent what an existing one gets. It then satisfies the whole intent.
+func recallAmended(applier *ssa.Applier, intent *vkapply.ShadowPodApplyConfiguration, full *vkv1alpha1.ShadowPod) error {
+	held, err := recall(applier, amended(intent, full), full)
+	if held {
+		applier.Satisfies(intent)
+	}
+	return err
+}
+
 // amended returns the intent for an existing ShadowPod: only what Kubernetes lets change of a pod follows the local pod.
 func amended(intent *vkapply.ShadowPodApplyConfiguration, full *vkv1alpha1.ShadowPod) *vkapply.ShadowPodApplyConfiguration {
-	changed := *intent
-	changed.Spec = vkapply.ShadowPodSpec().WithFence(*intent.Spec.Fence).WithPod(*project.Amended(&full.Spec.Pod, intent.Spec.Pod))
+	changed, metadata := *intent, *intent.ObjectMetaApplyConfiguration
+	spec := project.Amended(&full.Spec.Pod, intent.Spec.Pod)
+	changed.Spec = vkapply.ShadowPodSpec().WithFence(*intent.Spec.Fence).WithPod(*spec)
+	metadata.Annotations = project.WithoutUnread(metadata.Annotations, spec)
+	changed.ObjectMetaApplyConfiguration = &metadata
 	// The UID is a precondition: if the ShadowPod has just been deleted, applying a change must not create it again, since its pod may have ended.
 	return changed.WithUID(full.UID)
 }

@@ -95,7 +95,7 @@ func New(e *engine.Engine, o Options) *Pods {
 		p.network.Store(int32(podplan.NetworkUnknown))
 	}
 	p.Local = fanin.New(fanin.Options{
-		Object: &corev1.Pod{}, List: func() client.ObjectList { return &corev1.PodList{} }, Trim: engine.TrimLocal,
+		Object: &corev1.Pod{}, List: func() client.ObjectList { return &corev1.PodList{} }, Trim: trimLocalPod,
 		Client:  func(context.Context) (client.WithWatch, error) { return e.Local, nil },
 		Select:  []client.ListOption{client.MatchingFieldsSelector{Selector: fields.OneTermEqualSelector("spec.nodeName", o.NodeName)}},
 		Changed: p.localChanged,
@@ -382,7 +382,7 @@ func (p *Pods) compareAll(mapping *engine.Mapping) {
 			held, err = recall(mapping.Applier(Kind), other, remote)
 		}
 		if full, ok := remote.(*vkv1alpha1.ShadowPod); ok && err == nil && !held {
-			_, err = recall(mapping.Applier(Kind), amended(want.shadowPod, full), remote)
+			err = recallAmended(mapping.Applier(Kind), want.shadowPod, full)
 		}
 		return err
 	})

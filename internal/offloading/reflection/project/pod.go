@@ -32,13 +32,15 @@ func ShadowPod(m NamespaceMapping, local *corev1.Pod, options PodOptions) (*vkap
 		return nil, err
 	}
 	projectVolumes(m, local, &spec, options.APIServer.Enabled)
+	fields := newDownward(m, local)
+	fields.rewrite(&spec)
 	if options.APIServer.Enabled {
 		if err := options.APIServer.inject(local, &spec); err != nil {
 			return nil, err
 		}
 	}
 	return vkapply.ShadowPod(local.Name, m.Remote).
-		WithLabels(m.labelsOf(local, ownPodLabels...)).WithAnnotations(podAnnotations(m, local)).
+		WithLabels(m.labelsOf(local, ownPodLabels...)).WithAnnotations(fields.addTo(podAnnotations(m, local))).
 		WithSpec(vkapply.ShadowPodSpec().WithFence(string(local.UID)).WithPod(spec)), nil
 }
 

@@ -5,9 +5,6 @@ package project
 import (
 	"crypto/sha256"
 	"encoding/hex"
-	"errors"
-	"net"
-	"net/netip"
 	"slices"
 	"strconv"
 	"strings"
@@ -19,19 +16,7 @@ import (
 	"liqo.io/liqo/apis/labels"
 )
 
-// APIServer is how remote pods reach the API server of this cluster. With the zero value they do not, and get no tokens.
-type APIServer struct {
-	Enabled bool
-	// Host and Port, both or none, are its address outside the network between the clusters.
-	Host, Port string
-	// Address is the translated address of the Service kubernetes, ServicePort its port. Pods use them if there is no Host.
-	Address     netip.Addr
-	ServicePort string
-}
-
 const (
-	// apiServerName is the name under which pods reach the API server of their own cluster.
-	apiServerName = "kubernetes.default"
 	// namespaceKey is the key, in a token Secret, of the namespace of the service account.
 	namespaceKey = "namespace"
 	// tokenSeconds is the lifetime of a token for which the pod requests none.
@@ -40,51 +25,6 @@ const (
 	// (serviceaccount.WarnOnlyBoundTokenExpirationPeriod). Ours are stored in another cluster, so we request a lifetime that is enforced.
 	extended = 3607
 )
-
-// ErrNoAPIServer means that it is not known yet under which address remote pods reach our API server.
-var ErrNoAPIServer = errors.New("it is not known yet under which address the remote cluster reaches this API server")
-
-// inject gives the containers the address of the API server, and the name of their service account there.
-func (a APIServer) inject(local *corev1.Pod, spec *corev1.PodSpec) error {
-	host, port := a.Host, a.Port
-	if host == "" || port == "" {
-		if !a.Address.IsValid() || a.ServicePort == "" {
-			return ErrNoAPIServer
-		}
-		host, port = apiServerName, a.ServicePort
-		spec.HostAliases = withAlias(spec.HostAliases, a.Address.String(), apiServerName, apiServerName+".svc")
-	}
-	url := "tcp://" + net.JoinHostPort(host, port)
-	variables := []corev1.EnvVar{
-		{Name: "KUBERNETES_SERVICE_HOST", Value: host},
-		{Name: "KUBERNETES_SERVICE_PORT", Value: port},
-		{Name: "KUBERNETES_PORT", Value: url},
-		{Name: "KUBERNETES_PORT_" + port + "_TCP", Value: url},
-		{Name: "KUBERNETES_PORT_" + port + "_TCP_PROTO", Value: "tcp"},
-		{Name: "KUBERNETES_PORT_" + port + "_TCP_ADDR", Value: host},
-		{Name: "KUBERNETES_PORT_" + port + "_TCP_PORT", Value: port},
-	}
-	eachContainer(spec, func(container *corev1.Container) {
-		for i := range container.Env {
-			variable := &container.Env[i]
-			if from := variable.ValueFrom; from != nil && from.FieldRef != nil && from.FieldRef.FieldPath == "spec.serviceAccountName" {
-				variable.Value, variable.ValueFrom = ServiceAccountName(local), nil
-			}
-		}
-		container.Env = append(container.Env, variables...) // of two variables with the same name the last one counts
-	})
-	return nil
-}
-
-func withAlias(aliases []corev1.HostAlias, address string, names ...string) []corev1.HostAlias {
-	for i := range aliases {
-		if aliases[i].IP == address { // Kubernetes rejects a second entry for an address
-			aliases[i].Hostnames = append(aliases[i].Hostnames, names...)
-			return aliases
-		}
-	}
-	return append(aliases, corev1.HostAlias{IP: address, Hostnames: names})
-}
 
 // ServiceAccountName returns the service account of a pod.
 func ServiceAccountName(local *corev1.Pod) string {
@@ -194,7 +134,7 @@ func tokenSources(local *corev1.Pod, volume string, sources []corev1.VolumeProje
 		case source.DownwardAPI != nil && tokens:
 			var others []corev1.DownwardAPIVolumeFile
 			for _, file := range source.DownwardAPI.Items {
-				if file.FieldRef != nil && file.FieldRef.FieldPath == "metadata.namespace" {
+				if file.FieldRef != nil && file.FieldRef.FieldPath == fieldNamespace {
 					remote = append(remote, items(corev1.KeyToPath{Key: namespaceKey, Path: file.Path, Mode: file.Mode}))
 				} else {
 					others = append(others, file)
