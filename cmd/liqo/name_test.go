@@ -5,6 +5,7 @@ package main
 import (
 	"net/http"
 	"net/http/httptest"
+	"strings"
 	"testing"
 
 	"github.com/spf13/cobra"
@@ -13,6 +14,23 @@ import (
 
 	"liqo.io/liqo/internal/kube/version"
 )
+
+// TestProcessMetrics: Prometheus finds the usual metrics of a process on the port of the virtual node, as text.
+func TestProcessMetrics(t *testing.T) {
+	recorder := httptest.NewRecorder()
+	processMetrics().ServeHTTP(recorder, httptest.NewRequest(http.MethodGet, "/metrics", nil))
+	text := recorder.Body.String()
+	for _, want := range []string{"go_goroutines ", "process_resident_memory_bytes ", "process_start_time_seconds "} {
+		if !strings.Contains(text, "\n"+want) {
+			t.Errorf("no %s in %.300s", want, text)
+		}
+	}
+	for _, reserved := range []string{"kubelet_", "kubernetes_"} {
+		if strings.Contains(text, "\n"+reserved) {
+			t.Errorf("%s is on the page twice", reserved)
+		}
+	}
+}
 
 // noOptions are the flags of a role that has none.
 type noOptions struct{}

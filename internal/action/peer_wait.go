@@ -156,13 +156,23 @@ func (w *peering) waitNode(ctx context.Context, c client.WithWatch) error {
 		w.node = "no virtual node was created"
 		for i := range nodes {
 			if nodeReady(&nodes[i]) {
-				w.progress.Done(fmt.Sprintf("Node %q created for remote cluster %q, and Ready", nodes[i].Name, w.name))
+				w.progress.Done(fmt.Sprintf("Node %q created for remote cluster %q, and Ready%s", nodes[i].Name, w.name, closed(&nodes[i])))
 				return true, nil
 			}
 			w.node = fmt.Sprintf("virtual node %q is not Ready: %s", nodes[i].Name, whyNotReady(&nodes[i]))
 		}
 		return false, nil
 	}, client.MatchingLabels{labels.Type: labels.TypeVirtualNode, labels.RemoteClusterID: id})
+}
+
+// closed reports that a node takes no pods although it is Ready.
+func closed(node *corev1.Node) string {
+	for _, taint := range node.Spec.Taints {
+		if taint.Key == labels.TaintNoNewPods {
+			return "; it takes no pods now (" + taint.Value + "), see: kubectl get offer -A -o yaml"
+		}
+	}
+	return ""
 }
 
 func whyNotReady(node *corev1.Node) string {

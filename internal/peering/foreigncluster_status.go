@@ -138,6 +138,9 @@ func (f *fcFacts) outgoingPeering() discoveryv1alpha1.PeeringCondition {
 		if node.Status != metav1.ConditionTrue {
 			message += "; the node: " + node.Message
 		}
+		if meta.IsStatusConditionFalse(f.slice.Status.Conditions, sharingv1alpha1.ConditionGranted) {
+			message += "; " + granted(f.slice, "the remote cluster takes no further pods")
+		}
 		return is(discoveryv1alpha1.StatusEstablished, discoveryv1alpha1.ReasonResourceRequestAccepted, message)
 	case sharingv1alpha1.SlicePending, sharingv1alpha1.SliceManualActionRequired:
 	}

@@ -79,6 +79,7 @@ func TestConditions(t *testing.T) {
 		{"answered, no kubelet", fcFacts{slice: slice(accepted)}, out, "Pending KubeletPending"},
 		{"accepted", fcFacts{slice: slice(accepted, nodeReady)}, out, "Established ResourceRequestAccepted"},
 		{"node not ready", fcFacts{slice: slice(accepted, nodeNotReady)}, out, "Established ResourceRequestAccepted no answer"},
+		{"in maintenance", fcFacts{slice: slice(accepted, nodeReady, notGranted)}, out, "Established ResourceRequestAccepted not for you"},
 		{"refused", fcFacts{slice: slice(refused, notGranted)}, out, "Denied ResourceRequestRefused not for you"},
 		{"draining", fcFacts{slice: deleting(slice(accepted), labels.FinalizerNode, labels.FinalizerReplication)}, out, "Disconnecting ResourceRequestDeleting liqo-milan"},
 		{"copy left", fcFacts{slice: deleting(slice(accepted), labels.FinalizerReplication)}, out, "Disconnecting ResourceRequestDeleting copy"},
