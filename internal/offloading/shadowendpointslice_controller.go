@@ -85,6 +85,9 @@ func SetupShadowEndpointSlice(mgr manager.Manager, o ShadowEndpointSliceOptions)
 		own: ssa.NewApplier(live, labels.OwnerShadowSlice), events: newWarnings(mgr, "liqo-shadowendpointslice", o.RemoteNamespaces),
 		refusals: newRefusals(o.RefusalRetry),
 	}
+	if err := indexPods(mgr); err != nil {
+		return err
+	}
 	ours := predicate.NewPredicateFuncs(func(object client.Object) bool {
 		return object.GetLabels()[labels.ManagedBy] == labels.ManagedByShadowEndpointSlice
 	})
@@ -96,6 +99,7 @@ func SetupShadowEndpointSlice(mgr manager.Manager, o ShadowEndpointSliceOptions)
 			RateLimiter:             workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](20*time.Millisecond, 30*time.Second),
 		}).
 		Watches(&discoveryv1.EndpointSlice{}, &handler.EnqueueRequestForObject{}, builder.WithPredicates(ours)).
+		Watches(&corev1.Pod{}, handler.EnqueueRequestsFromMapFunc(r.ofPod), builder.WithPredicates(otherEndpoint)).
 		Watches(&discoveryv1alpha1.ForeignCluster{}, handler.EnqueueRequestsFromMapFunc(r.ofForeignCluster), builder.WithPredicates(otherReach)).
 		Watches(&corev1.Node{}, handler.EnqueueRequestsFromMapFunc(r.ofNode), builder.WithPredicates(predicate.Funcs{UpdateFunc: func(event.UpdateEvent) bool { return false }}))
 	if o.InternalNetwork {
@@ -201,6 +205,9 @@ func (r *shadowSlices) reconcile(ctx context.Context, request reconcile.Request)
 	origin, err := r.origin(ctx, shadowSlice.Namespace)
 	if err != nil || origin.ClusterID == "" {
 		return err // not a remote namespace
+	}
+	if origin.Pods, err = r.pods(ctx, &shadowSlice); err != nil {
+		return err
 	}
 	slice, err := r.slice(ctx, request.NamespacedName)
 	if err != nil {

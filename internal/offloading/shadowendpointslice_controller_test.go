@@ -249,3 +249,88 @@ func TestAttackNL2(t *testing.T) {
 	b.Must(b.Delete(t.Context(), node))
 	named("web-1", "rome")
 }
+
+// TestOwnEndpoints: an endpoint that is a pod of the peer here follows that pod, and no other: its address, its readiness and its end. It costs a write for each
+// change of these.
+func TestOwnEndpoints(t *testing.T) {
+	b := newShadowEnv(t)
+	b.rome()
+	b.Make(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "physical", Labels: map[string]string{corev1.LabelTopologyZone: "z1"}}})
+	stop := b.run()
+	s := b.createShadowSlice("db-1", "10.1.0.5")
+	b.Edit(s, func() {
+		for _, name := range []string{"db-0", "db-1", "vault"} {
+			s.Spec.Template.Endpoints = append(s.Spec.Template.Endpoints, vkv1alpha1.Endpoint{
+				Addresses: []string{}, Conditions: discoveryv1.EndpointConditions{Ready: new(true)}, TargetRef: &corev1.ObjectReference{Kind: "ShadowPod", Name: name, Namespace: "kube-system"},
+			})
+		}
+	})
+	b.untilSlice("db-1", true, "10.1.0.5")
+	status := func(pod *corev1.Pod, ip string, ready corev1.ConditionStatus) {
+		t.Helper()
+		b.EditStatus(pod, func() {
+			pod.Status.PodIP, pod.Status.PodIPs = ip, []corev1.PodIP{{IP: ip}}
+			pod.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: ready}}
+		})
+	}
+	// A pod of this cluster that came into the namespace.
+	vault := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: remoteNamespace, Name: "vault"}, Spec: corev1.PodSpec{
+		AutomountServiceAccountToken: new(false), Containers: []corev1.Container{{Name: "c", Image: "image:1"}},
+	}}
+	b.Make(vault)
+	status(vault, "10.200.1.4", corev1.ConditionTrue)
+	shadowPod := b.createShadowPod("db-0", corev1.RestartPolicyAlways, nil)
+	pod := b.pod(shadowPod, nil)
+	b.startPod(pod)
+	b.untilPhase(shadowPod, vkv1alpha1.ShadowPodRunning, pod)
+	writes := b.writes.Load()
+	status(pod, "10.200.1.5", corev1.ConditionTrue)
+	slice := b.untilSlice("db-1", true, "10.1.0.5", "10.200.1.5")
+	if one := slice.Endpoints[1]; *one.NodeName != "physical" || *one.Zone != "z1" || one.TargetRef.Kind != "Pod" || one.TargetRef.Namespace != remoteNamespace || one.TargetRef.UID != pod.UID {
+		t.Errorf("the endpoint is %+v", one)
+	}
+	condition := func(what string, ready, serving bool) {
+		t.Helper()
+		b.Until(what, func() bool {
+			b.Must(b.Get(t.Context(), client.ObjectKeyFromObject(slice), slice))
+			if len(slice.Endpoints) != 2 {
+				return false
+			}
+			is := slice.Endpoints[1].Conditions
+			return *is.Ready == ready && (is.Serving == nil || *is.Serving) == serving
+		})
+	}
+	status(pod, "10.200.1.5", corev1.ConditionFalse)
+	condition("it is not ready", false, false)
+	status(pod, "10.200.1.5", corev1.ConditionTrue)
+	condition("it is ready again", true, true)
+	b.Edit(s, func() {
+		s.Spec.Template.Endpoints[1].Conditions = discoveryv1.EndpointConditions{Ready: new(false), Serving: new(true), Terminating: new(true)}
+	})
+	condition("it ends, and serves", false, true)
+	b.Edit(s, func() { s.Spec.Template.Endpoints[1].Conditions = discoveryv1.EndpointConditions{Ready: new(true)} })
+	condition("it is ready once more", true, true)
+	if got := b.writes.Load() - writes; got != 5 {
+		t.Errorf("%d writes for five changes", got)
+	}
+	// A restart writes nothing.
+	stop()
+	writes = b.writes.Load()
+	b.run()
+	b.createShadowSlice("canary", "10.1.0.8")
+	b.untilSlice("canary", true, "10.1.0.8")
+	if got := b.writes.Load() - writes; got != 1 {
+		t.Errorf("%d writes after a restart, want the canary", got)
+	}
+	// The pod is gone: its address may be another one's now.
+	b.Must(b.Delete(t.Context(), pod, client.GracePeriodSeconds(0)))
+	b.untilSlice("db-1", true, "10.1.0.5")
+	next := b.pod(shadowPod, pod)
+	status(next, "10.200.1.7", corev1.ConditionFalse)
+	b.Until("the next pod is not ready yet", func() bool {
+		b.Must(b.Get(t.Context(), client.ObjectKeyFromObject(slice), slice))
+		return len(slice.Endpoints) == 2 && slice.Endpoints[1].Addresses[0] == "10.200.1.7" && !*slice.Endpoints[1].Conditions.Ready
+	})
+	b.phase(next, corev1.PodFailed, "")
+	b.untilSlice("db-1", true, "10.1.0.5")
+}

@@ -15,8 +15,16 @@ import (
 // +kubebuilder:pruning:PreserveUnknownFields
 type Endpoint discoveryv1.Endpoint
 
-// MarshalJSON writes the form of an endpoint of an EndpointSlice.
-func (e Endpoint) MarshalJSON() ([]byte, error) { return json.Marshal(discoveryv1.Endpoint(e)) }
+// MarshalJSON writes the form of an endpoint of an EndpointSlice, without addresses if it has none.
+func (e Endpoint) MarshalJSON() ([]byte, error) {
+	if len(e.Addresses) > 0 {
+		return json.Marshal(discoveryv1.Endpoint(e))
+	}
+	return json.Marshal(struct {
+		discoveryv1.Endpoint
+		Addresses []string `json:"addresses,omitempty"`
+	}{discoveryv1.Endpoint(e), e.Addresses})
+}
 
 // UnmarshalJSON never fails: an endpoint in another form has no addresses. Otherwise one peer that writes such an endpoint would end the watch that
 // brings the ShadowEndpointSlices of all peers.

@@ -80,6 +80,12 @@ func kept(key string, lists ...Keys) bool {
 
 func (a Allowed) label(key string) bool { return kept(key, plain, a.Labels) }
 
+// Kept reports whether pods have a label with this key in every provider, with the value that they have at home: no administrator has to allow it, and it is none of
+// ours.
+func Kept(key string) bool {
+	return kept(key, plain) && !strings.HasPrefix(key, "liqo.io/") && !strings.HasPrefix(key, "virtualkubelet.liqo.io/")
+}
+
 func (a Allowed) annotation(key string) bool { return kept(key, podAnnotationKeys, a.Annotations) }
 
 // KeepsLabel and KeepsAnnotation report whether pods of peers keep a key at every provider, whatever its administrator allows besides.

@@ -42,6 +42,8 @@ type Origin struct {
 	External bool
 	// Own are networks and addresses of this cluster. They are no peer's, whatever Networks are.
 	Own []netip.Prefix
+	// Pods are, by name, those of PodsOf that run for the peer in the namespace of the slice.
+	Pods map[string]OwnPod
 }
 
 // Reachable reports whether endpoints of a peer can be used. The API server of a consumer need not be reachable from here, so only a failing
@@ -95,6 +97,14 @@ func EndpointSlice(shadow *vkv1alpha1.ShadowEndpointSlice, origin Origin) (*disc
 	endpoints, unreadable := []*discoveryapply.EndpointApplyConfiguration{}, 0
 	for i := range template.Endpoints[:min(len(template.Endpoints), maxEndpoints)] {
 		one := (*discoveryv1.Endpoint)(&template.Endpoints[i])
+		if name, is := ownPod(one); is {
+			if pod, runs := origin.Pods[name]; runs {
+				if own := ownEndpoint(one, pod, name, shadow.Namespace, template.AddressType); own != nil {
+					endpoints = append(endpoints, own)
+				}
+			}
+			continue
+		}
 		if len(one.Addresses) == 0 || len(one.Addresses) > maxAddresses {
 			unreadable++ // the API server admitted it unseen: one such endpoint must not make it refuse the EndpointSlice
 			continue
@@ -149,10 +159,7 @@ func Conditions(of discoveryv1.EndpointConditions, reachable bool) discoveryv1.E
 // endpoint copies the documented fields. An endpoint of a peer is on no node of this cluster, and is no object of this cluster: load balancers announce Services
 // from the nodes of their endpoints, and meshes and monitoring take identities from their pods. The zone and its hints choose among endpoints of the peer only.
 func endpoint(from *discoveryv1.Endpoint, addresses []string, origin Origin) *discoveryapply.EndpointApplyConfiguration {
-	conditions := Conditions(from.Conditions, origin.Reachable)
-	to := discoveryapply.Endpoint().WithAddresses(addresses...).WithConditions(&discoveryapply.EndpointConditionsApplyConfiguration{
-		Ready: conditions.Ready, Serving: conditions.Serving, Terminating: conditions.Terminating,
-	})
+	to := discoveryapply.Endpoint().WithAddresses(addresses...).WithConditions(conditionsOf(Conditions(from.Conditions, origin.Reachable)))
 	to.Hostname, to.Zone = from.Hostname, from.Zone
 	if from.NodeName != nil && *from.NodeName != "" && *from.NodeName == origin.Node {
 		to.NodeName = from.NodeName
@@ -173,6 +180,10 @@ func endpoint(from *discoveryv1.Endpoint, addresses []string, origin Origin) *di
 		to.WithHints(hints)
 	}
 	return to
+}
+
+func conditionsOf(of discoveryv1.EndpointConditions) *discoveryapply.EndpointConditionsApplyConfiguration {
+	return &discoveryapply.EndpointConditionsApplyConfiguration{Ready: of.Ready, Serving: of.Serving, Terminating: of.Terminating}
 }
 
 // remoteKind begins the kinds of objects in other clusters. Kubernetes has no such kind, and the group is not copied.

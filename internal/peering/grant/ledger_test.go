@@ -398,6 +398,17 @@ func TestTrimKeepsWhatOthersNeed(t *testing.T) {
 	if done := trim(t, TrimPod, pod("a", "n1", "", list("cpu", "1"), phase(corev1.PodFailed))); len(done.Spec.Containers) != 0 {
 		t.Errorf("a finished pod keeps %v", done.Spec.Containers)
 	}
+	status := func(p *corev1.Pod) {
+		p.Status.PodIPs = []corev1.PodIP{{IP: "10.1.0.5"}}
+		p.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodScheduled}, {Type: corev1.PodReady, Status: corev1.ConditionTrue, Message: "long"}}
+	}
+	endpoint := trim(t, TrimPod, pod("a", "n1", "", list("cpu", "1"), status, func(p *corev1.Pod) { p.Labels = map[string]string{labels.ManagedBy: labels.ManagedByShadowPod} }))
+	if len(endpoint.Status.PodIPs) != 1 || len(endpoint.Status.Conditions) != 1 || endpoint.Status.Conditions[0].Status != corev1.ConditionTrue || endpoint.Status.Conditions[0].Message != "" {
+		t.Errorf("a pod of a peer, which may be an endpoint of its Services: %+v", endpoint.Status)
+	}
+	if other := trim(t, TrimPod, pod("a", "n1", "", list("cpu", "1"), status)); other.Status.PodIPs != nil || other.Status.Conditions != nil {
+		t.Errorf("another pod: %+v", other.Status)
+	}
 	machine := trim(t, TrimNode, node("n1", list("cpu", "1"), func(n *corev1.Node) {
 		n.Status.Images = []corev1.ContainerImage{{Names: []string{"a"}}}
 		n.Labels["rack"] = "7"

@@ -3,6 +3,9 @@
 package objects
 
 import (
+	"net/netip"
+	"time"
+
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	networkingv1 "k8s.io/api/networking/v1"
@@ -34,6 +37,8 @@ type kind struct {
 	trim func(client.Object)
 	// project returns the desired remote object; nil: there must be none.
 	project func(*Reflector, project.NamespaceMapping, client.Object) (runtime.ApplyConfiguration, error)
+	// hold returns for how long an object whose copy exists must not be written yet; nil: it may be.
+	hold func(*Reflector, project.NamespaceMapping, client.Object) time.Duration
 	// remoteName and localName convert between the names of the two objects; nil if they are equal.
 	remoteName, localName func(project.NamespaceMapping, string) string
 	// follows returns, by the name of another kind, the objects of this kind to reconcile when an object of the other one changes.
@@ -64,6 +69,17 @@ var catalog = []kind{
 				return nil, nil
 			}
 			return orNil(project.Service(mapping, local)), nil
+		},
+		hold: func(r *Reflector, mapping project.NamespaceMapping, object client.Object) time.Duration {
+			local, ok := object.(*corev1.Service)
+			if !ok {
+				return 0
+			}
+			there := project.SelectsThere(mapping, local)
+			if wait := r.handovers.observe(client.ObjectKeyFromObject(local), there, time.Now()); !there {
+				return wait // until the endpoints that this selector does not find there are there by name
+			}
+			return 0
 		},
 	},
 	{
@@ -133,11 +149,36 @@ func endpointSlice(r *Reflector, mapping project.NamespaceMapping, object client
 			return nil, nil
 		}
 	}
-	shadow, err := project.EndpointSlice(mapping, local, r.options.Translator)
+	there, wait := r.there(mapping, local)
+	shadow, err := project.EndpointSlice(mapping, local, there, r.options.Translator)
 	if err != nil {
 		return nil, err
 	}
+	if wait > 0 {
+		r.Queue.AddAfter(client.ObjectKeyFromObject(local), wait)
+	}
 	return orNil(shadow), nil
+}
+
+// there returns what is known about the endpoints of a slice that run in the peer, and for how long that holds; 0: until something changes.
+func (o *Objects) there(mapping project.NamespaceMapping, slice *discoveryv1.EndpointSlice) (project.There, time.Duration) {
+	there := project.There{Found: project.BySelector(slice), Pod: func(address netip.Addr) string { return o.places.at(slice.Namespace, address) }}
+	services := o.Kind("Service")
+	if !there.Found || services == nil {
+		return there, 0
+	}
+	key := types.NamespacedName{Namespace: slice.Namespace, Name: slice.Labels[discoveryv1.LabelServiceName]}
+	service, ok := services.Local.Get(key).(*corev1.Service)
+	if !ok {
+		return there, 0 // its event reconciles the slice
+	}
+	there.Found = project.SelectsThere(mapping, service)
+	wait := o.handovers.observe(key, there.Found, time.Now())
+	if !there.Found || wait == 0 {
+		return there, 0
+	}
+	there.Found = false // the peer's controller may not have found them yet
+	return there, wait
 }
 
 // skipped reports whether the Service of a slice is not reflected to this peer.

@@ -4,6 +4,7 @@
 //
 //	local object, metadata of its copy ──► project (pure) ──► ssa: one apply, or none    catalog.go, reflector.go
 //	pods and Ingresses ──► which ConfigMaps and Secrets are referenced                   references.go
+//	pods and selectors ──► which endpoints in the peer it does not find itself           places.go, handover.go
 //	kinds that a user lists ──► further rows of the catalogue                            custom.go
 //	copies of custom resources ──► project ──► status of the local object                status.go
 //
@@ -43,6 +44,8 @@ type Objects struct {
 	engine     *engine.Engine
 	options    Options
 	references references
+	places     places
+	handovers  handovers
 	reflectors []*Reflector // of the catalogue
 	custom     *customKinds
 }
@@ -117,7 +120,8 @@ func (o *Objects) Endpoints() (all map[netip.Addr][]project.Port, complete bool)
 			if services != nil && services.skipped(one.NamespaceMapping, local) {
 				continue
 			}
-			project.Endpoints(one.NamespaceMapping, local, all)
+			there, _ := o.there(one.NamespaceMapping, local)
+			project.Endpoints(one.NamespaceMapping, local, there, all)
 		}
 	})
 	return all, complete

@@ -109,6 +109,9 @@ func (r *Reflector) localChanged(before, after client.Object) {
 	if after == nil {
 		r.engine.Recorder.Resolved(object)
 		r.brake.forget(client.ObjectKeyFromObject(object))
+		if r.kind.hold != nil {
+			r.handovers.forget(client.ObjectKeyFromObject(object))
+		}
 	}
 	r.ReferrerChanged(before, after)
 	for _, other := range r.reflectors {
@@ -239,6 +242,11 @@ func (r *Reflector) reconcile(ctx context.Context, key types.NamespacedName) (ti
 		return 0, fmt.Errorf("%s: %w", key, engine.ErrNotSynced) // another client may have created one since
 	case remote == nil && mapping.Applier(r.kind.name).Remembers(r.kind.remoteKind, r.remoteKey(mapping.NamespaceMapping, key.Name)) && mapping.Applier(r.kind.name).JustWritten(intent):
 		return podplan.SettleTimeout, nil // the event of our write is still to come
+	}
+	if r.kind.hold != nil && remote != nil {
+		if wait := r.kind.hold(r, mapping.NamespaceMapping, local); wait > 0 {
+			return wait, nil
+		}
 	}
 	return r.apply(mapping, local, intent, remote)
 }

@@ -73,7 +73,7 @@ func accepted(t *testing.T, c client.Client, local runtime.Object, with string) 
 			appliedTwice(t, c, intent, &corev1.Secret{})
 		}
 	case *discoveryv1.EndpointSlice:
-		intent, err := project.EndpointSlice(mapping, local, swap{})
+		intent, err := project.EndpointSlice(mapping, local, project.There{Found: true}, swap{})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -15,16 +15,60 @@ import (
 	"liqo.io/liqo/internal/offloading/shadow"
 )
 
-// EndpointSlice returns the endpoints of a local EndpointSlice that the peer does not run itself; nil if there are none. The error means that an address
-// cannot be translated yet: the caller must leave the remote object as it is.
-func EndpointSlice(m NamespaceMapping, local *discoveryv1.EndpointSlice, translator Translator) (*vkapply.ShadowEndpointSliceApplyConfiguration, error) {
+// bySelector is the controller of Kubernetes that writes slices of the pods that a Service selects.
+const bySelector = "endpointslice-controller.k8s.io"
+
+// BySelector reports whether Kubernetes writes a slice, from the selector of its Service.
+func BySelector(slice *discoveryv1.EndpointSlice) bool {
+	return slice.Labels[discoveryv1.LabelManagedBy] == bySelector
+}
+
+// SelectsThere reports whether the peer's Kubernetes finds the pods of a Service that run there: by a selector all of whose keys these pods have in every provider.
+// Providers drop labels in domains that they do not know, such as those with which operators mark the primary of a database.
+func SelectsThere(m NamespaceMapping, service *corev1.Service) bool {
+	for key := range service.Spec.Selector {
+		if !shadow.Kept(key) || m.Skip.Labels.Match(key) {
+			return false
+		}
+	}
+	return len(service.Spec.Selector) > 0
+}
+
+// There is what is known about endpoints that run in the peer.
+type There struct {
+	// Found: the peer finds them itself.
+	Found bool
+	// Pod returns the name of the pod of the namespace that runs there and has this address here; empty if there is none. Nil: no pod is known.
+	Pod func(netip.Addr) string
+}
+
+// pod returns the name of the pod behind an endpoint, and whether the endpoint runs in the peer at all.
+func (t There) pod(m NamespaceMapping, endpoint *discoveryv1.Endpoint) (name string, there bool) {
+	there = endpoint.NodeName != nil && *endpoint.NodeName == m.NodeName
+	if ref := endpoint.TargetRef; there && ref != nil && ref.Kind == "Pod" && (ref.Namespace == "" || ref.Namespace == m.Local) && ref.Name != "" {
+		return ref.Name, true
+	}
+	if t.Pod != nil && len(endpoint.Addresses) > 0 && (there || endpoint.NodeName == nil) {
+		if address, err := netip.ParseAddr(endpoint.Addresses[0]); err == nil {
+			name = t.Pod(address)
+		}
+	}
+	return name, there || name != ""
+}
+
+// EndpointSlice returns the endpoints of a local EndpointSlice that the peer does not find itself; nil if there are none. Those that run in the peer are pods of their
+// name there, without an address. The error means that an address cannot be translated yet: the caller must leave the remote object as it is.
+func EndpointSlice(m NamespaceMapping, local *discoveryv1.EndpointSlice, there There, translator Translator) (*vkapply.ShadowEndpointSliceApplyConfiguration, error) {
 	if m.Skips(local) || local.Labels[discoveryv1.LabelServiceName] == "" ||
 		local.Labels[discoveryv1.LabelManagedBy] == labels.EndpointSliceReflection {
 		return nil, nil
 	}
 	template := vkapply.EndpointSliceTemplate().WithAddressType(local.AddressType)
 	for _, endpoint := range local.Endpoints {
-		if endpoint.NodeName != nil && *endpoint.NodeName == m.NodeName {
+		if pod, is := there.pod(m, &endpoint); is {
+			if pod != "" && !there.Found {
+				template.WithEndpoints(ownEndpoint(m, endpoint, pod))
+			}
 			continue
 		}
 		addresses, err := remoteAddresses(endpoint.Addresses, local.AddressType, translator)
@@ -57,7 +101,7 @@ type Port struct {
 
 // Endpoints adds the addresses of a local EndpointSlice that the peer is to reach, with their ports, to all: those of the endpoints that [EndpointSlice]
 // translates.
-func Endpoints(m NamespaceMapping, local *discoveryv1.EndpointSlice, all map[netip.Addr][]Port) {
+func Endpoints(m NamespaceMapping, local *discoveryv1.EndpointSlice, there There, all map[netip.Addr][]Port) {
 	if m.Skips(local) || local.Labels[discoveryv1.LabelServiceName] == "" ||
 		local.Labels[discoveryv1.LabelManagedBy] == labels.EndpointSliceReflection || local.AddressType == discoveryv1.AddressTypeFQDN {
 		return
@@ -74,7 +118,7 @@ func Endpoints(m NamespaceMapping, local *discoveryv1.EndpointSlice, all map[net
 	}
 	for i := range local.Endpoints {
 		endpoint := &local.Endpoints[i]
-		if endpoint.NodeName != nil && *endpoint.NodeName == m.NodeName {
+		if _, is := there.pod(m, endpoint); is {
 			continue
 		}
 		for _, text := range endpoint.Addresses {
@@ -103,6 +147,17 @@ func remoteEndpoint(m NamespaceMapping, local discoveryv1.Endpoint, addresses []
 		})
 	}
 	return remote
+}
+
+// ownEndpoint presents a pod that runs in the peer by its name there.
+func ownEndpoint(m NamespaceMapping, local discoveryv1.Endpoint, pod string) *vkapply.EndpointApplyConfiguration {
+	own := vkapply.Endpoint().WithConditions(shadow.Conditions(local.Conditions, true)).
+		WithTargetRef(corev1.ObjectReference{Kind: shadow.PodKind, Namespace: m.Remote, Name: pod})
+	own.Hostname = local.Hostname
+	if hints := local.Hints; hints != nil && len(hints.ForZones)+len(hints.ForNodes) > 0 {
+		own.WithHints(discoveryv1.EndpointHints{ForZones: hints.ForZones, ForNodes: hints.ForNodes}) // the peer puts its own names in their place
+	}
+	return own
 }
 
 // remoteAddresses translates addresses to those that the peer uses. It leaves out those that the peer cannot reach.

@@ -218,7 +218,7 @@ func endpointSliceFields(t *testing.T) kindFields {
 	fill(reflect.ValueOf(local))
 	local.ObjectMeta, local.TypeMeta = metav1.ObjectMeta{Labels: map[string]string{discoveryv1.LabelServiceName: "web"}}, metav1.TypeMeta{}
 	local.Endpoints[0].Addresses = []string{"10.10.1.5"}
-	remote, err := project.EndpointSlice(mapping, local, swap{})
+	remote, err := project.EndpointSlice(mapping, local, project.There{Found: true}, swap{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -370,7 +370,7 @@ func TestMetadata(t *testing.T) {
 	denying.Skip = project.Denied{Labels: project.Keys{"secret.example.com/*", "internal", labels.Origin}, Annotations: project.Keys{"build.example.com/*"}}
 	slice, err := project.EndpointSlice(denying, &discoveryv1.EndpointSlice{
 		ObjectMeta: meta, AddressType: discoveryv1.AddressTypeIPv4, Endpoints: []discoveryv1.Endpoint{{Addresses: []string{"10.10.1.5"}}},
-	}, swap{})
+	}, project.There{Found: true}, swap{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -96,7 +96,7 @@ func becomes(t *testing.T, what, before, with string) string {
 	case *corev1.Secret:
 		result = project.Secret(mapping, local)
 	case *discoveryv1.EndpointSlice:
-		result, err = project.EndpointSlice(mapping, local, swap{})
+		result, err = project.EndpointSlice(mapping, local, project.There{Found: true}, swap{})
 	case *corev1.Pod:
 		result, err = podBecomes(t, what, local, with)
 	default:

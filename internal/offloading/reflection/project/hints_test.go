@@ -80,7 +80,7 @@ func TestHints(t *testing.T) {
 // received returns the endpoints in the provider's EndpointSlice for a slice of the consumer.
 func received(t *testing.T, local *discoveryv1.EndpointSlice) (all []discoveryv1.Endpoint) {
 	t.Helper()
-	sent, err := project.EndpointSlice(mapping, local, swap{})
+	sent, err := project.EndpointSlice(mapping, local, project.There{Found: true}, swap{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -200,7 +200,7 @@ func TestNotKnownYet(t *testing.T) {
 		ObjectMeta:  metav1.ObjectMeta{Labels: map[string]string{discoveryv1.LabelServiceName: "web"}},
 		AddressType: discoveryv1.AddressTypeIPv4, Endpoints: []discoveryv1.Endpoint{{Addresses: []string{"10.10.1.5"}}},
 	}
-	if intent, err := project.EndpointSlice(mapping, slice, swap{later}); intent != nil || !errors.Is(err, later) {
+	if intent, err := project.EndpointSlice(mapping, slice, project.There{Found: true}, swap{later}); intent != nil || !errors.Is(err, later) {
 		t.Errorf("slice %v, error %v", intent, err)
 	}
 	remote := &corev1.Pod{Status: corev1.PodStatus{Phase: corev1.PodRunning, PodIP: "10.10.1.5"}}
