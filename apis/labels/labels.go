@@ -182,6 +182,8 @@ const (
 	// ShadowPodKeys, on the pod of a ShadowPod, are the keys of its labels, then a semicolon and those of its annotations, that come from the ShadowPod and go
 	// when the ShadowPod loses them, separated by commas.
 	ShadowPodKeys = "virtualkubelet.liqo.io/shadow-pod-keys"
+	// ShadowPodSent, on the pod of a ShadowPod, are hashes of the fields that the pod last received from it, so that only what changes is sent.
+	ShadowPodSent = "virtualkubelet.liqo.io/shadow-pod-sent"
 	// ManagedByNamespaceMap, on a remote namespace, is the NamespaceMap that requested it: NAMESPACE/NAME.
 	ManagedByNamespaceMap = "liqo.io/managed-by-namespace-map"
 	// KeptForData is on a remote namespace that is not requested any more, and holds claims: "not-requested", or "no-peer" once its consumer is no peer.

@@ -28,20 +28,79 @@ type Op struct {
 type Patches struct {
 	// Ephemeral and Resize are for subresources, and come first.
 	Ephemeral, Resize []Op
-	// Rest sets the revision annotation, which records that everything is applied. Unrecorded is Rest without that.
+	// Rest sets the annotations that record that everything is applied. Unrecorded is Rest if Ephemeral or Resize were refused: it records the other changes.
 	Rest, Unrecorded []Op
 }
 
-// Amend returns the patches of a live pod. owner is our name in the managed fields of the pod.
+// Amend returns the patches of a live pod. They have only what the peer has changed since it was last sent: in other fields, what the provider did to the pod
+// stays. owner is our name in the managed fields of the pod.
 func Amend(shadow *vkv1alpha1.ShadowPod, pod *corev1.Pod, peer, owner string, allowed Allowed) Patches {
-	samePod := Op{"test", "/metadata/uid", string(pod.UID)}
-	ephemeral, rest := []Op{samePod}, []Op{samePod}
+	want, before := fieldsOf(shadow, peer, allowed), readRecord(pod)
+	ownLabels, ownAnnotations, recorded := recordedKeys(pod, allowed)
+	if !recorded {
+		ownLabels, ownAnnotations = ownedKeys(pod, owner)
+	}
+	changed := func(name string) bool { return !before.sent(name, want[name]) }
+	if before == nil {
+		theirs := adopted(shadow, pod, want, lost(pod, want, ownLabels, ownAnnotations))
+		changed = func(name string) bool { return !theirs[name] }
+	}
+	spec := specOps(shadow, pod, allowed, changed)
+	metadata := func(revision string, sent record) []Op {
+		annotations, labelled := podAnnotations(shadow, allowed), podLabels(shadow, peer, allowed)
+		if recorded {
+			annotations[labels.ShadowPodKeys] = pod.Annotations[labels.ShadowPodKeys]
+			if now := givenKeys(&metav1.ObjectMeta{Labels: labelled, Annotations: annotations}); len(now) <= mostKeys {
+				annotations[labels.ShadowPodKeys] = now
+			}
+		}
+		annotations[labels.ShadowPodRevision] = revision
+		if text := sent.text(revision); text != "" {
+			annotations[labels.ShadowPodSent] = text
+		}
+		return slices.Concat(
+			keys("/metadata/labels", labelled, pod.Labels, ownLabels, func(key string) bool { return always.Match(key) || changed(labelField+key) }),
+			keys("/metadata/annotations", annotations, pod.Annotations, ownAnnotations, func(key string) bool { return always.Match(key) || changed(annotationField+key) }),
+		)
+	}
+	all, revision := recordOf(want), Revision(shadow)
+	patches := Patches{
+		Ephemeral: ephemeralOps(shadow, pod, allowed, changed), Resize: resize(&shadow.Spec.Pod, pod, changed),
+		Rest: slices.Concat(metadata(revision, all), spec),
+	}
+	was := pod.Annotations[labels.ShadowPodRevision]
+	patches.Unrecorded = slices.Concat(metadata(was, all.without(want, before)), spec)
+	for _, patch := range []*[]Op{&patches.Ephemeral, &patches.Resize, &patches.Rest, &patches.Unrecorded} {
+		if *patch = slices.Concat([]Op{{"test", "/metadata/uid", string(pod.UID)}}, *patch); len(*patch) == 1 {
+			*patch = nil
+		}
+	}
+	return patches
+}
 
-	list := "/spec/ephemeralContainers"
+// lost returns, by the names of their fields, the labels and annotations that a pod has from its ShadowPod, and that this has lost.
+func lost(pod *corev1.Pod, want fields, ownLabels, ownAnnotations []string) map[string]string {
+	all := map[string]string{}
+	for kind, of := range map[string]struct {
+		own  []string
+		live map[string]string
+	}{labelField: {ownLabels, pod.Labels}, annotationField: {ownAnnotations, pod.Annotations}} {
+		for _, key := range of.own {
+			value, there := of.live[key]
+			if _, wanted := want[kind+key]; there && !wanted && !always.Match(key) {
+				all[kind+key] = value
+			}
+		}
+	}
+	return all
+}
+
+// ephemeralOps adds ephemeral containers. They never change.
+func ephemeralOps(shadow *vkv1alpha1.ShadowPod, pod *corev1.Pod, allowed Allowed, changed func(string) bool) (ops []Op) {
 	there := len(pod.Spec.EphemeralContainers)
 	for _, one := range shadow.Spec.Pod.EphemeralContainers {
-		if slices.ContainsFunc(pod.Spec.EphemeralContainers, func(other corev1.EphemeralContainer) bool { return other.Name == one.Name }) {
-			continue // they never change
+		if slices.ContainsFunc(pod.Spec.EphemeralContainers, func(other corev1.EphemeralContainer) bool { return other.Name == one.Name }) || !changed(ephemeralField+one.Name) {
+			continue
 		}
 		if !allowed.Tracing {
 			one.SecurityContext = untraced(one.SecurityContext)
@@ -49,44 +108,29 @@ func Amend(shadow *vkv1alpha1.ShadowPod, pod *corev1.Pod, peer, owner string, al
 		if allowed.AlwaysPull {
 			one.ImagePullPolicy = corev1.PullAlways
 		}
-		ephemeral = append(ephemeral, element(list, there, one))
+		ops = append(ops, element("/spec/ephemeralContainers", there, one))
 		there++
 	}
+	return ops
+}
 
-	annotations := podAnnotations(shadow, allowed)
-	wanted := podLabels(shadow, peer, allowed)
-	ownLabels, ownAnnotations, recorded := recordedKeys(pod, allowed)
-	if recorded {
-		annotations[labels.ShadowPodKeys] = pod.Annotations[labels.ShadowPodKeys]
-		if now := givenKeys(&metav1.ObjectMeta{Labels: wanted, Annotations: annotations}); len(now) <= mostKeys {
-			annotations[labels.ShadowPodKeys] = now
-		}
-	} else {
-		ownLabels, ownAnnotations = ownedKeys(pod, owner)
+// specOps changes images, the deadline and tolerations.
+func specOps(shadow *vkv1alpha1.ShadowPod, pod *corev1.Pod, allowed Allowed, changed func(string) bool) []Op {
+	ops := slices.Concat(
+		retag("/spec/containers/", shadow.Spec.Pod.Containers, pod.Spec.Containers, changed),
+		retag("/spec/initContainers/", shadow.Spec.Pod.InitContainers, pod.Spec.InitContainers, changed),
+	)
+	if desired, is := shadow.Spec.Pod.ActiveDeadlineSeconds, pod.Spec.ActiveDeadlineSeconds; desired != nil && (is == nil || *is > *desired) && changed(deadlineField) {
+		ops = append(ops, Op{"add", "/spec/activeDeadlineSeconds", *desired})
 	}
-	annotations[labels.ShadowPodRevision] = Revision(shadow)
-	rest = append(rest, keys("/metadata/labels", wanted, pod.Labels, ownLabels)...)
-	rest = append(rest, keys("/metadata/annotations", annotations, pod.Annotations, ownAnnotations)...)
-	rest = append(rest, retag("/spec/containers/", shadow.Spec.Pod.Containers, pod.Spec.Containers)...)
-	rest = append(rest, retag("/spec/initContainers/", shadow.Spec.Pod.InitContainers, pod.Spec.InitContainers)...)
-	if desired, is := shadow.Spec.Pod.ActiveDeadlineSeconds, pod.Spec.ActiveDeadlineSeconds; desired != nil && (is == nil || *is > *desired) {
-		rest = append(rest, Op{"add", "/spec/activeDeadlineSeconds", *desired})
-	}
-	there = len(pod.Spec.Tolerations)
+	there := len(pod.Spec.Tolerations)
 	for _, one := range tolerations(shadow.Spec.Pod.Tolerations, allowed) {
-		if !slices.ContainsFunc(pod.Spec.Tolerations, func(other corev1.Toleration) bool { return reflect.DeepEqual(one, other) }) {
-			rest = append(rest, element("/spec/tolerations", there, one))
+		if changed(tolerationName(one)) && !slices.ContainsFunc(pod.Spec.Tolerations, func(other corev1.Toleration) bool { return reflect.DeepEqual(one, other) }) {
+			ops = append(ops, element("/spec/tolerations", there, one))
 			there++
 		}
 	}
-	unrecorded := slices.DeleteFunc(slices.Clone(rest), func(op Op) bool { return op.Path == "/metadata/annotations/"+pointer(labels.ShadowPodRevision) })
-	patches := Patches{Ephemeral: ephemeral, Resize: append([]Op{samePod}, resize(&shadow.Spec.Pod, pod)...), Rest: rest, Unrecorded: unrecorded}
-	for _, patch := range []*[]Op{&patches.Ephemeral, &patches.Resize, &patches.Rest, &patches.Unrecorded} {
-		if len(*patch) == 1 {
-			*patch = nil
-		}
-	}
-	return patches
+	return ops
 }
 
 // element appends value to a list, and creates an empty list: in JSON, an empty list is a missing field.
@@ -97,13 +141,16 @@ func element(list string, there int, value any) Op {
 	return Op{"add", list + "/-", value}
 }
 
-// keys brings a map to the desired state. It removes only the keys in own.
-func keys(at string, desired, is map[string]string, own []string) (ops []Op) {
-	if is == nil && len(desired) > 0 {
-		return []Op{{"add", at, desired}}
+// keys brings those keys of a map to the desired state that have changed. It removes only the keys in own.
+func keys(at string, desired, is map[string]string, own []string, changed func(key string) bool) (ops []Op) {
+	if is == nil {
+		desired = maps.Clone(desired)
+		if maps.DeleteFunc(desired, func(key, _ string) bool { return !changed(key) }); len(desired) > 0 {
+			return []Op{{"add", at, desired}}
+		}
 	}
 	for _, key := range slices.Sorted(maps.Keys(desired)) {
-		if value, there := is[key]; !there || value != desired[key] {
+		if value, there := is[key]; (!there || value != desired[key]) && changed(key) {
 			ops = append(ops, Op{"add", at + "/" + pointer(key), desired[key]})
 		}
 	}
@@ -121,10 +168,10 @@ var escape = strings.NewReplacer("~", "~0", "/", "~1")
 func pointer(key string) string { return escape.Replace(key) }
 
 // retag changes images. It ignores containers that other controllers added to the pod.
-func retag(at string, desired, is []corev1.Container) (ops []Op) {
+func retag(at string, desired, is []corev1.Container, changed func(string) bool) (ops []Op) {
 	for i := range is {
 		for j := range desired {
-			if desired[j].Name == is[i].Name && desired[j].Image != is[i].Image {
+			if desired[j].Name == is[i].Name && desired[j].Image != is[i].Image && changed(imageField+is[i].Name) {
 				path := at + strconv.Itoa(i)
 				ops = append(ops, Op{"test", path + "/name", is[i].Name}, Op{"replace", path + "/image", desired[j].Image})
 			}
@@ -137,7 +184,7 @@ func retag(at string, desired, is []corev1.Container) (ops []Op) {
 const mostKeys = 8 << 10
 
 // always are the keys that every pod of a ShadowPod has, and that are never removed.
-var always = Keys{labels.ManagedBy, labels.Origin, labels.Destination, labels.Fence, labels.ShadowPodRevision, labels.ShadowPodKeys}
+var always = Keys{labels.ManagedBy, labels.Origin, labels.Destination, labels.Fence, labels.ShadowPodRevision, labels.ShadowPodKeys, labels.ShadowPodSent}
 
 // givenKeys returns what labels.ShadowPodKeys is to record about metadata that comes from a ShadowPod alone.
 func givenKeys(from metav1.Object) string {

@@ -54,7 +54,7 @@ func FuzzAmend(f *testing.F) {
 		was, is := Pod(before, "rome-id", anything), Pod(after, "rome-id", anything)
 		checkPatch(t, after, was)
 		if distinct(&after.Spec.Pod) {
-			if patches := Amend(after, is, "rome-id", "us", anything); len(patches.Ephemeral) > len(after.Spec.Pod.EphemeralContainers)+1 || len(patches.Rest) > 2 || patches.Resize != nil {
+			if patches := Amend(after, is, "rome-id", "us", anything); len(patches.Ephemeral) > len(after.Spec.Pod.EphemeralContainers)+1 || len(patches.Rest) > 3 || patches.Resize != nil {
 				t.Fatalf("the pod as it is made is patched: %v", patches)
 			}
 		}

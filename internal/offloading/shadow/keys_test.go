@@ -74,7 +74,7 @@ func TestAttackH6PodMetadata(t *testing.T) {
 		s.Annotations[key] = "x"
 	}
 	wantLabels := slices.Sorted(slices.Values(slices.Concat(honest, []string{labels.Origin, labels.ManagedBy})))
-	wantNotes := slices.Sorted(slices.Values(slices.Concat(honestNotes, []string{labels.ShadowPodRevision, labels.ShadowPodKeys})))
+	wantNotes := slices.Sorted(slices.Values(slices.Concat(honestNotes, []string{labels.ShadowPodRevision, labels.ShadowPodKeys, labels.ShadowPodSent})))
 	check := func(when string, pod *corev1.Pod) {
 		t.Helper()
 		if diff := cmp.Diff(wantLabels, slices.Sorted(maps.Keys(pod.Labels))); diff != "" {

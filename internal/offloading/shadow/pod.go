@@ -49,6 +49,9 @@ func Pod(shadow *vkv1alpha1.ShadowPod, peer string, allowed Allowed) *corev1.Pod
 	if keys := givenKeys(pod); len(keys) <= mostKeys {
 		pod.Annotations[labels.ShadowPodKeys] = keys
 	}
+	if sent := recordOf(fieldsOf(fresh, peer, allowed)).text(Revision(fresh)); sent != "" {
+		pod.Annotations[labels.ShadowPodSent] = sent
+	}
 	if spec.RestartPolicy == corev1.RestartPolicyNever || spec.RestartPolicy == corev1.RestartPolicyOnFailure {
 		pod.Finalizers = []string{labels.FinalizerPodEnd}
 	}
@@ -106,7 +109,7 @@ func podAnnotations(shadow *vkv1alpha1.ShadowPod, allowed Allowed) map[string]st
 
 // reserved reports whether kubelets, kubectl or our controllers give the annotation a meaning.
 func reserved(key string) bool {
-	return key == labels.ShadowPodRevision || key == labels.ShadowPodKeys || key == labels.DeletionPeriod || key == corev1.LastAppliedConfigAnnotation || strings.HasPrefix(key, "kubernetes.io/config.")
+	return key == labels.ShadowPodRevision || key == labels.ShadowPodKeys || key == labels.ShadowPodSent || key == labels.DeletionPeriod || key == corev1.LastAppliedConfigAnnotation || strings.HasPrefix(key, "kubernetes.io/config.")
 }
 
 // everything is for revisions: what is allowed may change with each start of this process, which must not change running pods.

@@ -3,9 +3,11 @@
 package shadow
 
 import (
+	"maps"
 	"strconv"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 
 	vkv1alpha1 "liqo.io/liqo/apis/virtualkubelet/v1alpha1"
 )
@@ -83,8 +85,8 @@ func restore(before, now *corev1.ResourceRequirements) {
 }
 
 // resize returns the patch of the subresource that changes CPU and memory of a running pod. It ignores containers, requests and limits that other
-// controllers added.
-func resize(desired *corev1.PodSpec, pod *corev1.Pod) (ops []Op) {
+// controllers added. sent returns whether a field is to be sent.
+func resize(desired *corev1.PodSpec, pod *corev1.Pod, sent func(string) bool) (ops []Op) {
 	for _, lists := range []struct {
 		at          string
 		desired, is []corev1.Container
@@ -95,20 +97,29 @@ func resize(desired *corev1.PodSpec, pod *corev1.Pod) (ops []Op) {
 					continue
 				}
 				path := lists.at + strconv.Itoa(i)
-				if sizes := sizesOf(path+"/resources", &lists.desired[j].Resources, &lists.is[i].Resources); len(sizes) > 0 {
+				if sizes := sizesOf(path+"/resources", &lists.desired[j].Resources, &lists.is[i].Resources, amountsOf(lists.is[i].Name, sent)); len(sizes) > 0 {
 					ops = append(append(ops, Op{"test", path + "/name", lists.is[i].Name}), sizes...)
 				}
 			}
 		}
 	}
 	if desired.Resources != nil && pod.Spec.Resources != nil {
-		ops = append(ops, sizesOf("/spec/resources", desired.Resources, pod.Spec.Resources)...)
+		ops = append(ops, sizesOf("/spec/resources", desired.Resources, pod.Spec.Resources, amountsOf("", sent))...)
 	}
 	return ops
 }
 
-func sizesOf(at string, desired, is *corev1.ResourceRequirements) (ops []Op) {
+// amountsOf returns whether an amount of a container in a list is to be sent.
+func amountsOf(container string, sent func(string) bool) func(list string, resource corev1.ResourceName) bool {
+	return func(list string, resource corev1.ResourceName) bool {
+		return sent(amountName(container, list, resource))
+	}
+}
+
+func sizesOf(at string, desired, is *corev1.ResourceRequirements, sent func(string, corev1.ResourceName) bool) (ops []Op) {
 	requests, limits := changed(is.Requests, desired.Requests), changed(is.Limits, desired.Limits)
+	maps.DeleteFunc(requests, func(name corev1.ResourceName, _ resource.Quantity) bool { return !sent(requestsList, name) })
+	maps.DeleteFunc(limits, func(name corev1.ResourceName, _ resource.Quantity) bool { return !sent(limitsList, name) })
 	if len(requests)+len(limits) == 0 {
 		return nil
 	}

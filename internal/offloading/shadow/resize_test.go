@@ -34,7 +34,7 @@ func TestResize(t *testing.T) {
 func TestResizeToNothing(t *testing.T) {
 	desired := &corev1.PodSpec{Containers: []corev1.Container{{Name: "c", Resources: corev1.ResourceRequirements{Requests: list("cpu", "0"), Limits: list("cpu", "0")}}}}
 	pod := &corev1.Pod{Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "c", Resources: corev1.ResourceRequirements{Requests: list("cpu", "10m")}}}}}
-	if ops := resize(desired, pod); ops != nil {
+	if ops := resize(desired, pod, func(string) bool { return true }); ops != nil {
 		t.Errorf("the pod is changed: %v", ops)
 	}
 }

@@ -145,7 +145,7 @@ func ownFields(t *testing.T, pod *corev1.Pod) {
 		t.Fatalf("owners %v, finalizers %v", pod.OwnerReferences, pod.Finalizers)
 	}
 	for key, value := range pod.Annotations {
-		if key != labels.ShadowPodRevision && (key != labels.ShadowPodKeys || value != givenKeys(pod)) && reserved(key) {
+		if key != labels.ShadowPodRevision && key != labels.ShadowPodSent && (key != labels.ShadowPodKeys || value != givenKeys(pod)) && reserved(key) {
 			t.Fatalf("annotation %q is the peer's", key)
 		}
 	}

@@ -420,7 +420,7 @@ func TestAmend(t *testing.T) {
 	want := []string{
 		"test /metadata/uid", "add /spec/ephemeralContainers",
 		"test /metadata/uid", "test /spec/containers/1/name", "add /spec/containers/1/resources/requests/cpu", "add /spec/containers/1/resources/limits",
-		"test /metadata/uid", "add /metadata/labels/new", "remove /metadata/labels/old~1key", "add /metadata/annotations/virtualkubelet.liqo.io~1shadow-pod",
+		"test /metadata/uid", "add /metadata/labels/new", "remove /metadata/labels/old~1key", "add /metadata/annotations/virtualkubelet.liqo.io~1shadow-pod", "add /metadata/annotations/virtualkubelet.liqo.io~1shadow-pod-sent",
 		"test /spec/containers/1/name", "replace /spec/containers/1/image", "add /spec/activeDeadlineSeconds", "add /spec/tolerations", "add /spec/tolerations/-",
 	}
 	if !slices.Equal(got, want) {
@@ -457,7 +457,8 @@ func TestGivenKeys(t *testing.T) {
 	}
 	want := []string{
 		"test /metadata/uid", "add /metadata/labels/new", "remove /metadata/labels/tier",
-		"add /metadata/annotations/virtualkubelet.liqo.io~1shadow-pod", "add /metadata/annotations/virtualkubelet.liqo.io~1shadow-pod-keys", "remove /metadata/annotations/note",
+		"add /metadata/annotations/virtualkubelet.liqo.io~1shadow-pod", "add /metadata/annotations/virtualkubelet.liqo.io~1shadow-pod-keys", "add /metadata/annotations/virtualkubelet.liqo.io~1shadow-pod-sent",
+		"remove /metadata/annotations/note",
 	}
 	if !slices.Equal(got, want) {
 		t.Errorf("got\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
