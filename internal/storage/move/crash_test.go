@@ -208,7 +208,12 @@ func TestRefused(t *testing.T) {
 			volume.Spec.ClaimRef.UID = "another"
 			w.must(w.Update(w.t.Context(), volume))
 		},
-		"is cordoned":  func(w *world) { w.node(func(n *corev1.Node) { n.Spec.Unschedulable = true }) },
+		"is cordoned": func(w *world) { w.node(func(n *corev1.Node) { n.Spec.Unschedulable = true }) },
+		"takes no further pods": func(w *world) {
+			w.node(func(n *corev1.Node) {
+				n.Spec.Taints = []corev1.Taint{{Key: labels.TaintNoNewPods, Effect: corev1.TaintEffectNoSchedule}}
+			})
+		},
 		"is not ready": func(w *world) { w.node(func(n *corev1.Node) { n.Status.Conditions = nil }) },
 		"block device": func(w *world) {
 			w.edited(func(c *corev1.PersistentVolumeClaim) { c.Spec.VolumeMode = new(corev1.PersistentVolumeBlock) })
