@@ -65,6 +65,7 @@ func TestWithAPIServer(t *testing.T) {
 		"Unpeer":              testUnpeer,
 		"UnpeerWaits":         testUnpeerWaits,
 		"PeerAfterUnpeer":     testPeerAfterUnpeer,
+		"AcceptLabels":        testAcceptLabels,
 		"Offload":             testOffload,
 		"Narrow":              testNarrow,
 		"Unoffload":           testUnoffload,

@@ -32,6 +32,8 @@ type InBandOptions struct {
 	Force bool
 	// Networks are those of both clusters that the other one uses as they are.
 	Networks NetworkWords
+	// Labels are those of a provider that cluster selectors may use, in both clusters.
+	Labels LabelWords
 	// Local is the consumer.
 	Local, Remote Access
 }
@@ -120,10 +122,15 @@ func followInBand(ctx context.Context, o InBandOptions, sides []*side, p Progres
 	if err := waitPeering(ctx, local.Client, local.foreign(), o.Timeout, prefixed{p, "(local) "}); err != nil {
 		return err
 	}
-	if o.Bidirectional {
-		return waitPeering(ctx, remote.Client, remote.foreign(), o.Timeout, prefixed{p, "(remote) "})
+	o.Labels.accept(ctx, local.Client, local.name, prefixed{p, "(local) "})
+	if !o.Bidirectional {
+		return remote.waitNetwork(ctx)
 	}
-	return remote.waitNetwork(ctx)
+	if err := waitPeering(ctx, remote.Client, remote.foreign(), o.Timeout, prefixed{p, "(remote) "}); err != nil {
+		return err
+	}
+	o.Labels.accept(ctx, remote.Client, remote.name, prefixed{p, "(remote) "})
+	return nil
 }
 
 // side is one of the two clusters, with what it has of the other one.

@@ -277,7 +277,11 @@ func AcceptInvitation(ctx context.Context, c client.WithWatch, o PeerOptions, te
 	if err := o.Networks.write(ctx, c, s.name, p); err != nil {
 		return err
 	}
-	return waitPeering(ctx, c, s.foreign(), o.Timeout, p)
+	if err := waitPeering(ctx, c, s.foreign(), o.Timeout, p); err != nil {
+		return err
+	}
+	o.Labels.accept(ctx, c, s.name, p)
+	return nil
 }
 
 // judgeInvited returns what forbids to accept an invitation. It is pure.

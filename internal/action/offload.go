@@ -270,7 +270,8 @@ func followOffloading(ctx context.Context, c client.WithWatch, o OffloadOptions,
 	case err != nil:
 		return err
 	case last.Status.OffloadingPhase == offloadingv1alpha1.OffloadingNoClusterSelected:
-		p.Warn("Offloading completed, but no cluster was selected; the labels to select by: kubectl get nodes -l liqo.io/type=virtual-node --show-labels")
+		p.Warn("Offloading completed, but no cluster was selected")
+		showChoice(ctx, c, &last.Spec.ClusterSelector, p)
 	default:
 		p.Done("Offloading completed successfully")
 	}

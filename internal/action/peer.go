@@ -43,6 +43,8 @@ type PeerOptions struct {
 	SkipPreflight bool
 	// Networks are those of the other cluster that this one uses as they are.
 	Networks NetworkWords
+	// Labels are those of the other cluster that cluster selectors may use.
+	Labels LabelWords
 }
 
 // Peer enables the outgoing peering with a cluster whose ForeignCluster has an authentication URL: one that this cluster
@@ -71,7 +73,11 @@ func Peer(ctx context.Context, c client.WithWatch, o PeerOptions, p Progress) er
 		return fmt.Errorf("enable the outgoing peering with %q: %w", o.Name, err)
 	}
 	p.Done("Peering enabled")
-	return waitPeering(ctx, c, fc, o.Timeout, p)
+	if err := waitPeering(ctx, c, fc, o.Timeout, p); err != nil {
+		return err
+	}
+	o.Labels.accept(ctx, c, fc.Name, p)
+	return nil
 }
 
 // PeerOutOfBand makes this cluster a consumer of a provider whose API server and authentication service are reachable
@@ -109,7 +115,11 @@ func PeerOutOfBand(ctx context.Context, c client.WithWatch, o PeerOptions, p Pro
 	live.Spec.ClusterIdentity = &discoveryv1alpha1.ClusterIdentity{
 		ClusterID: *fc.Spec.ClusterIdentity.ClusterID, ClusterName: *fc.Spec.ClusterIdentity.ClusterName,
 	}
-	return waitPeering(ctx, c, live, o.Timeout, p)
+	if err := waitPeering(ctx, c, live, o.Timeout, p); err != nil {
+		return err
+	}
+	o.Labels.accept(ctx, c, live.Name, p)
+	return nil
 }
 
 // storeToken stores what a provider has handed out, the token or what it goes with.

@@ -79,7 +79,7 @@ func newPeerInBand(f *Factory, common *action.PeerOptions) *cobra.Command {
 			if len(args) == 0 || invited.clusterID == "" || given(cmd.Flags()) || bidirectional {
 				return errors.New("an invitation goes with NAME, --cluster-id and --auth-token, and without flags for the other cluster; run the command as it was printed")
 			}
-			o := action.PeerOptions{Name: args[0], Namespace: f.namespace(), Timeout: common.Timeout, ClusterID: invited.clusterID, Networks: common.Networks}
+			o := action.PeerOptions{Name: args[0], Namespace: f.namespace(), Timeout: common.Timeout, ClusterID: invited.clusterID, Networks: common.Networks, Labels: common.Labels}
 			if o.Token, err = readToken(invited.token, cmd.Flags().Changed("auth-token"), f.streams.In); err != nil {
 				return err
 			}
@@ -92,7 +92,7 @@ func newPeerInBand(f *Factory, common *action.PeerOptions) *cobra.Command {
 		if cmd.Flags().Changed("cluster-id") || cmd.Flags().Changed("auth-token") {
 			return fmt.Errorf("--cluster-id and --auth-token go with an invitation, and there is none: add --invitation, or set %s, which sudo drops", invitationVariable)
 		}
-		o := action.InBandOptions{Bidirectional: bidirectional, Timeout: common.Timeout, Networks: common.Networks}
+		o := action.InBandOptions{Bidirectional: bidirectional, Timeout: common.Timeout, Networks: common.Networks, Labels: common.Labels}
 		if len(args) > 0 {
 			o.Name = args[0]
 		}

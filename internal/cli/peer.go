@@ -47,6 +47,8 @@ func newPeer(f *Factory) *cobra.Command {
 		"Networks that the other cluster announces, and this one uses as they are; nothing else that this cluster reaches may have an address in them (in-band: of both clusters)")
 	cmd.PersistentFlags().StringSliceVar(&o.Networks.Force, "force-network", nil,
 		"The same for a network that nodes of this cluster reach by routes of their own: they reach the other cluster there instead")
+	cmd.PersistentFlags().BoolVar(&o.Labels.Accept, "accept-labels", true,
+		"Cluster selectors may use the labels that the other cluster presents at the first peering; the command shows them (in-band: in both clusters)")
 	cmd.AddCommand(newPeerOutOfBand(f, &o), newPeerInBand(f, &o))
 	return cmd
 }

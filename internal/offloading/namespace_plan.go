@@ -46,6 +46,8 @@ func defaultName(namespace, unique, clusterID string) string {
 // provider is a cluster that grants a virtual node to this cluster.
 type provider struct {
 	id, name string // name is the unique one
+	// foreign is the name of its ForeignCluster; empty if it is gone.
+	foreign string
 	// tenant is its local tenant namespace.
 	tenant string
 	// leaving: the virtual node is being removed, or the provider no longer grants resources.
@@ -128,8 +130,9 @@ func lured(offloading *offloadingv1alpha1.NamespaceOffloading, p *provider) stri
 	if would, err := choice.Fits(&offloading.Spec.ClusterSelector, p.labelled); err != nil || !would || fits(offloading, p) {
 		return ""
 	}
-	return fmt.Sprintf("cluster %s is not chosen, because the labels that it gives itself are not accepted: %s; "+
-		"to accept them, add them to spec.acceptedLabels of its ForeignCluster", p.name, strings.Join(p.hidden, ", "))
+	named := choice.Named(&offloading.Spec.ClusterSelector, p.hidden)
+	return fmt.Sprintf("cluster %s is not chosen, because labels that it gives itself are not accepted: %s; if you trust it with this namespace: %s",
+		p.name, strings.Join(named, ", "), choice.AcceptCommand(p.foreign, named))
 }
 
 // mapping returns the desired remote namespace of every namespace offloaded to p, and, sorted, the namespaces whose remote pods must not reach this

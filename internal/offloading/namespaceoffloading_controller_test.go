@@ -495,7 +495,7 @@ func TestAttackM2(t *testing.T) {
 		var events eventsv1.EventList
 		b.Must(b.List(t.Context(), &events))
 		return slices.ContainsFunc(events.Items, func(event eventsv1.Event) bool {
-			return event.Reason == "LabelsNotAccepted" && event.Regarding.UID == trusted.UID && strings.Contains(event.Note, "trust=high") && strings.Contains(event.Note, "acceptedLabels")
+			return event.Reason == "LabelsNotAccepted" && event.Regarding.UID == trusted.UID && strings.Contains(event.Note, "trust=high") && strings.HasSuffix(event.Note, ": liqoctl accept labels evil trust=high")
 		})
 	})
 	b.untilPhase(trusted, "NoClusterSelected", evil, "ClusterNotSelected")

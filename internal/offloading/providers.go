@@ -85,6 +85,9 @@ func providersOf(ctx context.Context, reader client.Reader, tenant string) (all 
 			spec = fc.Spec
 		}
 		p.node, p.hidden = choice.View(p.labelled, spec.AcceptedLabels)
+		if fc != nil {
+			p.foreign = fc.Name
+		}
 		p.allows = allowance(ctx, reader, spec.NamespaceSelector)
 		all = append(all, p)
 	}

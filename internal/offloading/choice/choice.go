@@ -21,6 +21,32 @@ import (
 // byDefault are the labels of a provider that selectors consider if its ForeignCluster has no list: those that the documents name.
 var byDefault = []string{labels.Provider, "topology.kubernetes.io/*", "topology.liqo.io/*", corev1.LabelInstanceTypeStable}
 
+// Accepted returns the list of accepted labels of a ForeignCluster, or what stands for a missing one.
+func Accepted(accepted []string) []string {
+	if accepted == nil {
+		return slices.Clone(byDefault)
+	}
+	return accepted
+}
+
+// Named returns those of some labels, each KEY=VALUE, whose keys a selector names.
+func Named(selector *corev1.NodeSelector, all []string) (named []string) {
+	for _, one := range all {
+		key, _, _ := strings.Cut(one, "=")
+		if slices.ContainsFunc(selector.NodeSelectorTerms, func(term corev1.NodeSelectorTerm) bool {
+			return slices.ContainsFunc(term.MatchExpressions, func(r corev1.NodeSelectorRequirement) bool { return r.Key == key })
+		}) {
+			named = append(named, one)
+		}
+	}
+	return named
+}
+
+// AcceptCommand is what an administrator types to accept labels of a cluster. Keys and values are those of a node, so a shell reads nothing else in them.
+func AcceptCommand(cluster string, all []string) string {
+	return "liqoctl accept labels " + cluster + " " + strings.Join(all, " ")
+}
+
 // Settled reports whether the labels of a virtual node are those of its cluster. A node that was just registered has none yet, and without a
 // node nothing is known.
 func Settled(node *corev1.Node) bool {
@@ -38,9 +64,7 @@ func View(node *corev1.Node, accepted []string) (view *corev1.Node, hidden []str
 	if node == nil {
 		return nil, nil
 	}
-	if accepted == nil {
-		accepted = byDefault
-	}
+	accepted = Accepted(accepted)
 	kept := maps.Clone(node.Labels)
 	for key := range strings.SplitSeq(node.Annotations[labels.ProviderLabels], ",") {
 		value, has := node.Labels[key]

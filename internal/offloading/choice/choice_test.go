@@ -96,3 +96,20 @@ func TestFits(t *testing.T) {
 		}
 	}
 }
+
+// TestNamed: a message names the labels that matter to a selector, and no other that a provider has made up.
+func TestNamed(t *testing.T) {
+	selector := &corev1.NodeSelector{NodeSelectorTerms: []corev1.NodeSelectorTerm{
+		{MatchExpressions: []corev1.NodeSelectorRequirement{{Key: "region", Operator: corev1.NodeSelectorOpIn, Values: []string{"B"}}}},
+		{MatchExpressions: []corev1.NodeSelectorRequirement{{Key: "tier", Operator: corev1.NodeSelectorOpExists}}},
+	}}
+	if got := Named(selector, []string{"provider=AWS", "region=C", "region2=B", "tier="}); !slices.Equal(got, []string{"region=C", "tier="}) {
+		t.Errorf("%v", got)
+	}
+	if got := Accepted(nil); len(got) != len(byDefault) || len(Accepted([]string{})) != 0 {
+		t.Errorf("a missing list is %v, and an empty one is not", got)
+	}
+	if got := AcceptCommand("milan", []string{"region=C", "tier="}); got != "liqoctl accept labels milan region=C tier=" {
+		t.Error(got)
+	}
+}
