@@ -192,6 +192,8 @@ const (
 	OwnerKey = "liqo.io/owner-key"
 	// OriginalName, on a remote namespace, is the name of the namespace in the consumer.
 	OriginalName = "liqo.io/original-name"
+	// ClusterDomain, on a NamespaceMap, is the DNS domain of the cluster that requests the namespaces.
+	ClusterDomain = "liqo.io/cluster-domain"
 	// APIServerSupport, on a NamespaceOffloading, is "false" if pods of the namespace that run in a peer get neither tokens for this
 	// cluster's API server nor its address. "true" is the default.
 	APIServerSupport = "liqo.io/apiserver-support"
@@ -286,6 +288,7 @@ const (
 	OwnerNamespaceMap     = "liqo-namespacemap"
 	OwnerRemoteNamespaces = "liqo-remote-namespaces"
 	OwnerRemoteContents   = "liqo-remote-contents"
+	OwnerStandby          = "liqo-standby"
 	OwnerStorage          = "liqo-storage"
 	OwnerMove             = "liqo-move"
 	OwnerCLI              = "liqoctl"

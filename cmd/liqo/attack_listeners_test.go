@@ -11,6 +11,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -22,6 +23,7 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
+	"golang.org/x/net/dns/dnsmessage"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
@@ -36,6 +38,7 @@ import (
 	"liqo.io/liqo/internal/network/carrier"
 	"liqo.io/liqo/internal/network/report"
 	"liqo.io/liqo/internal/offloading/caller"
+	"liqo.io/liqo/internal/offloading/nameserver"
 	"liqo.io/liqo/internal/offloading/serving"
 	vk "liqo.io/liqo/internal/offloading/virtualkubelet"
 	"liqo.io/liqo/internal/peering/auth/endpoint"
@@ -83,6 +86,8 @@ var servedPorts = map[chartPort]func(t *testing.T, at string){
 			return endpoint.Serve(ctx, func() {}, endpoint.Service(at, http.NotFoundHandler(), certificate, logr.Discard()))
 		})
 	},
+	{"dns", "health"}:   func(t *testing.T, at string) { runManager(t, kubemanager.Options{HealthAddress: at}) },
+	{"dns", "dns-tcp"}:  runDNSPort,
 	{"auth", "health"}:  runHealth,
 	{"proxy", "health"}: runHealth,
 	{"proxy", "http"}: func(t *testing.T, at string) {
@@ -127,14 +132,18 @@ func TestAttackNH1(t *testing.T) {
 			if slices.Contains(securePorts, port) {
 				config = &tls.Config{InsecureSkipVerify: true} //nolint:gosec // the attacker's choice
 			}
-			attackHeaders(t, at, config)
+			ask := honest
+			if port == (chartPort{"dns", "dns-tcp"}) {
+				ask = honestDNS
+			}
+			attackHeaders(t, at, config, ask)
 		})
 	}
 }
 
-// attackHeaders plays the attack.
-func attackHeaders(t *testing.T, at string, config *tls.Config) {
-	kubetest.Eventually(t, "an answer before the attack", func() error { return honest(t.Context(), at, config) })
+// attackHeaders plays the attack. ask is what another client does.
+func attackHeaders(t *testing.T, at string, config *tls.Config, ask func(context.Context, string, *tls.Config) error) {
+	kubetest.Eventually(t, "an answer before the attack", func() error { return ask(t.Context(), at, config) })
 	before := heap()
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
@@ -162,7 +171,7 @@ func attackHeaders(t *testing.T, at string, config *tls.Config) {
 			break
 		}
 		// All share the processors, so a client may be late, and then tries again, as they all do.
-		kubetest.Eventually(t, "an answer to another client", func() error { return honest(ctx, at, config) })
+		kubetest.Eventually(t, "an answer to another client", func() error { return ask(ctx, at, config) })
 		answered++
 	}
 	if ctx.Err() == nil { // all attackers have sent what they could, and wait
@@ -231,6 +240,28 @@ func honest(ctx context.Context, at string, config *tls.Config) error {
 		return err
 	}
 	return response.Body.Close()
+}
+
+// honestDNS asks for a name; any answer will do.
+func honestDNS(ctx context.Context, at string, _ *tls.Config) error {
+	asked, err := (&dnsmessage.Message{Questions: []dnsmessage.Question{{Name: dnsmessage.MustNewName("x."), Type: dnsmessage.TypeA, Class: dnsmessage.ClassINET}}}).Pack()
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
+	defer cancel()
+	connection, err := dialFrom(ctx, "127.0.0.1", at, nil)
+	if err != nil {
+		return err
+	}
+	defer connection.Close()
+	stop := context.AfterFunc(ctx, func() { connection.Close() })
+	defer stop()
+	if _, err := connection.Write(append([]byte{0, byte(len(asked))}, asked...)); err != nil {
+		return err
+	}
+	_, err = io.ReadFull(connection, make([]byte, 2+len(asked)))
+	return err
 }
 
 func heap() uint64 {
@@ -324,6 +355,19 @@ func runSmall(t *testing.T, at string) {
 func runHealth(t *testing.T, at string) {
 	kubetest.Start(t, "probes", func(ctx context.Context) error {
 		return endpoint.Serve(ctx, func() {}, endpoint.Health(at, func(context.Context) error { return nil }))
+	})
+}
+
+// runDNSPort serves as the name server does, before it knows any pod.
+func runDNSPort(t *testing.T, at string) {
+	served, err := nameserver.New(nameserver.Options{Callers: nameserver.NewCallers(), Upstreams: []netip.AddrPort{netip.MustParseAddrPort("127.0.0.1:1")}, Limits: nameserver.Limits{Hold: 1}, Log: logr.Discard()})
+	must(t, err)
+	kubetest.Start(t, "name server", func(ctx context.Context) error {
+		datagrams, connections, err := openDNS(ctx, at)
+		if err != nil {
+			return err
+		}
+		return served.Serve(ctx, datagrams, connections)
 	})
 }
 

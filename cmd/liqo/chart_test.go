@@ -42,7 +42,7 @@ func TestChartArguments(t *testing.T) {
 			}
 		}
 	}
-	for _, role := range []string{"controller-manager", "auth", "cleanup", "crds", "gateway", "route", "metric-agent", "proxy"} {
+	for _, role := range []string{"controller-manager", "auth", "cleanup", "crds", "gateway", "route", "metric-agent", "proxy", "dns"} {
 		if !seen[role] {
 			t.Errorf("the chart does not run %s", role)
 		}

@@ -358,7 +358,7 @@ func runControllerManager(ctx context.Context, cfg *rest.Config, o *controllerMa
 			return err
 		}
 	}
-	if err := o.shadows.setup(ctx, mgr, guard, offloading.ShadowEndpointSliceOptions{InternalNetwork: !o.disableInternalNetwork, OwnNetworks: own}, o.webhookPort > 0); err != nil {
+	if err := o.shadows.setup(ctx, mgr, guard, offloading.ShadowEndpointSliceOptions{InternalNetwork: !o.disableInternalNetwork, OwnNetworks: own}, o); err != nil {
 		return err
 	}
 	if err := o.serve(mgr); err != nil {
@@ -373,7 +373,7 @@ func (o *controllerManagerOptions) setupNamespaces(mgr manager.Manager, guard *p
 		offloading.SetupCertificates(mgr),
 		offloading.SetupNamespaceOffloading(mgr, offloading.NamespaceOffloadingOptions{Local: o.local}),
 		offloading.SetupRemoteContents(mgr, offloading.RemoteContentsOptions{Consumer: o.local.ClusterID, Reader: connector.Reader}),
-		offloading.SetupNamespaceMap(mgr), offloading.SetupRemoteNamespaces(mgr, offloading.RemoteNamespaceOptions{Namespace: o.namespace, Names: o.peerNames, Policies: guard, Bounds: o.shadows.bounds, Isolation: o.shadows.isolation, Level: shadow.Level(o.shadows.podSecurity), Most: o.shadows.mostNamespaces}),
+		offloading.SetupNamespaceMap(mgr, clusterResolver(mgr.GetLogger()).Domain), offloading.SetupRemoteNamespaces(mgr, offloading.RemoteNamespaceOptions{Namespace: o.namespace, Names: o.peerNames, Policies: guard, Bounds: o.shadows.bounds, Isolation: o.shadows.isolation, Level: shadow.Level(o.shadows.podSecurity), Most: o.shadows.mostNamespaces}),
 	)
 	if err != nil || !o.storage {
 		return err

@@ -14,6 +14,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 
@@ -24,6 +25,7 @@ import (
 	"liqo.io/liqo/internal/offloading/ledger"
 	"liqo.io/liqo/internal/offloading/quota"
 	"liqo.io/liqo/internal/offloading/shadow"
+	"liqo.io/liqo/internal/offloading/standby"
 	offloadingwebhook "liqo.io/liqo/internal/offloading/webhook"
 	"liqo.io/liqo/internal/peering"
 )
@@ -56,6 +58,10 @@ type shadowOptions struct {
 	isolationPeers           struct{ clients, servers, dns string }
 	isolationDenied          []string
 	refresh                  time.Duration
+	names                    struct {
+		service, cluster string
+		used             bool
+	}
 }
 
 // Register adds the flags.
@@ -90,6 +96,9 @@ func (o *shadowOptions) Register(flags *pflag.FlagSet) {
 	flags.StringVar(&o.isolationPeers.servers, "peer-isolation-servers", "", "what pods of peers may connect to besides the peering, DNS and public addresses, in the same form")
 	flags.StringVar(&o.isolationPeers.dns, "peer-isolation-dns", "", "name servers of the pods of peers, in the same form (default: pods that do not run for another cluster, and 169.254.20.10)")
 	flags.StringSliceVar(&o.isolationDenied, "peer-isolation-denied", nil, "public networks that pods of peers may not connect to (CIDR,...)")
+	flags.StringVar(&o.names.service, "names-service", "", "Service, in the namespace of Liqo, of the name server of pods of peers; empty for none")
+	flags.BoolVar(&o.names.used, "peer-names", true, "new pods of peers use that name server, and so find Services by the names of their own cluster")
+	flags.StringVar(&o.names.cluster, "cluster-dns", "kube-system/kube-dns", "Service of this cluster's own name server, whose endpoints answer while that one is down (NAMESPACE/NAME)")
 	flags.DurationVar(&o.refresh, "resource-validator-refresh-interval", 5*time.Minute, "interval at which the usage of peers is counted again")
 }
 
@@ -117,6 +126,9 @@ func (o *shadowOptions) Validate() error {
 	}
 	if err := o.parseIsolation(); err != nil {
 		return err
+	}
+	if _, err := parseService(o.names.cluster); err != nil {
+		return fmt.Errorf("--cluster-dns %w", err)
 	}
 	if err := o.parseLimits(); err != nil {
 		return err
@@ -247,7 +259,7 @@ func amounts(flag string, pairs map[string]string) (corev1.ResourceList, error) 
 }
 
 // setup adds the controllers and the webhook to the manager.
-func (o *shadowOptions) setup(ctx context.Context, mgr manager.Manager, guard *policies.Guard, endpoints offloading.ShadowEndpointSliceOptions, webhooks bool) error {
+func (o *shadowOptions) setup(ctx context.Context, mgr manager.Manager, guard *policies.Guard, endpoints offloading.ShadowEndpointSliceOptions, from *controllerManagerOptions) error {
 	remoteNamespaces, err := offloading.WatchRemoteNamespaces(mgr)
 	if err != nil {
 		return err
@@ -257,13 +269,16 @@ func (o *shadowOptions) setup(ctx context.Context, mgr manager.Manager, guard *p
 	if err != nil {
 		return err
 	}
-	err = offloading.SetupShadowPod(mgr, offloading.ShadowPodOptions{RemoteNamespaces: remoteNamespaces, Level: shadow.Level(o.podSecurity), Allowed: o.allowed, Quota: counted, Defaults: o.defaults, Workers: o.podWorkers})
-	if err != nil {
+	pods := offloading.ShadowPodOptions{RemoteNamespaces: remoteNamespaces, Level: shadow.Level(o.podSecurity), Allowed: o.allowed, Quota: counted, Defaults: o.defaults, Workers: o.podWorkers}
+	if pods.Names, err = o.setupNames(mgr, from); err != nil {
+		return err
+	}
+	if err := offloading.SetupShadowPod(mgr, pods); err != nil {
 		return err
 	}
 	endpoints.RemoteNamespaces, endpoints.Workers = remoteNamespaces, o.sliceWorkers
 	err = offloading.SetupShadowEndpointSlice(mgr, endpoints)
-	if err != nil || !webhooks {
+	if err != nil || from.webhookPort <= 0 {
 		return err
 	}
 	options := offloadingwebhook.ShadowPodOptions{RemoteNamespaces: remoteNamespaces, Level: shadow.Level(o.podSecurity), Quota: counted}
@@ -282,4 +297,20 @@ func (o *shadowOptions) setup(ctx context.Context, mgr manager.Manager, guard *p
 	offloadingwebhook.RegisterPeerObjects(mgr.GetWebhookServer(), options.Peers)
 	offloadingwebhook.RegisterShadowPod(mgr.GetWebhookServer(), mgr.GetScheme(), options)
 	return nil
+}
+
+// setupNames adds what keeps the name server's clients from losing the DNS, and returns what new pods get; nil if they keep their own settings.
+func (o *shadowOptions) setupNames(mgr manager.Manager, from *controllerManagerOptions) (offloading.Names, error) {
+	if o.names.service == "" {
+		return nil, nil
+	}
+	cluster, err := parseService(o.names.cluster)
+	if err != nil {
+		return nil, err
+	}
+	kept, err := standby.Setup(mgr, standby.Options{Service: types.NamespacedName{Namespace: from.namespace, Name: o.names.service}, DNS: cluster, Cluster: clusterResolver(mgr.GetLogger())})
+	if err != nil || !o.names.used {
+		return nil, err
+	}
+	return kept, nil
 }

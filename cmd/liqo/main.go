@@ -34,6 +34,7 @@ func roles() []role {
 		routeRole(),
 		metricAgent(),
 		proxyRole(),
+		dnsRole(),
 		cleanup(),
 		crds(),
 		networkTestServer(),

@@ -21,6 +21,7 @@ import (
 var acceptedOfPods = map[string]map[string]string{
 	"Deployment liqo-auth":               {"auth: token": "creates tokens for peers, and pins their keys"},
 	"Deployment liqo-controller-manager": {"controller-manager: token": "runs the controllers"},
+	"Deployment liqo-dns":                {"dns: token": "watches where the pods of peers are"},
 	"Deployment liqo-metric-agent":       {"metric-agent: token": "asks whether a caller may read, and reads the kubelets"},
 	"Deployment liqo-proxy":              {},
 	"Job liqo-cleanup":                   {"cleanup: token": "ends the peerings"},

@@ -26,6 +26,8 @@ func TestNetworkPolicies(t *testing.T) {
 		"auth auth":                  "other clusters",
 		"gateway tunnel":             "other clusters",
 		"gateway stream":             "other clusters",
+		"dns dns":                    "some network plugins send packets of pods from addresses of nodes; it answers the pods of peers only",
+		"dns dns-tcp":                "the same",
 		"metric-agent https":         "the API server calls it from any address, with a client certificate",
 	}
 	for _, set := range []string{"", charttest.Lavish, "auth.tls=false,webhook.port=10000,gateway.metrics.enabled=true,gateway.metrics.port=5880,gateway.config.listeningPort=5999"} {

@@ -132,8 +132,8 @@ func TestPods(t *testing.T) {
 			}
 		}
 	}
-	if seen != 6 {
-		t.Errorf("%d objects with pods, want 6", seen)
+	if seen != 7 {
+		t.Errorf("%d objects with pods, want 7", seen)
 	}
 }
 
@@ -170,7 +170,7 @@ func TestAttackM13(t *testing.T) {
 func TestPrivateRegistry(t *testing.T) {
 	const mover = "storage.moverImage=registry.example.com/liqo-mover"
 	roles := []string{mover}
-	for _, role := range []string{"auth", "controllerManager", "gateway", "metricAgent", "proxy", "route", "uninstaller", "virtualKubelet"} {
+	for _, role := range []string{"auth", "controllerManager", "dns", "gateway", "metricAgent", "proxy", "route", "uninstaller", "virtualKubelet"} {
 		roles = append(roles, role+".imageName=registry.example.com/own/"+strings.ToLower(role))
 	}
 	image, elsewhere := regexp.MustCompile(`registry\.example\.com/[a-z/-]+`), regexp.MustCompile(`.*localhost/liqo.*`)
@@ -179,7 +179,7 @@ func TestPrivateRegistry(t *testing.T) {
 		want int // different images
 	}{
 		"as documented": {[]string{"imageName=registry.example.com/liqo", mover}, 2},
-		"each role":     {roles, 9},
+		"each role":     {roles, 10},
 	} {
 		all := text(t, charttest.Render(t, test.set...))
 		if found := elsewhere.FindAllString(all, -1); len(found) > 0 {

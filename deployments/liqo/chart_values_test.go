@@ -89,6 +89,7 @@ var other = map[string]any{
 	"peers.images.allow":                                      []any{"registry.example.org/*"},
 	"peers.images.deny":                                       []any{"registry.example.org/*"},
 	"peers.tolerations":                                       []any{"gpu"},
+	"dns.openNamespaces":                                      []any{"storage"},
 	"peers.metadata.pods.labels":                              []any{"example.org/*"},
 	"peers.metadata.pods.annotations":                         []any{"example.org/*"},
 	"peers.metadata.services.labels":                          []any{"example.org/*"},

@@ -40,11 +40,14 @@ type mapReconciler struct {
 	client client.Client
 	live   client.Reader
 	own    *ssa.Applier
+	// domain is that of this cluster; empty if it is not known.
+	domain string
 }
 
-// SetupNamespaceMap registers the controller that writes the desired remote namespaces of each provider.
-func SetupNamespaceMap(mgr manager.Manager) error {
-	r := &mapReconciler{client: mgr.GetClient(), live: mgr.GetAPIReader(), own: ssa.NewApplier(mgr.GetClient(), labels.OwnerNamespaceMap)}
+// SetupNamespaceMap registers the controller that writes the desired remote namespaces of each provider. domain is the DNS domain of this cluster, so that
+// pods find Services in a provider by the names that these have here; empty if it is not known.
+func SetupNamespaceMap(mgr manager.Manager, domain string) error {
+	r := &mapReconciler{client: mgr.GetClient(), live: mgr.GetAPIReader(), domain: domain, own: ssa.NewApplier(mgr.GetClient(), labels.OwnerNamespaceMap)}
 	original := predicate.NewPredicateFuncs(func(object client.Object) bool { return object.GetLabels()[labels.Replication] == "true" })
 	its := handler.EnqueueRequestsFromMapFunc(func(_ context.Context, object client.Object) []reconcile.Request {
 		return []reconcile.Request{tenantRequest(object.GetNamespace())}
@@ -131,6 +134,9 @@ func (r *mapReconciler) Reconcile(ctx context.Context, request reconcile.Request
 		WithLabels(map[string]string{
 			labels.Replication: "true", labels.RemoteID: p.id, labels.RemoteClusterID: p.id, labels.ClusterID: p.id, labels.AppPartOf: labels.PartOf,
 		})
+	if r.domain != "" {
+		intent.WithAnnotations(map[string]string{labels.ClusterDomain: r.domain})
+	}
 	elsewhere, err := r.elsewhere(ctx, p)
 	if err != nil {
 		return reconcile.Result{}, err

@@ -88,7 +88,7 @@ func (l *fakeProvider) register(region string) {
 func (l *fakeProvider) asked(what string, want map[string]string) {
 	l.b.T.Helper()
 	l.b.Until(l.peer.ClusterName+" is asked for "+what, func() bool {
-		return l.b.exists(l.namespaces) && maps.Equal(l.namespaces.Spec.DesiredMapping, want)
+		return l.b.exists(l.namespaces) && maps.Equal(l.namespaces.Spec.DesiredMapping, want) && l.namespaces.Annotations[labels.ClusterDomain] == domainOfRome
 	})
 }
 
@@ -113,11 +113,16 @@ func (b *env) exists(object client.Object) bool {
 	return b.Get(b.T.Context(), client.ObjectKeyFromObject(object), object) == nil
 }
 
+// domainOfRome is announced to providers, so that pods find Services there by the names that these have at home.
+const domainOfRome = "rome.example"
+
+func setupMaps(mgr ctrl.Manager) error { return SetupNamespaceMap(mgr, domainOfRome) }
+
 func (b *env) runConsumer() (stop func()) {
 	b.T.Helper()
 	return b.start(func(mgr ctrl.Manager) error {
 		return SetupNamespaceOffloading(mgr, NamespaceOffloadingOptions{Local: rome, Now: b.now})
-	}, SetupNamespaceMap)
+	}, setupMaps)
 }
 
 func (b *env) offload(change func(*offloadingv1alpha1.NamespaceOffloadingSpec)) *offloadingv1alpha1.NamespaceOffloading {
@@ -437,7 +442,7 @@ func TestPeeringEnds(t *testing.T) {
 	b := newEnv(t)
 	b.start(func(mgr ctrl.Manager) error {
 		return SetupNamespaceOffloading(mgr, NamespaceOffloadingOptions{Local: rome, Now: b.now})
-	}, SetupNamespaceMap, func(mgr ctrl.Manager) error {
+	}, setupMaps, func(mgr ctrl.Manager) error {
 		return SetupVirtualNode(mgr, VirtualNodeOptions{
 			Local: rome, Kubelet: KubeletOptions{Image: "liqo:v1"}, DrainDeadline: 2 * time.Minute, DrainDeadlineUnreachable: 25 * time.Second, Now: b.now,
 		})

@@ -108,18 +108,27 @@ func (r *RemoteNamespaces) GetCache() cache.Cache { return r.Cache }
 
 // Peer returns the cluster ID of the peer that a namespace was created for; empty if it was created for none.
 func (r *RemoteNamespaces) Peer(ctx context.Context, namespace string) (string, error) {
+	metadata, err := r.metadata(ctx, namespace)
+	if err != nil || metadata == nil {
+		return "", err
+	}
+	return metadata.Labels[labels.RemoteClusterID], nil
+}
+
+// metadata returns that of a namespace; nil if there is none of the name.
+func (r *RemoteNamespaces) metadata(ctx context.Context, namespace string) (*metav1.PartialObjectMetadata, error) {
 	metadata := namespaceMetadata()
 	if err := r.Get(ctx, client.ObjectKey{Name: namespace}, metadata); err == nil {
-		return metadata.Labels[labels.RemoteClusterID], nil
+		return metadata, nil
 	}
 	// The namespace may be new, or the cache not filled yet.
 	if err := r.live.Get(ctx, client.ObjectKey{Name: namespace}, metadata); err != nil {
 		if apierrors.IsNotFound(err) {
-			return "", nil
+			return nil, nil
 		}
-		return "", fmt.Errorf("look for namespace %s: %w", namespace, err)
+		return nil, fmt.Errorf("look for namespace %s: %w", namespace, err)
 	}
-	return metadata.Labels[labels.RemoteClusterID], nil
+	return metadata, nil
 }
 
 // Accepted reports whether a peer may create pods in this cluster. While admission policies are missing, it returns an error, so that its callers try

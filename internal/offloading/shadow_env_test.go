@@ -60,6 +60,8 @@ type shadowEnv struct {
 	quota offloading.Quota
 	// defaults of the pods that they make.
 	defaults quota.Defaults
+	// names are the DNS settings of the pods that they make; nil for none.
+	names offloading.Names
 	// refusalRetry is when the controllers repeat what a policy has refused; 0 means their default.
 	refusalRetry time.Duration
 	// remoteRules are the rights of the controllers in remote namespaces.
@@ -79,14 +81,14 @@ func newShadowEnv(t *testing.T) *shadowEnv {
 	crds := "../../deployments/liqo/crds/"
 	_, err := envtest.InstallCRDs(b.admin, envtest.CRDInstallOptions{ErrorIfPathMissing: true, Paths: []string{
 		crds + "virtualkubelet.liqo.io_shadowpods.yaml", crds + "virtualkubelet.liqo.io_shadowendpointslices.yaml",
-		crds + "discovery.liqo.io_foreignclusters.yaml", crds + "net.liqo.io_tunnelendpoints.yaml",
+		crds + "virtualkubelet.liqo.io_namespacemaps.yaml", crds + "discovery.liqo.io_foreignclusters.yaml", crds + "net.liqo.io_tunnelendpoints.yaml",
 	}})
 	b.Must(err)
 	b.Client, err = client.New(b.admin, client.Options{Scheme: b.scheme})
 	b.Must(err)
 	// The rights in the RBAC markers: everywhere, and in remote namespaces.
 	var everywhere []rbacv1.PolicyRule
-	for _, file := range []string{"shadowpod_controller.go", "shadowendpointslice_controller.go", "remotenamespaces_index.go"} {
+	for _, file := range []string{"shadowpod_controller.go", "shadowpod_names.go", "shadowendpointslice_controller.go", "remotenamespaces_index.go"} {
 		rules := b.RBACMarkers(file)
 		everywhere, b.remoteRules = append(everywhere, rules[""]...), append(b.remoteRules, rules["liqo-remote"]...)
 	}
@@ -140,7 +142,7 @@ func (b *shadowEnv) run() (stop func()) {
 	remoteNamespaces, err := offloading.WatchRemoteNamespaces(mgr)
 	b.Must(err)
 	b.Must(offloading.SetupShadowPod(mgr, offloading.ShadowPodOptions{
-		RemoteNamespaces: remoteNamespaces, Level: shadow.Baseline, Allowed: shadow.Allowed{Tolerations: shadow.Keys{"a"}}, Quota: b.quota, Defaults: b.defaults, Workers: 10,
+		RemoteNamespaces: remoteNamespaces, Level: shadow.Baseline, Allowed: shadow.Allowed{Tolerations: shadow.Keys{"a"}}, Quota: b.quota, Defaults: b.defaults, Names: b.names, Workers: 10,
 		RefusalRetry: b.refusalRetry, Now: func() time.Time { return time.Now().Add(time.Duration(b.ahead.Load())) },
 	}))
 	b.Must(offloading.SetupShadowEndpointSlice(mgr, offloading.ShadowEndpointSliceOptions{RemoteNamespaces: remoteNamespaces, InternalNetwork: !b.external, OwnNetworks: b.own, Workers: 10, RefusalRetry: b.refusalRetry}))

@@ -61,6 +61,8 @@ type ShadowPodOptions struct {
 	Quota Quota
 	// Defaults are what new pods get that state less; the quota counts with them.
 	Defaults quota.Defaults
+	// Names are the DNS settings of new pods; nil if they keep their own.
+	Names Names
 	// Workers is how many are reconciled at the same time.
 	Workers int
 	// RefusalRetry is the longest pause before a pod is created or changed again that a rule of this cluster has refused; 0 means five minutes.
@@ -280,10 +282,15 @@ func (r *shadowPods) create(ctx context.Context, shadowPod *vkv1alpha1.ShadowPod
 	if err != nil || peer == "" {
 		return false, err
 	}
+	configure, err := r.names(ctx, shadowPod.Namespace)
+	if err != nil {
+		return false, err
+	}
 	if err := r.reserve(peer, shadowPod, nil); err != nil {
 		return false, err
 	}
 	pod := shadow.Pod(shadowPod, peer, r.options.Allowed)
+	configure(&pod.Spec)
 	r.options.Defaults.Fill(&pod.Spec)
 	err = r.live.Create(ctx, pod, client.FieldOwner(labels.OwnerShadowPod))
 	switch {

@@ -33,6 +33,7 @@ func rights(t *testing.T) {
 	}
 	identities := map[string]string{
 		"controller-manager": "liqo-controller-manager", "auth": "liqo-auth", "virtual-kubelet": "virtual-kubelet", "gateway": "liqo-gateway", "route": "liqo-route", "metric-agent": "liqo-metric-agent",
+		"dns": "liqo-dns",
 	}
 	for role, identity := range identities {
 		text, err := os.ReadFile("../../deployments/liqo/files/rbac-" + role + ".yaml")

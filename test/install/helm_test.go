@@ -121,7 +121,7 @@ func upgradeWithHelm(t *testing.T, values map[*env.Cluster]string) {
 		c.Kubectl(t, "patch", definition, "--type=json", "-p", `[{"op":"remove","path":"/spec/versions/0/additionalPrinterColumns"}]`)
 		c.Kubectl(t, "-n", "liqo", "patch", "configmap", "liqo-resource-sharing", "--type=merge", "-p", `{"data":{"percentage":"70"}}`)
 		upgrade := documented(t, "helm upgrade liqo deployments/liqo")
-		for _, component := range []string{"auth", "controllerManager", "gateway", "metricAgent", "proxy", "route"} {
+		for _, component := range []string{"auth", "controllerManager", "dns", "gateway", "metricAgent", "proxy", "route"} {
 			upgrade += fmt.Sprintf(" --set %s.pod.annotations.again=yes", component)
 		}
 		upgrade += " --set virtualKubelet.extra.annotations.again=yes"

@@ -43,7 +43,7 @@ const Internal = "networking.internal=true," + Networks
 const Lavish = Internal + ",gateway.replicas=2,gateway.config.addressOverride=gateway.example.org,gateway.config.portOverride=30871,networkConfig.mtu=1340," +
 	"gateway.metrics.enabled=true,gateway.metrics.serviceMonitor.enabled=true,networking.reflectIPs=false," +
 	"gateway.config.streamPort=443,gateway.config.webSocketURL=https://gateway.example.org:8443/liqo/,gateway.config.proxySecret=proxy,gateway.service.streamType=ClusterIP,gateway.ingress.enable=true,gateway.ingress.class=nginx," +
-	"networkManager.config.reservedSubnets={10.1.0.0/16,10.2.0.0/16},networkManager.config.additionalPools={100.64.0.0/10},networkManager.config.unmappedNetworks={10.60.0.0/14}," +
+	"networkManager.config.reservedSubnets={10.1.0.0/16,10.2.0.0/16},networkManager.config.additionalPools={100.64.0.0/10},networkManager.config.unmappedNetworks={10.60.0.0/14},dns.openNamespaces={storage}," +
 	"common.nodeSelector.zone=a,common.tolerations[0].key=infra,common.tolerations[0].operator=Exists"
 
 // loadedChart is read only: rendering copies its values.

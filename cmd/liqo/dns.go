@@ -1,0 +1,180 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"net/netip"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/go-logr/logr"
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client/config"
+	ctrllog "sigs.k8s.io/controller-runtime/pkg/log"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+
+	"liqo.io/liqo/internal/kube/domain"
+	"liqo.io/liqo/internal/kube/listener"
+	kubemanager "liqo.io/liqo/internal/kube/manager"
+	"liqo.io/liqo/internal/kube/version"
+	"liqo.io/liqo/internal/offloading/names"
+	"liqo.io/liqo/internal/offloading/nameserver"
+)
+
+// dnsRole is the name server of the pods that run here for other clusters.
+func dnsRole() role {
+	return role{name: "dns", short: "Answer pods of peers with the names of their own cluster", new: func() *cobra.Command {
+		o := dnsOptions{resolvConf: domain.File, last: lastSeconds}
+		return command(&o, config.GetConfig, func(cmd *cobra.Command, cfg *rest.Config) error {
+			return runDNS(cmd.Context(), cfg, &o)
+		})
+	}}
+}
+
+type dnsOptions struct {
+	address, healthAddress string
+	namespace              string
+	open                   []string
+	// resolvConf is what the kubelet has written for this pod.
+	resolvConf string
+	// last is how long a process that is asked to end still answers: nodes send it packets until they know that it ends.
+	last time.Duration
+}
+
+// lastSeconds is usual for that.
+const lastSeconds = 5 * time.Second
+
+// Register adds the flags.
+func (o *dnsOptions) Register(flags *pflag.FlagSet) {
+	flags.StringVar(&o.address, "address", fmt.Sprintf(":%d", nameserver.Port), "address to listen at, over UDP and TCP")
+	flags.StringVar(&o.healthAddress, "health-probe-address", ":8081", "address of the probes /healthz and /readyz")
+	flags.StringVar(&o.namespace, "namespace", authEnvironment("POD_NAMESPACE", "liqo"), "namespace in which Liqo is installed")
+	flags.StringSliceVar(&o.open, "open-namespaces", nil, "namespaces of this cluster in which pods of peers find Services by name although these names are under the peer's own domain (NAMESPACE,...)")
+}
+
+// Validate refuses what cannot work.
+func (o *dnsOptions) Validate() error {
+	if _, port, err := net.SplitHostPort(o.address); err != nil || port == "" {
+		return fmt.Errorf("--address %q: want HOST:PORT", o.address)
+	}
+	for _, one := range o.open {
+		if problems := validation.IsDNS1123Label(one); len(problems) > 0 {
+			return fmt.Errorf("--open-namespaces: %q is no name of a namespace", one)
+		}
+	}
+	return nil
+}
+
+// runDNS serves until ctx ends. It is not ready before it knows the pods of peers, so that those are not refused.
+func runDNS(ctx context.Context, cfg *rest.Config, o *dnsOptions) error {
+	frugal(ctx)
+	log := ctrllog.FromContext(ctx).WithName("dns")
+	cluster, err := resolverOf(o.resolvConf)
+	if err != nil {
+		return err
+	}
+	scheme, err := newScheme()
+	if err != nil {
+		return err
+	}
+	caches, err := nameserver.CacheOptions()
+	if err != nil {
+		return err
+	}
+	mgr, err := kubemanager.New(cfg, kubemanager.Options{Scheme: scheme, Namespace: o.namespace, HealthAddress: o.healthAddress, Cache: caches})
+	if err != nil {
+		return err
+	}
+	callers := nameserver.NewCallers()
+	watcher, err := nameserver.Watch(ctx, mgr.GetCache(), callers, names.Cluster{Domain: cluster.Domain, Open: o.open, Server: nameserver.Service + "." + o.namespace})
+	if err != nil {
+		return err
+	}
+	var upstreams []netip.AddrPort
+	for _, one := range cluster.Servers {
+		upstreams = append(upstreams, netip.AddrPortFrom(one, 53))
+	}
+	server, err := nameserver.New(nameserver.Options{Callers: callers, Upstreams: upstreams, Log: log})
+	if err != nil {
+		return err
+	}
+	err = errors.Join(
+		mgr.Add(manager.RunnableFunc(watcher.Run)),
+		mgr.Add(manager.RunnableFunc(func(ctx context.Context) error {
+			select {
+			case <-watcher.Ready():
+			case <-ctx.Done():
+				return nil
+			}
+			datagrams, connections, err := openDNS(ctx, o.address)
+			if err != nil {
+				return err
+			}
+			log.Info("starting", "version", version.Version, "address", o.address, "domain", cluster.Domain, "upstreams", upstreams)
+			serving, stop := context.WithCancel(context.WithoutCancel(ctx))
+			defer stop()
+			context.AfterFunc(ctx, func() { time.AfterFunc(o.last, stop) })
+			return server.Serve(serving, datagrams, connections)
+		})),
+		mgr.AddReadyzCheck("pods", func(*http.Request) error { return watcher.Check() }),
+	)
+	if err != nil {
+		return err
+	}
+	return mgr.Start(ctx)
+}
+
+// openDNS opens a port for both protocols.
+func openDNS(ctx context.Context, address string) (*net.UDPConn, net.Listener, error) {
+	at, err := net.ResolveUDPAddr("udp", address)
+	if err != nil {
+		return nil, nil, fmt.Errorf("address of the name server: %w", err)
+	}
+	datagrams, err := net.ListenUDP("udp", at)
+	if err != nil {
+		return nil, nil, fmt.Errorf("port of the name server: %w", err)
+	}
+	connections, err := listener.Open(ctx, address)
+	if err != nil {
+		_ = datagrams.Close()
+		return nil, nil, fmt.Errorf("port of the name server: %w", err)
+	}
+	return datagrams, connections, nil
+}
+
+// resolverOf reads what the kubelet has written for this pod.
+func resolverOf(file string) (domain.Resolver, error) {
+	text, err := os.ReadFile(file)
+	if err != nil {
+		return domain.Resolver{}, fmt.Errorf("read the domain of this cluster: %w", err)
+	}
+	return domain.Parse(string(text))
+}
+
+// clusterResolver is resolverOf for a process that works without: peers then find Services of this cluster by short names only.
+func clusterResolver(log logr.Logger) domain.Resolver {
+	found, err := resolverOf(domain.File)
+	if err != nil {
+		log.Info("the domain of this cluster is not known, so its pods find Services in peers by short names only", "reason", err.Error())
+	}
+	return found
+}
+
+// parseService reads NAMESPACE/NAME.
+func parseService(text string) (types.NamespacedName, error) {
+	namespace, name, _ := strings.Cut(text, "/")
+	if len(validation.IsDNS1123Label(namespace)) > 0 || len(validation.IsDNS1035Label(name)) > 0 {
+		return types.NamespacedName{}, fmt.Errorf("%q: want NAMESPACE/NAME of a Service, such as kube-system/kube-dns", text)
+	}
+	return types.NamespacedName{Namespace: namespace, Name: name}, nil
+}

@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package names
+
+import (
+	"net/netip"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+)
+
+// The bounds that Kubernetes sets for a pod. A kubelet cuts longer lists, too.
+const mostServers, mostSearches, mostSearchChars = 3, 32, 2048
+
+// Settings are what pods of peers get.
+type Settings struct {
+	// Server is the address of our name server.
+	Server netip.Addr
+	// Domain is that of this cluster, and Searches are the search domains of its nodes.
+	Domain   string
+	Searches []string
+}
+
+// Place is where a pod runs, and where it belongs.
+type Place struct {
+	// Domain and Namespace are those of the consumer, Remote is the namespace in this cluster.
+	Domain, Namespace, Remote string
+}
+
+// Configure gives a pod the DNS settings that it would have at home, with our name server: what a kubelet does for the policy ClusterFirst, in which the pod's
+// own dnsConfig is added. Pods with another policy keep theirs.
+func (s Settings) Configure(spec *corev1.PodSpec, at Place) {
+	first := spec.DNSPolicy == "" || spec.DNSPolicy == corev1.DNSClusterFirst || spec.DNSPolicy == corev1.DNSClusterFirstWithHostNet
+	if !first || !s.Server.IsValid() || s.Domain == "" || at.Domain == "" || at.Namespace == "" {
+		return
+	}
+	var own corev1.PodDNSConfig
+	if spec.DNSConfig != nil {
+		own = *spec.DNSConfig
+	}
+	// The remote namespace comes last: if our name server is down, that of this cluster answers, which knows a Service only there.
+	searches := slices.Concat([]string{at.Namespace + ".svc." + at.Domain, "svc." + at.Domain, at.Domain, at.Remote + ".svc." + s.Domain}, s.Searches, own.Searches)
+	spec.DNSPolicy = corev1.DNSNone
+	spec.DNSConfig = &corev1.PodDNSConfig{
+		Nameservers: shortest(unique(append([]string{s.Server.String()}, own.Nameservers...)), mostServers),
+		Searches:    fitting(unique(searches)),
+		Options:     merged([]corev1.PodDNSConfigOption{{Name: "ndots", Value: new("5")}}, own.Options),
+	}
+}
+
+// unique drops what is there already.
+func unique(all []string) (kept []string) {
+	for _, one := range all {
+		if !slices.Contains(kept, one) {
+			kept = append(kept, one)
+		}
+	}
+	return kept
+}
+
+func shortest(all []string, most int) []string { return all[:min(len(all), most)] }
+
+// fitting returns the first search domains that fit.
+func fitting(all []string) []string {
+	chars := -1
+	for i, one := range all {
+		if chars += len(one) + 1; chars > mostSearchChars || i == mostSearches {
+			return all[:i]
+		}
+	}
+	return all
+}
+
+// merged returns options of which the later ones count.
+func merged(options, own []corev1.PodDNSConfigOption) []corev1.PodDNSConfigOption {
+	for _, one := range own {
+		at := slices.IndexFunc(options, func(other corev1.PodDNSConfigOption) bool { return other.Name == one.Name })
+		if at >= 0 {
+			options[at] = one
+			continue
+		}
+		options = append(options, one)
+	}
+	return options
+}
