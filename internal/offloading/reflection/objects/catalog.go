@@ -63,12 +63,12 @@ var catalog = []kind{
 		name: "Service", flag: "service", workers: defaultWorkers, exposes: true,
 		remoteKind: corev1.SchemeGroupVersion.WithKind("Service"),
 		object:     &corev1.Service{}, list: func() client.ObjectList { return &corev1.ServiceList{} }, full: func() client.ObjectList { return &corev1.ServiceList{} },
-		project: func(_ *Reflector, mapping project.NamespaceMapping, object client.Object) (runtime.ApplyConfiguration, error) {
+		project: func(r *Reflector, mapping project.NamespaceMapping, object client.Object) (runtime.ApplyConfiguration, error) {
 			local, ok := object.(*corev1.Service)
 			if !ok {
 				return nil, nil
 			}
-			return orNil(project.Service(mapping, local)), nil
+			return orNil(project.Service(mapping, r.lowered.now(local, time.Now()))), nil
 		},
 		hold: func(r *Reflector, mapping project.NamespaceMapping, object client.Object) time.Duration {
 			local, ok := object.(*corev1.Service)

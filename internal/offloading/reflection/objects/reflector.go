@@ -113,6 +113,7 @@ func (r *Reflector) localChanged(before, after client.Object) {
 			r.handovers.forget(client.ObjectKeyFromObject(object))
 		}
 	}
+	r.exposureChanged(before, after)
 	r.ReferrerChanged(before, after)
 	for _, other := range r.reflectors {
 		if follow := other.kind.follows[r.kind.name]; follow != nil {
@@ -265,17 +266,7 @@ func (r *Reflector) apply(mapping *engine.Mapping, local client.Object, intent r
 	err = applier.ApplyTo(mapping.Context, intent, live)
 	switch {
 	case err == nil:
-		if lacks := r.refused.Lacks(local); lacks != nil {
-			if r.kind.exposes {
-				r.engine.Recorder.Changed(local, r.kind.name, events.ReasonIncomplete, lacks)
-			}
-			return refusals.MetadataRetry, nil
-		}
-		r.engine.Recorder.Resolved(local)
-		if creates && r.kind.exposes {
-			r.engine.Recorder.Reflected(local, r.kind.name, r.engine.RemoteName())
-		}
-		return 0, nil
+		return r.applied(local, intent, creates), nil
 	case r.refused.Learn(local, err, time.Now()):
 		r.engine.Recorder.Changed(local, r.kind.name, events.ReasonIncomplete, r.refused.Lacks(local))
 		r.Queue.Add(client.ObjectKeyFromObject(local)) // at once, without what was refused
@@ -286,6 +277,9 @@ func (r *Reflector) apply(mapping *engine.Mapping, local client.Object, intent r
 		// An immutable field changed. The event of the deletion requeues the object, which is then created again. A custom resource may stand for data, which its
 		// deletion would delete.
 		return 0, r.remove(mapping, remote)
+	case r.lower(mapping, local, intent, remote, err):
+		r.Queue.Add(client.ObjectKeyFromObject(local)) // at once, with the type that is always accepted
+		return 0, nil
 	case refusals.Final(err):
 		r.engine.Recorder.Failed(local, r.kind.name, events.ReasonFailed, err)
 		r.engine.CountFailure(mapping.Local, r.kind.name)
@@ -298,6 +292,29 @@ func (r *Reflector) apply(mapping *engine.Mapping, local client.Object, intent r
 		r.engine.Recorder.Waits(local, r.kind.name, err)
 	}
 	return 0, err
+}
+
+// applied reports what the copy of an object lacks, and returns when to ask for that again.
+func (r *Reflector) applied(local client.Object, intent runtime.ApplyConfiguration, creates bool) time.Duration {
+	lacks := r.refused.Lacks(local)
+	switch why, wait := r.exposedNow(local, intent); {
+	case why != nil:
+		if lacks != nil {
+			why = fmt.Errorf("%w; %w", why, lacks)
+		}
+		r.engine.Recorder.Changed(local, r.kind.name, events.ReasonIncomplete, why)
+		return wait
+	case lacks != nil:
+		if r.kind.exposes {
+			r.engine.Recorder.Changed(local, r.kind.name, events.ReasonIncomplete, lacks)
+		}
+		return refusals.MetadataRetry
+	}
+	r.engine.Recorder.Resolved(local)
+	if creates && r.kind.exposes {
+		r.engine.Recorder.Reflected(local, r.kind.name, r.engine.RemoteName())
+	}
+	return 0
 }
 
 // slow returns how long to wait before the copy of a custom resource is corrected.

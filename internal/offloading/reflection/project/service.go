@@ -3,6 +3,8 @@
 package project
 
 import (
+	"fmt"
+
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	coreapply "k8s.io/client-go/applyconfigurations/core/v1"
@@ -40,6 +42,32 @@ func Service(m NamespaceMapping, local *corev1.Service) *coreapply.ServiceApplyC
 	}
 	return coreapply.Service(local.Name, m.Remote).
 		WithLabels(m.labelsOf(local)).WithAnnotations(m.annotationsOf(local, addresses...)).WithSpec(spec)
+}
+
+// Exposure is what a peer may refuse of a Service that clients outside of the cluster reach; empty for other Services. Two Services with the same exposure ask for the
+// same.
+func Exposure(local *corev1.Service) string {
+	if local.Spec.Type != corev1.ServiceTypeNodePort && local.Spec.Type != corev1.ServiceTypeLoadBalancer {
+		return ""
+	}
+	text := string(local.Spec.Type) + " " + local.Annotations[labels.ForceRemoteNodePort]
+	if class := local.Spec.LoadBalancerClass; class != nil {
+		text += " " + *class
+	}
+	for _, port := range local.Spec.Ports {
+		text += fmt.Sprintf(" %d/%s", port.Port, port.Protocol)
+	}
+	return text
+}
+
+// Inside returns the Service as pods of the cluster use it: its name, an address, and its ports.
+func Inside(local *corev1.Service) *corev1.Service {
+	inside := local.DeepCopy()
+	inside.Spec.Type = corev1.ServiceTypeClusterIP
+	inside.Spec.ExternalTrafficPolicy, inside.Spec.AllocateLoadBalancerNodePorts, inside.Spec.LoadBalancerClass = "", nil, nil
+	inside.Spec.LoadBalancerSourceRanges = nil
+	delete(inside.Annotations, labels.ForceRemoteNodePort)
+	return inside
 }
 
 func servicePort(local corev1.ServicePort, nodePort bool) *coreapply.ServicePortApplyConfiguration {

@@ -1,0 +1,185 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package objects
+
+import (
+	"fmt"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	coreapply "k8s.io/client-go/applyconfigurations/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"liqo.io/liqo/internal/offloading/reflection/engine"
+	"liqo.io/liqo/internal/offloading/reflection/project"
+	"liqo.io/liqo/internal/offloading/reflection/refusals"
+)
+
+const (
+	// firstRaise is when a peer is asked again for a type that it has refused; each further time waits twice as long, up to lastRaise. A provider counts again seconds
+	// after it has refused one.
+	firstRaise, lastRaise = 10 * time.Second, 15 * time.Minute
+)
+
+// lowered are the Services whose type the peer has refused. Their copies are of type ClusterIP until it accepts the type: pods there need the name and the address.
+type lowered struct {
+	mu  sync.Mutex
+	all map[types.NamespacedName]lowering
+}
+
+type lowering struct {
+	exposure string // what was refused
+	why      error
+	pause    time.Duration
+	since    time.Time
+	next     time.Time // when to ask again
+}
+
+// now returns the Service that the copy is to be now: that of the user, or one of type ClusterIP.
+func (l *lowered) now(local *corev1.Service, now time.Time) *corev1.Service {
+	if exposure := project.Exposure(local); exposure != "" && l.wait(local, exposure, now) > 0 {
+		return project.Inside(local)
+	}
+	return local
+}
+
+// wait returns for how long the copy of a Service is still to be of type ClusterIP.
+func (l *lowered) wait(local *corev1.Service, exposure string, now time.Time) time.Duration {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	one, known := l.all[client.ObjectKeyFromObject(local)]
+	if !known || one.exposure != exposure {
+		return 0
+	}
+	return max(one.next.Sub(now), 0)
+}
+
+// refuse records that the peer has refused the type of a Service.
+func (l *lowered) refuse(local *corev1.Service, why error, now time.Time) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.all == nil {
+		l.all = map[types.NamespacedName]lowering{}
+	}
+	key, exposure := client.ObjectKeyFromObject(local), project.Exposure(local)
+	one, known := l.all[key]
+	if !known || one.exposure != exposure {
+		one = lowering{exposure: exposure, since: now}
+	}
+	one.pause = min(max(2*one.pause, firstRaise), lastRaise)
+	one.why, one.next = why, now.Add(one.pause)
+	l.all[key] = one
+}
+
+// forget drops what is known of a Service, and reports whether that was anything.
+func (l *lowered) forget(key types.NamespacedName) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	_, known := l.all[key]
+	delete(l.all, key)
+	return known
+}
+
+// reason returns why the copy of a Service has another type; nil if it has not.
+func (l *lowered) reason(local *corev1.Service) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	one, known := l.all[client.ObjectKeyFromObject(local)]
+	if !known {
+		return nil
+	}
+	return fmt.Errorf("the remote cluster refuses the type %s, so the copy there has the type ClusterIP: pods there reach it by its name, and clients outside of that cluster do not; it is tried again, ever more rarely. "+
+		"Delete other such Services, set the type ClusterIP, or ask the administrator of that cluster (values peers.totals, peers.services): %w", local.Spec.Type, one.why)
+}
+
+// wake makes the Service that waits for the longest time ask again soon: the peer may accept one more now. It returns that Service, and when.
+func (l *lowered) wake(now time.Time) (key types.NamespacedName, wait time.Duration) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	var oldest time.Time
+	for name, one := range l.all {
+		if oldest.IsZero() || one.since.Before(oldest) {
+			key, oldest = name, one.since
+		}
+	}
+	if oldest.IsZero() {
+		return key, 0
+	}
+	one := l.all[key]
+	one.pause, one.next = firstRaise/2, now.Add(firstRaise/2)
+	l.all[key] = one
+	return key, firstRaise / 2
+}
+
+// exposed returns a Service that is more than a name and an address in the peer; nil for other objects.
+func exposed(object client.Object) *corev1.Service {
+	if service, ok := object.(*corev1.Service); ok && service != nil && project.Exposure(service) != "" {
+		return service
+	}
+	return nil
+}
+
+// isLowered reports whether the copy of a Service is written with another type than the Service has.
+func isLowered(local *corev1.Service, intent runtime.ApplyConfiguration) bool {
+	copied, ok := intent.(*coreapply.ServiceApplyConfiguration)
+	return ok && copied.Spec != nil && copied.Spec.Type != nil && *copied.Spec.Type != local.Spec.Type
+}
+
+// lower records that the peer has refused the type of a Service, and reports whether the copy can have another one. A copy that is exposed there already stays: the
+// refusal concerns the change.
+func (r *Reflector) lower(mapping *engine.Mapping, local client.Object, intent runtime.ApplyConfiguration, remote *metav1.PartialObjectMetadata, refusal error) bool {
+	service := exposed(local)
+	if service == nil || isLowered(service, intent) || !refusals.Visible(refusal) {
+		return false
+	}
+	if remote != nil {
+		c, err := r.engine.Remote.Client()
+		if err != nil {
+			return false
+		}
+		there := &corev1.Service{}
+		if err := c.Get(mapping.Context, client.ObjectKeyFromObject(remote), there); err != nil || exposed(there) != nil {
+			return false
+		}
+	}
+	r.lowered.refuse(service, refusal, time.Now())
+	return true
+}
+
+// exposedNow returns, after the copy of an object was written, why it has another type than the object, and when to ask again. Once a type is accepted, the
+// peer may accept that of another Service.
+func (r *Reflector) exposedNow(local client.Object, intent runtime.ApplyConfiguration) (why error, wait time.Duration) {
+	service := exposed(local)
+	if service == nil {
+		return nil, 0
+	}
+	if isLowered(service, intent) {
+		return r.lowered.reason(service), max(r.lowered.wait(service, project.Exposure(service), time.Now()), time.Millisecond)
+	}
+	if r.lowered.forget(client.ObjectKeyFromObject(local)) {
+		r.engine.Recorder.Reflected(local, r.kind.name, r.engine.RemoteName())
+		r.wakeLowered()
+	}
+	return nil, 0
+}
+
+// wakeLowered lets the Service that waits for the longest time ask again for its type.
+func (r *Reflector) wakeLowered() {
+	if key, wait := r.lowered.wake(time.Now()); wait > 0 {
+		r.Queue.AddAfter(key, wait)
+	}
+}
+
+// exposureChanged forgets a Service that is gone, and lets another one ask again when a Service is not exposed any more.
+func (r *Reflector) exposureChanged(before, after client.Object) {
+	was, is := exposed(before), exposed(after)
+	if was == nil || is != nil && project.Exposure(was) == project.Exposure(is) {
+		return
+	}
+	r.lowered.forget(client.ObjectKeyFromObject(was))
+	r.wakeLowered()
+}
