@@ -246,7 +246,7 @@ func journey(found facts) stage {
 		commands: []command{
 			{args: []string{"bin/playground", "down"}},
 			{args: []string{"bin/playground", "up", "quick-start", "--audit"}},
-			{args: []string{"go", "test", "-count=1", "-p", "1", "-parallel", "4", "-timeout", "60m", "-v", "./test/e2e", "./test/offload", "./test/quickstart"}, env: kubeconfigs},
+			{args: []string{"go", "test", "-count=1", "-p", "1", "-parallel", "4", "-timeout", "60m", "-v", "./test/e2e", "./test/offload", "./test/field", "./test/quickstart"}, env: kubeconfigs},
 		},
 		after: []command{{args: []string{"bin/playground", "down"}}},
 	}

@@ -23,6 +23,9 @@ var suites = []stage{
 	{name: "offload", about: "every field of every kind that is reflected, settings included", commands: []command{
 		{args: []string{"go", "test", "-count=1", "-timeout", "120m", "./test/offload", "-v", "-long"}},
 	}},
+	{name: "field", about: "programs as people have them, once at home and once at the provider, with the same answer from both", commands: []command{
+		{args: []string{"go", "test", "-count=1", "-timeout", "60m", "./test/field", "-v", "-long"}},
+	}},
 	{name: "faults", about: "200 offloaded pods while processes, servers, nodes and links fail, for minutes", commands: []command{
 		{args: []string{"go", "test", "-count=1", "./test/bench/offload"}},
 		{args: []string{"go", "test", "-count=1", "-timeout", "90m", "./test/faults", "-v", "-long"}},

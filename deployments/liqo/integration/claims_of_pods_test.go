@@ -35,7 +35,7 @@ func claimSpec(class string) corev1.PersistentVolumeClaimSpec {
 func (h *webhookEnv) withClaims(namespace string, change func(*corev1.PodSpec), names ...string) (requirements []string, tolerates bool) {
 	h.Helper()
 	pod := &corev1.Pod{
-		// As of a controller, whose pods are refused if nobody has placed them.
+		// As of a controller, whose pods are refused until they are placed.
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, GenerateName: "store-", OwnerReferences: []metav1.OwnerReference{
 			{APIVersion: "apps/v1", Kind: "StatefulSet", Name: "store", UID: "0", Controller: new(true)},
 		}},
