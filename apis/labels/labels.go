@@ -212,6 +212,8 @@ const (
 	Fence = "virtualkubelet.liqo.io/fence"
 	// DeletionPeriod is on ShadowPods that are deleted with another grace period than that of their pod: its seconds.
 	DeletionPeriod = "virtualkubelet.liqo.io/deletion-grace-period-seconds"
+	// PodIP is no annotation of any object: a container at a peer that reads it by the downward API gets the address that the consumer shows for its pod.
+	PodIP = "liqo.io/pod-ip"
 	// Downward starts the keys of annotations of ShadowPods and their pods that carry what containers read by the downward API: the value of the consumer's pod.
 	Downward = "virtualkubelet.liqo.io/downward-"
 	// Reflect is "true" on ConfigMaps and Secrets that are reflected although nothing refers to them.

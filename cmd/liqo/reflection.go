@@ -104,12 +104,11 @@ func (o *reflectionOptions) denied() (project.Denied, error) {
 // home returns a function for the address at which pods in the remote cluster reach the API server of this cluster; nil if they do not.
 func (o *reflectionOptions) home(addresses project.Translator) func() (project.APIServer, error) {
 	address, err := netip.ParseAddr(o.serviceAddress)
-	own := cmp.Or(o.domain, homeDomain())
 	switch {
 	case !o.apiServer:
 		return nil
 	case o.apiServerHost != "":
-		server := project.APIServer{Enabled: true, Host: o.apiServerHost, Port: o.apiServerPort, Home: address, Domain: own}
+		server := project.APIServer{Enabled: true, Host: o.apiServerHost, Port: o.apiServerPort, Home: address}
 		return func() (project.APIServer, error) { return server, nil }
 	case o.disableIPs || err != nil || o.servicePort == "":
 		return nil // no address is known
@@ -119,7 +118,7 @@ func (o *reflectionOptions) home(addresses project.Translator) func() (project.A
 		if err != nil {
 			return project.APIServer{}, fmt.Errorf("%w: %w", project.ErrNoAPIServer, err)
 		}
-		return project.APIServer{Enabled: true, Address: remote, ServicePort: o.servicePort, Home: address, Domain: own}, nil
+		return project.APIServer{Enabled: true, Address: remote, ServicePort: o.servicePort, Home: address}, nil
 	}
 }
 
@@ -191,6 +190,7 @@ func (o *virtualKubeletOptions) engine(denied project.Denied, addresses project.
 	return reflection.Options{
 		Namespace: o.node.Namespace, NamespaceMap: peer.UniqueName(), RemoteName: o.remoteName, HostIP: o.node.NodeIP,
 		Mapping: project.NamespaceMapping{
+			Domain:  cmp.Or(o.reflection.domain, homeDomain()),
 			LocalID: o.homeID, LocalName: o.homeName, RemoteID: o.node.ClusterID, NodeName: o.node.NodeName, Skip: denied,
 		},
 		Workers: workers, ReflectIPs: !o.reflection.disableIPs, Translator: addresses, APIServer: o.reflection.home(addresses),

@@ -3,6 +3,7 @@
 package reflection
 
 import (
+	"maps"
 	"net/netip"
 	"slices"
 	"strings"
@@ -82,5 +83,34 @@ func TestUpgrade(t *testing.T) {
 		if strings.HasPrefix(key, labels.Downward) {
 			t.Errorf("annotation %s, which no container reads", key)
 		}
+	}
+}
+
+// TestPodAddress: a pod that reads the address that this cluster shows gets it, which costs one more write; other pods do not.
+func TestPodAddress(t *testing.T) {
+	e := newEnv(t)
+	local, remoteNS := e.offload()
+	e.runProvider(remoteNS)
+	e.run()
+	reads := e.pod(local, "reads")
+	reads.Spec.Volumes = []corev1.Volume{{Name: "info", VolumeSource: corev1.VolumeSource{DownwardAPI: &corev1.DownwardAPIVolumeSource{
+		Items: []corev1.DownwardAPIVolumeFile{{Path: "ip", FieldRef: &corev1.ObjectFieldSelector{FieldPath: "metadata.annotations['" + labels.PodIP + "']"}}},
+	}}}}
+	e.must(e.consumer.Create(t.Context(), reads))
+	e.must(e.consumer.Create(t.Context(), e.pod(local, "other")))
+	e.untilPod(local, "other", "Ready", isReady)
+	shown := e.untilPod(local, "reads", "Ready", isReady).Status.PodIP
+	shadow := &vkv1alpha1.ShadowPod{ObjectMeta: named(remoteNS, "reads")}
+	e.until("the address follows", func() bool {
+		return e.exists(e.provider, shadow) && slices.ContainsFunc(slices.Collect(maps.Keys(shadow.Annotations)), func(key string) bool {
+			return strings.HasPrefix(key, labels.Downward) && shadow.Annotations[key] == shown
+		})
+	})
+	e.waitIdle()
+	if got := e.toProvider.writesTo("shadowpods/reads"); len(got) != 2 {
+		t.Errorf("written: %v", got)
+	}
+	if got := e.toProvider.writesTo("shadowpods/other"); len(got) != 1 {
+		t.Errorf("written: %v", got)
 	}
 }

@@ -266,7 +266,7 @@ func (p *Pods) localChanged(before, after client.Object) {
 // affectsOutbound reports whether a change concerns the outbound direction. The status that we write ourselves does not.
 func affectsOutbound(old, now *corev1.Pod) bool {
 	return old.Generation != now.Generation || now.Generation == 0 || project.Finished(old.Status.Phase) != project.Finished(now.Status.Phase) || (old.DeletionTimestamp == nil) != (now.DeletionTimestamp == nil) ||
-		!reflect.DeepEqual(old.DeletionGracePeriodSeconds, now.DeletionGracePeriodSeconds) || !equalExcept(old.Labels, now.Labels, labels.ShadowPod) || !equalExcept(old.Annotations, now.Annotations, "")
+		!reflect.DeepEqual(old.DeletionGracePeriodSeconds, now.DeletionGracePeriodSeconds) || !equalExcept(old.Labels, now.Labels, labels.ShadowPod) || !equalExcept(old.Annotations, now.Annotations, "") || old.Status.PodIP != now.Status.PodIP && project.ReadsAddress(now)
 }
 
 func equalExcept(a, b map[string]string, except string) bool {

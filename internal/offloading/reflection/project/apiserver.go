@@ -22,12 +22,7 @@ type APIServer struct {
 	ServicePort string
 	// Home is the address of the Service kubernetes in this cluster; invalid if it is not known.
 	Home netip.Addr
-	// Domain is the domain of the Services of this cluster; empty: DefaultDomain.
-	Domain string
 }
-
-// DefaultDomain is the domain of the Services of most clusters.
-const DefaultDomain = "cluster.local"
 
 const (
 	// apiServerName is the name under which pods reach the API server of their own cluster. The longer ones start with it.
@@ -43,7 +38,7 @@ var ErrNoAPIServer = errors.New("it is not known yet under which address the rem
 
 // inject gives the containers the address of the API server. Whatever name or variable a program uses, it does not reach the API server of the peer, which must
 // not receive the tokens of this cluster.
-func (a APIServer) inject(local *corev1.Pod, spec *corev1.PodSpec) error {
+func (a APIServer) inject(m NamespaceMapping, local *corev1.Pod, spec *corev1.PodSpec) error {
 	host, port, address := a.Host, a.Port, nowhere
 	joined := host == "" || port == ""
 	if joined {
@@ -54,7 +49,7 @@ func (a APIServer) inject(local *corev1.Pod, spec *corev1.PodSpec) error {
 	} else if parsed, err := netip.ParseAddr(host); err == nil {
 		address = parsed.String()
 	}
-	names := a.alias(local.Namespace, address, spec)
+	names := a.alias(m, local.Namespace, address, spec)
 	if joined {
 		host = address // the certificate does not have it, but the user has given all names to other hosts
 		if len(names) > 0 {
@@ -69,11 +64,11 @@ func (a APIServer) inject(local *corev1.Pod, spec *corev1.PodSpec) error {
 }
 
 // alias leads the names of the API server to its address, and returns those that it leads there. A name for which the pod has an entry of its own stays with that.
-func (a APIServer) alias(namespace, address string, spec *corev1.PodSpec) (names []string) {
+func (a APIServer) alias(m NamespaceMapping, namespace, address string, spec *corev1.PodSpec) (names []string) {
 	taken := func(name string) bool {
 		return slices.ContainsFunc(spec.HostAliases, func(alias corev1.HostAlias) bool { return slices.Contains(alias.Hostnames, name) })
 	}
-	all := []string{apiServerName, apiServerName + ".svc", apiServerName + ".svc." + a.domain(), apiServerName + ".svc." + DefaultDomain}
+	all := []string{apiServerName, apiServerName + ".svc", apiServerName + ".svc." + m.domain(), apiServerName + ".svc." + DefaultDomain}
 	if namespace == corev1.NamespaceDefault {
 		all = append(all, apiServerService)
 	}
@@ -94,13 +89,6 @@ func (a APIServer) alias(namespace, address string, spec *corev1.PodSpec) (names
 		spec.HostAliases = withAlias(spec.HostAliases, address, names...)
 	}
 	return names
-}
-
-func (a APIServer) domain() string {
-	if a.Domain == "" {
-		return DefaultDomain
-	}
-	return a.Domain
 }
 
 func withAlias(aliases []corev1.HostAlias, address string, names ...string) []corev1.HostAlias {

@@ -50,16 +50,41 @@ func newDownward(m NamespaceMapping, local *corev1.Pod) *downward {
 func (d *downward) rewrite(spec *corev1.PodSpec) {
 	eachContainer(spec, func(container *corev1.Container) {
 		for i := range container.Env {
-			if from := container.Env[i].ValueFrom; from != nil && from.FieldRef != nil {
+			switch from := container.Env[i].ValueFrom; {
+			case from == nil:
+			case from.FieldRef != nil:
 				d.variable(&container.Env[i])
+			case from.ResourceFieldRef != nil && d.requestsNothing(from.ResourceFieldRef, container.Name):
+				container.Env[i].Value, container.Env[i].ValueFrom = "0", nil
 			}
 		}
 	})
 	eachFile(spec, func(file *corev1.DownwardAPIVolumeFile) {
-		if file.FieldRef != nil {
+		switch {
+		case file.FieldRef != nil:
 			d.field(file.FieldRef)
+		case file.ResourceFieldRef != nil && d.requestsNothing(file.ResourceFieldRef, ""):
+			file.FieldRef, file.ResourceFieldRef = &corev1.ObjectFieldSelector{APIVersion: "v1"}, nil
+			d.carry(file.FieldRef, "nothing", "0")
 		}
 	})
+}
+
+// requestsNothing reports whether a container reads a request that it does not have. The peer gives it one by default.
+func (d *downward) requestsNothing(ref *corev1.ResourceFieldSelector, reader string) bool {
+	resource, is := strings.CutPrefix(ref.Resource, "requests.")
+	if !is || d.local.Spec.Resources != nil {
+		return false
+	}
+	nothing, of := false, cmp.Or(ref.ContainerName, reader)
+	for _, containers := range [][]corev1.Container{d.local.Spec.InitContainers, d.local.Spec.Containers} {
+		for i := range containers {
+			_, has := containers[i].Resources.Requests[corev1.ResourceName(resource)]
+			_, limited := containers[i].Resources.Limits[corev1.ResourceName(resource)]
+			nothing = nothing || containers[i].Name == of && !has && !limited
+		}
+	}
+	return nothing
 }
 
 // eachFile calls do for each file that the downward API makes in a volume.
@@ -118,6 +143,8 @@ func (d *downward) field(ref *corev1.ObjectFieldSelector) {
 	default:
 		from, key, _ := strings.Cut(strings.TrimSuffix(ref.FieldPath, "']"), "['")
 		switch {
+		case from == fieldAnnotations && key == labels.PodIP:
+			d.carryKey(ref, "annotation-", key, address(d.local))
 		case from == fieldLabels && (ours.Match(key) || !shadow.KeepsLabel(key)):
 			d.carryKey(ref, "label-", key, d.labels)
 		case from == fieldAnnotations && (ours.Match(key) || localAnnotations.Match(key) || !shadow.KeepsAnnotation(key)):
@@ -125,6 +152,17 @@ func (d *downward) field(ref *corev1.ObjectFieldSelector) {
 		}
 	}
 }
+
+// address returns the address that this cluster shows for a pod as the annotation of which containers read it; nothing if it does not show one yet.
+func address(local *corev1.Pod) map[string]string {
+	if local.Status.PodIP == "" {
+		return nil
+	}
+	return map[string]string{labels.PodIP: local.Status.PodIP}
+}
+
+// ReadsAddress reports whether a container reads the address that this cluster shows for its pod.
+func ReadsAddress(pod *corev1.Pod) bool { return readFields(&pod.Spec)[annotationPath(labels.PodIP)] }
 
 // ours are keys of labels and annotations that a remote pod may have and the local one has not.
 var ours = Keys{"liqo.io/*", "virtualkubelet.liqo.io/*"}

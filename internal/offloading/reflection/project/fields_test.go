@@ -26,6 +26,7 @@ import (
 
 var mapping = project.NamespaceMapping{
 	LocalID: "1f0b9a3c-rome", LocalName: "rome", RemoteID: "7c2d11ee-milan", NodeName: "liqo-milan", Local: "shop", Remote: "shop-rome-ab12cd",
+	Domain: "rome.example",
 }
 
 // swap translates only 10.10.0.0/16: remote addresses to 10.30.0.0/16, and ours to 10.40.0.0/16.

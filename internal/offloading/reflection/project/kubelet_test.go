@@ -30,6 +30,7 @@ type kubelet struct {
 
 // home is the kubelet of the consumer, away that of the provider. Their API servers have different addresses.
 func home(config map[string]map[string]string) kubelet { return kubelet{"10.80.0.1", config, config} }
+
 func away(config map[string]map[string]string) kubelet { return kubelet{"10.96.0.1", config, config} }
 
 func (k kubelet) services() map[string]string {
@@ -205,7 +206,7 @@ func hosts(pod *corev1.Pod, name string) (addresses []string) {
 
 // joined is how pods reach the API server of home through the network.
 func joined() project.APIServer {
-	return project.APIServer{Enabled: true, Address: netip.MustParseAddr("10.60.0.1"), ServicePort: "443", Home: netip.MustParseAddr("10.80.0.1"), Domain: "rome.example"}
+	return project.APIServer{Enabled: true, Address: netip.MustParseAddr("10.60.0.1"), ServicePort: "443", Home: netip.MustParseAddr("10.80.0.1")}
 }
 
 // sent returns the pod that a provider of this version makes, and its kubelet runs, for a pod of home.

@@ -29,6 +29,8 @@ type NamespaceMapping struct {
 	LocalID, LocalName, RemoteID, RemoteName string
 	// NodeName is the virtual node of the peer.
 	NodeName string
+	// Domain is the domain of the Services of this cluster; empty: DefaultDomain.
+	Domain string
 	// Local and Remote are the names of the namespaces.
 	Local, Remote string
 	// Skip is what is not reflected.

@@ -32,10 +32,11 @@ func ShadowPod(m NamespaceMapping, local *corev1.Pod, options PodOptions) (*vkap
 		return nil, err
 	}
 	projectVolumes(m, local, &spec, options.APIServer.Enabled)
+	m.nameHost(local, &spec)
 	fields := newDownward(m, local)
 	fields.rewrite(&spec)
 	if options.APIServer.Enabled {
-		if err := options.APIServer.inject(local, &spec); err != nil {
+		if err := options.APIServer.inject(m, local, &spec); err != nil {
 			return nil, err
 		}
 	}

@@ -3,8 +3,10 @@
 package project_test
 
 import (
+	gocmp "cmp"
 	"net/netip"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -205,7 +207,7 @@ func TestLargeAnnotations(t *testing.T) {
 func TestNames(t *testing.T) {
 	all := []string{"kubernetes.default", "kubernetes.default.svc", "kubernetes.default.svc.rome.example", "kubernetes.default.svc.cluster.local"}
 	ends := func(host, port string) project.APIServer {
-		return project.APIServer{Enabled: true, Host: host, Port: port, Home: netip.MustParseAddr("10.80.0.1"), Domain: "rome.example"}
+		return project.APIServer{Enabled: true, Host: host, Port: port, Home: netip.MustParseAddr("10.80.0.1")}
 	}
 	const nowhere = "255.255.255.255"
 	for name, test := range map[string]struct {
@@ -292,6 +294,84 @@ func TestNoTokens(t *testing.T) {
 		secret.Name, secret.Namespace = "one", "shop"
 		if got := project.Secret(mapping, secret) != nil; got != copied {
 			t.Errorf("a Secret of the type %s is copied: %t, want %t", kind, got, copied)
+		}
+	}
+}
+
+// TestAddressOfAPod: a container that reads liqo.io/pod-ip gets the address that this cluster shows, once it does; at home, and before that, an empty text. The file
+// of all annotations does not have it.
+func TestAddressOfAPod(t *testing.T) {
+	local := identity(t, `{containers: [{name: main}], volumes: [{name: info, downwardAPI: {items: [
+		{path: address, fieldRef: {apiVersion: v1, fieldPath: "metadata.annotations['liqo.io/pod-ip']"}}, {path: all, fieldRef: {apiVersion: v1, fieldPath: metadata.annotations}}]}}]}`)
+	local.Status.PodIP = ""
+	if got := away(nil).files(t, sent(t, local, joined()))["info/address"]; got != "" || !project.ReadsAddress(local) {
+		t.Errorf("before the pod has an address: %q", got)
+	}
+	local.Status.PodIP = "10.1.1.54"
+	files := away(nil).files(t, sent(t, local, joined()))
+	if files["info/address"] != "10.1.1.54" || strings.Contains(files["info/all"], "10.1.1.54") {
+		t.Errorf("files %v", files)
+	}
+	if home := home(nil).files(t, local); home["info/address"] != "" || home["info/all"] != files["info/all"] {
+		t.Errorf("at home: files %v", home)
+	}
+	if project.ReadsAddress(identity(t, `{containers: [{name: main, env: [{name: IP, valueFrom: {fieldRef: {fieldPath: status.podIP}}}]}]}`)) {
+		t.Error("a pod that reads another field costs a write")
+	}
+}
+
+// TestRequests: a container that requests nothing reads 0, as at home; the provider gives it a request.
+func TestRequests(t *testing.T) {
+	const reads = `env: [{name: CPU, valueFrom: {resourceFieldRef: {resource: requests.cpu}}}, {name: OTHER, valueFrom: {resourceFieldRef: {containerName: other, resource: requests.memory}}},
+		{name: LIMIT, valueFrom: {resourceFieldRef: {resource: limits.cpu}}}]`
+	for spec, want := range map[string]string{
+		`{containers: [{name: main, ` + reads + `}, {name: other}]}`:                                                                        "CPU=0 OTHER=0 LIMIT=limits.cpu of main",
+		`{containers: [{name: main, resources: {requests: {memory: 1Gi}}, ` + reads + `}, {name: other, resources: {limits: {cpu: "1"}}}]}`: "CPU=0 OTHER=0 LIMIT=limits.cpu of main",
+		`{containers: [{name: main, resources: {requests: {cpu: "1"}}, ` + reads + `}, {name: other, resources: {limits: {memory: 1Gi}}}]}`: "CPU=requests.cpu of main OTHER=requests.memory of other LIMIT=limits.cpu of main",
+		`{resources: {requests: {cpu: "1"}}, containers: [{name: main, ` + reads + `}, {name: other}]}`:                                     "CPU=requests.cpu of main OTHER=requests.memory of other LIMIT=limits.cpu of main",
+	} {
+		remote := sent(t, identity(t, spec), project.APIServer{})
+		var got []string
+		for _, one := range remote.Spec.Containers[0].Env {
+			value := one.Value
+			if one.ValueFrom != nil {
+				value = one.ValueFrom.ResourceFieldRef.Resource + " of " + gocmp.Or(one.ValueFrom.ResourceFieldRef.ContainerName, "main")
+			}
+			got = append(got, one.Name+"="+value)
+		}
+		if strings.Join(got, " ") != want {
+			t.Errorf("%s: %s, want %s", spec, strings.Join(got, " "), want)
+		}
+	}
+	remote := sent(t, identity(t, `{containers: [{name: main}], volumes: [{name: info, downwardAPI: {items: [{path: cpu, resourceFieldRef: {containerName: main, resource: requests.cpu}}]}}]}`), project.APIServer{})
+	if got := away(nil).files(t, remote)["info/cpu"]; got != "0" {
+		t.Errorf("the file of a request that is none: %q", got)
+	}
+}
+
+// TestFullName: a pod that asks for its full name as the name of its host gets the one that it has at home.
+func TestFullName(t *testing.T) {
+	for name, test := range map[string]struct{ spec, override, asFQDN string }{
+		"asked":           {`{setHostnameAsFQDN: true, hostname: db-0, subdomain: db, containers: [{name: main}]}`, "db-0.db.shop.svc.rome.example", "unset"},
+		"by its own name": {`{setHostnameAsFQDN: true, subdomain: db, containers: [{name: main}]}`, "web-0.db.shop.svc.rome.example", "unset"},
+		"no full name":    {`{setHostnameAsFQDN: true, hostname: db-0, containers: [{name: main}]}`, "", "true"},
+		"not asked":       {`{setHostnameAsFQDN: false, hostname: db-0, subdomain: db, containers: [{name: main}]}`, "", "false"},
+		"unset":           {`{hostname: db-0, subdomain: db, containers: [{name: main}]}`, "", "unset"},
+		"of the user":     {`{hostnameOverride: mine.example, hostname: db-0, subdomain: db, containers: [{name: main}]}`, "mine.example", "unset"},
+		"too long": {
+			`{setHostnameAsFQDN: true, hostname: ` + strings.Repeat("d", 40) + `, subdomain: db, containers: [{name: main}]}`, "", "true",
+		},
+	} {
+		spec := sent(t, identity(t, test.spec), joined()).Spec
+		override, asFQDN := "", "unset"
+		if spec.HostnameOverride != nil {
+			override = *spec.HostnameOverride
+		}
+		if spec.SetHostnameAsFQDN != nil {
+			asFQDN = strconv.FormatBool(*spec.SetHostnameAsFQDN)
+		}
+		if override != test.override || asFQDN != test.asFQDN || spec.Subdomain != identity(t, test.spec).Spec.Subdomain || spec.Hostname != identity(t, test.spec).Spec.Hostname {
+			t.Errorf("%s: hostnameOverride %q, setHostnameAsFQDN %s, hostname %q, subdomain %q", name, override, asFQDN, spec.Hostname, spec.Subdomain)
 		}
 	}
 }
