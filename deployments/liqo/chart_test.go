@@ -227,7 +227,7 @@ func TestAuth(t *testing.T) {
 			if !strings.Contains(all, fmt.Sprintf("containerPort: %d\n", test.target)) || !strings.Contains(all, fmt.Sprintf("--address=:%d\n", test.target)) {
 				t.Errorf("the process does not listen on %d", test.target)
 			}
-			if strings.Contains(all, "kind: Ingress\n") != test.ingress {
+			if slices.ContainsFunc(objects, func(one *unstructured.Unstructured) bool { return one.GetKind() == "Ingress" }) != test.ingress {
 				t.Errorf("ingress: want %t", test.ingress)
 			}
 		})

@@ -82,6 +82,7 @@ var other = map[string]any{
 	"networkManager.config.remapPools":                        []any{"250.0.0.0/8"},
 	"networkManager.config.unmappedNetworks":                  []any{"10.60.0.0/14"},
 	"peers.services.types":                                    []any{"ExternalName"},
+	"peers.services.refusedExternalNames":                     []any{"example.org"},
 	"peers.services.refusedLoadBalancerPorts":                 []any{"25"},
 	"peers.services.loadBalancerClasses":                      []any{"example.org/class"},
 	"peers.ingresses.hosts":                                   []any{"shop.example.org"},

@@ -136,7 +136,7 @@ func TestAttackH6PeerObjects(t *testing.T) {
 		{"a request of the proxy", "Ingress", nil, keys{"nginx.ingress.kubernetes.io/auth-url": "http://169.254.169.254"}, plain, "nginx.ingress.kubernetes.io/auth-url"},
 		{"the older form of a class", "Ingress", nil, keys{"kubernetes.io/ingress.class": "internal"}, plain, "kubernetes.io/ingress.class"},
 		{"a group of load balancers", "Ingress", nil, keys{"alb.ingress.kubernetes.io/group.name": "x"}, plain, "alb.ingress.kubernetes.io/group.name"},
-		{"the name of any server", "Service", nil, nil, map[string]any{"spec": map[string]any{"type": "ExternalName", "externalName": "metadata.google.internal"}}, "peers.services.types"},
+		{"the name of any server", "Service", nil, nil, map[string]any{"spec": map[string]any{"type": "ExternalName", "externalName": "metadata.google.internal"}}, "peers.services.refusedExternalNames"},
 		{"a port of all nodes", "Service", nil, nil, serviceOf(map[string]any{"type": "NodePort", "ports": []any{map[string]any{"port": int64(80), "nodePort": int64(30002)}}}), "peers.services.nodePorts"},
 		{"a port of the health check", "Service", nil, nil, serviceOf(map[string]any{"type": "LoadBalancer", "externalTrafficPolicy": "Local", "healthCheckNodePort": int64(30003)}), "healthCheckNodePort"},
 		{"the challenge of an authority", "Ingress", nil, nil, ingressOf("login.provider.example", "/.well-known/acme-challenge/"), "acme-challenge"},
@@ -184,7 +184,7 @@ func peerUpdates(ctx context.Context, t *testing.T, c, root client.Client, remot
 		{"another value of a controller's label", `{"metadata":{"labels":{"cloud.example/a":"c"}}}`, "cloud.example/a"},
 		{"an annotation later", `{"metadata":{"annotations":{"metallb.io/allow-shared-ip":"x"}}}`, "metallb.io/allow-shared-ip"},
 		{"removal of a controller's annotation", `{"metadata":{"annotations":{"cloud.example/address":null}}}`, ""},
-		{"another name later", `{"spec":{"type":"ExternalName","externalName":"x.example"}}`, "peers.services.types"},
+		{"another name later", `{"spec":{"type":"ExternalName","externalName":"metadata.google.internal"}}`, "peers.services.refusedExternalNames"},
 	} {
 		err := c.Patch(ctx, service.DeepCopy(), client.RawPatch(types.MergePatchType, []byte(test.patch)), client.DryRunAll)
 		if test.refused == "" && err != nil || test.refused != "" && (err == nil || !strings.Contains(err.Error(), test.refused)) {

@@ -244,7 +244,7 @@ func TestRemotePod(t *testing.T) {
 	)
 	rome.consume()
 	var replicator *replicate.Replicator
-	rome.manager(offloading.SetupNamespaceMap,
+	rome.manager(func(mgr ctrl.Manager) error { return offloading.SetupNamespaceMap(mgr, "cluster.local") },
 		func(mgr ctrl.Manager) error {
 			return offloading.SetupNamespaceOffloading(mgr, offloading.NamespaceOffloadingOptions{Local: discoveryv1alpha1.ClusterIdentity{ClusterID: "rome-id", ClusterName: "rome"}})
 		},

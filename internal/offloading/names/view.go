@@ -87,6 +87,7 @@ func (v *View) Look(name string) (Kind, string) {
 		labels[at] = remote
 	case v.theirs == v.ours && v.local[labels[at]] != "":
 		return Pass, name // a pod may know its remote namespace, from its own full name for example
+	case v.local[labels[at]] != "": // the copy of an alias (ExternalName) names it, under the domain of the consumer
 	case !v.open[labels[at]]:
 		return Absent, ""
 	}

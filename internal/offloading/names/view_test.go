@@ -55,6 +55,7 @@ func TestLook(t *testing.T) {
 		{same, long + "." + strings.Repeat("d", 30) + ".long.svc.cluster.local.", Absent, ""}, // fits, but not there
 
 		{other, "web.shop.svc.rome.example.", Mapped, "web.shop-rome-faf7bb.svc.cluster.local"},
+		{other, "web.shop-rome-faf7bb.svc.rome.example.", Mapped, "web.shop-rome-faf7bb.svc.cluster.local"},
 		{other, "db.prod.svc.rome.example.", Absent, ""},
 		{other, "dns-default.openshift-dns.svc.rome.example.", Mapped, "liqo-dns.liqo.svc.cluster.local"},
 		{other, "kube-dns.kube-system.svc.cluster.local.", Pass, "kube-dns.kube-system.svc.cluster.local"},

@@ -13,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	vkv1alpha1 "liqo.io/liqo/apis/virtualkubelet/v1alpha1"
 	"liqo.io/liqo/internal/kube/kubetest"
 )
 
@@ -146,4 +147,40 @@ func TestExposureRefused(t *testing.T) {
 	if !is("lb", corev1.ServiceTypeLoadBalancer, 2)() {
 		t.Error("the load balancer is gone")
 	}
+}
+
+// TestExternalNames: the name of a Service in another namespace follows that namespace to the provider, as soon as it is offloaded.
+func TestExternalNames(t *testing.T) {
+	e := newEnv(t)
+	local, remoteNS := e.offload()
+	e.run()
+	other := e.namespaceOf(e.consumer, "other-")
+	alias := service(local, "alias")
+	alias.Spec = corev1.ServiceSpec{Type: corev1.ServiceTypeExternalName, ExternalName: "db." + other + ".svc.cluster.local"}
+	e.must(e.consumer.Create(t.Context(), alias))
+	public := service(local, "public")
+	public.Spec = corev1.ServiceSpec{Type: corev1.ServiceTypeExternalName, ExternalName: "db.example.com"}
+	e.must(e.consumer.Create(t.Context(), public))
+	is := func(name, want string) func() bool {
+		return func() bool {
+			got := &corev1.Service{ObjectMeta: named(remoteNS, name)}
+			return e.exists(e.provider, got) && got.Spec.Type == corev1.ServiceTypeExternalName && got.Spec.ExternalName == want
+		}
+	}
+	e.until("the public name is there", is("public", "db.example.com"))
+	e.until("an event reports that the other namespace is not there", func() bool {
+		var events corev1.EventList
+		e.must(e.consumer.List(t.Context(), &events, client.InNamespace(local)))
+		for i := range events.Items {
+			if event := &events.Items[i]; event.InvolvedObject.Name == "alias" && event.Reason == "FailedReflection" && strings.Contains(event.Message, other) {
+				return true
+			}
+		}
+		return false
+	})
+	e.editMap(func(m *vkv1alpha1.NamespaceMap) { m.Spec.DesiredMapping[other] = "other-there" })
+	e.editMapStatus(func(m *vkv1alpha1.NamespaceMap) {
+		m.Status.CurrentMapping[other] = vkv1alpha1.RemoteNamespaceStatus{RemoteNamespace: "other-there", Phase: vkv1alpha1.MappingAccepted}
+	})
+	e.until("the name is that of the copy", is("alias", "db.other-there.svc.cluster.local"))
 }

@@ -39,6 +39,8 @@ type kind struct {
 	project func(*Reflector, project.NamespaceMapping, client.Object) (runtime.ApplyConfiguration, error)
 	// hold returns for how long an object whose copy exists must not be written yet; nil: it may be.
 	hold func(*Reflector, project.NamespaceMapping, client.Object) time.Duration
+	// elsewhere reports whether the copy of an object may name another remote namespace; nil: none does.
+	elsewhere func(client.Object) bool
 	// remoteName and localName convert between the names of the two objects; nil if they are equal.
 	remoteName, localName func(project.NamespaceMapping, string) string
 	// follows returns, by the name of another kind, the objects of this kind to reconcile when an object of the other one changes.
@@ -68,7 +70,18 @@ var catalog = []kind{
 			if !ok {
 				return nil, nil
 			}
-			return orNil(project.Service(mapping, r.lowered.now(local, time.Now()))), nil
+			if mapping.Skips(local) {
+				return nil, nil
+			}
+			named, err := project.ExternalName(local, r.remoteOf)
+			if err != nil {
+				return nil, err
+			}
+			return orNil(project.Service(mapping, r.lowered.now(named, time.Now()))), nil
+		},
+		elsewhere: func(object client.Object) bool {
+			local, ok := object.(*corev1.Service)
+			return ok && local.Spec.Type == corev1.ServiceTypeExternalName
 		},
 		hold: func(r *Reflector, mapping project.NamespaceMapping, object client.Object) time.Duration {
 			local, ok := object.(*corev1.Service)

@@ -5,6 +5,7 @@
 //	local object, metadata of its copy ──► project (pure) ──► ssa: one apply, or none    catalog.go, reflector.go
 //	pods and Ingresses ──► which ConfigMaps and Secrets are referenced                   references.go
 //	pods and selectors ──► which endpoints in the peer it does not find itself           places.go, handover.go
+//	names of Services in other namespaces ──► those of their copies                      elsewhere.go
 //	types of Services that the peer refuses ──► copies of type ClusterIP meanwhile       lowered.go
 //	kinds that a user lists ──► further rows of the catalogue                            custom.go
 //	copies of custom resources ──► project ──► status of the local object                status.go

@@ -76,6 +76,9 @@ func (o *Objects) newReflector(k *kind, workers int) *Reflector {
 	if k.needsIPs {
 		loop.Translate = func() { e.Namespaces.Each(r.enqueue) }
 	}
+	if k.elsewhere != nil {
+		loop.Changed = func() { e.Namespaces.Each(r.enqueueElsewhere) }
+	}
 	if k.byReference {
 		loop.ReferencesChanged = r.enqueue
 	}
@@ -218,7 +221,12 @@ func (r *Reflector) reconcile(ctx context.Context, key types.NamespacedName) (ti
 	var intent runtime.ApplyConfiguration
 	var err error
 	if local != nil {
-		if intent, err = r.kind.project(r, r.accepted(mapping), local); err != nil {
+		intent, err = r.kind.project(r, r.accepted(mapping), local)
+		if errors.Is(err, project.ErrRefused) {
+			r.engine.Recorder.Changed(local, r.kind.name, events.ReasonFailed, err)
+			return refusals.Retry, nil
+		}
+		if err != nil {
 			return 0, err
 		}
 	}
