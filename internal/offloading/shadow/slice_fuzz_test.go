@@ -21,6 +21,7 @@ func FuzzEndpointSlice(f *testing.F) {
 		`{}`, `{"spec":{"template":{"addressType":"IPv4","endpoints":[{"addresses":["10.1.0.5","10.2.0.7"],"conditions":{"ready":true,"serving":true,"terminating":true}}],"ports":[{"port":80}]}}}`,
 		`{"metadata":{"labels":{"endpointslice.kubernetes.io/managed-by":"x","` + labels.Origin + `":"milan-id"}},"spec":{"template":{"addressType":"IPv4","endpoints":[{"addresses":["169.254.169.254","::ffff:10.1.0.5","10.1.0.5%eth0","010.1.0.5","host"]}]}}}`,
 		`{"spec":{"template":{"addressType":"IPv6","endpoints":[{"addresses":["fd00::1","fd00:1::1","10.1.0.5"],"targetRef":{},"hints":{}},null]}}}`,
+		`{"spec":{"template":{"addressType":"IPv4","endpoints":[{"targetRef":{"kind":"ShadowPod","name":"web-0"},"addresses":["10.200.1.9"],"conditions":{"ready":false,"serving":true,"terminating":true},"hints":{"forNodes":[{"name":"x"}]}},{"targetRef":{"kind":"ShadowPod","name":"vault"}}]}}}`,
 		`{"spec":{"template":{"addressType":"FQDN","endpoints":[{"addresses":["kubernetes.default.svc","10.1.0.5"]}]}}}`,
 	} {
 		f.Add(text, true)
@@ -32,7 +33,8 @@ func FuzzEndpointSlice(f *testing.F) {
 		if !parsable(text) || json.Unmarshal([]byte(text), &shadow) != nil {
 			return
 		}
-		intent, message := EndpointSlice(&shadow, Origin{ClusterID: "rome-id", Reachable: reachable, Networks: networks})
+		own := OwnPod{UID: "u", Node: "n1", IPs: []string{"10.200.1.5", "fd00:2::5"}, Ready: true}
+		intent, message := EndpointSlice(&shadow, Origin{ClusterID: "rome-id", Reachable: reachable, Networks: networks, Pods: map[string]OwnPod{"web-0": own}})
 		if len(message) > 3000 || !utf8.ValidString(message) {
 			t.Fatalf("message %q", message)
 		}
@@ -40,6 +42,12 @@ func FuzzEndpointSlice(f *testing.F) {
 			t.Fatalf("%d endpoints", len(intent.Endpoints))
 		}
 		for _, one := range intent.Endpoints {
+			if one.TargetRef != nil && one.TargetRef.Kind != nil && *one.TargetRef.Kind == "Pod" { // one of the peer's here: with its own address, node and name only
+				if len(one.Addresses) != 1 || !slices.Contains(own.IPs, one.Addresses[0]) || *one.TargetRef.Name != "web-0" || *one.NodeName != own.Node || one.Conditions.Ready == nil {
+					t.Fatalf("endpoint of a pod here %+v", one)
+				}
+				continue
+			}
 			if len(one.Addresses) == 0 || one.Conditions.Ready == nil || *one.Conditions.Ready && !reachable ||
 				!reachable && (one.Conditions.Serving == nil || *one.Conditions.Serving) {
 				t.Fatalf("endpoint %+v", one)
