@@ -79,7 +79,7 @@ func find(archive *txtar.Archive, name string) string {
 }
 
 // options is the YAML form of project.PodOptions.
-type options struct{ Host, Port, Address, ServicePort string }
+type options struct{ Host, Port, Address, ServicePort, Home string }
 
 // becomes returns the projection of an object as text.
 func becomes(t *testing.T, what, before, with string) string {
@@ -161,6 +161,9 @@ func readOptions(t *testing.T, text string) (read project.PodOptions) {
 	read.APIServer = project.APIServer{Enabled: true, Host: given.Host, Port: given.Port, ServicePort: given.ServicePort}
 	if given.Address != "" {
 		read.APIServer.Address = netip.MustParseAddr(given.Address)
+	}
+	if given.Home != "" {
+		read.APIServer.Home = netip.MustParseAddr(given.Home)
 	}
 	return read
 }
