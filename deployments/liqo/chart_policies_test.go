@@ -26,7 +26,7 @@ func TestNetworkPolicies(t *testing.T) {
 		"auth auth":                  "other clusters",
 		"gateway tunnel":             "other clusters",
 		"gateway stream":             "other clusters",
-		"dns dns":                    "some network plugins send packets of pods from addresses of nodes; it answers the pods of peers only",
+		"dns dns":                    "some network plugins send packets of pods from addresses of nodes; others get nothing that the DNS of the cluster does not give",
 		"dns dns-tcp":                "the same",
 		"metric-agent https":         "the API server calls it from any address, with a client certificate",
 	}

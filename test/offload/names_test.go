@@ -57,8 +57,8 @@ spec:
   containers: [{name: main, image: "playground.local/tools:1", imagePullPolicy: Never, command: [sleep, "3600"]}]
 `
 
-// TestNames: a pod finds a Service by the same names in both clusters, with the default name of the remote namespace; names of milan do not exist for it. While
-// the name server is down, it has the DNS of milan.
+// TestNames: a pod finds a Service by the same names in both clusters, with the default name of the remote namespace; names of milan do not exist for it. With
+// -long: while the name server is down, the pod has the DNS of milan.
 func TestNames(t *testing.T) {
 	installedAndPeered(t)
 	s := offload(t)
@@ -84,12 +84,18 @@ func TestNames(t *testing.T) {
 			t.Errorf("a name of milan exists for a pod of rome: %s\n%s", name, r.Out)
 		}
 	}
+	if !*long {
+		return
+	}
 	milan.Kubectl(t, "-n", "liqo", "scale", "deployment", "liqo-dns", "--replicas=0")
 	t.Cleanup(func() {
 		milan.Kubectl(t, "-n", "liqo", "scale", "deployment", "liqo-dns", "--replicas=2")
 		milan.Kubectl(t, "-n", "liqo", "rollout", "status", "deployment", "liqo-dns", timeout)
 	})
-	milan.Kubectl(t, "-n", "liqo", "wait", "pod", "-l", "app.kubernetes.io/component=dns", "--for=delete", timeout)
+	env.Eventually(t, env.Hang, "no pod of the name server is left", func() (string, bool) {
+		pods := milan.Kubectl(t, "-n", "liqo", "get", "pods", "-l", "app.kubernetes.io/component=dns", "-o", "name")
+		return pods, pods == ""
+	})
 	for _, name := range []string{"web", "web-0.web"} {
 		env.Eventually(t, env.Hang, "without the name server, the pod reaches "+name, func() (string, bool) {
 			code := get("there", name)
