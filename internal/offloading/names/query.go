@@ -95,15 +95,15 @@ func (q *Query) Name() string { return canonical(q.Question.Name.String()) }
 // Internet reports whether the question is of the class in which hosts are.
 func (q *Query) Internet() bool { return q.Question.Class == dnsmessage.ClassINET }
 
-// For returns the same question for another name, with another ID.
-func (q *Query) For(name string, id uint16) ([]byte, error) {
+// For returns a question of a type for another name, with what else the client has sent.
+func (q *Query) For(name string, of dnsmessage.Type) ([]byte, error) {
 	asked, err := dnsmessage.NewName(name + ".")
 	if err != nil {
 		return nil, err
 	}
 	message := dnsmessage.Message{
-		Header:    dnsmessage.Header{ID: id, RecursionDesired: q.Header.RecursionDesired, CheckingDisabled: q.Header.CheckingDisabled},
-		Questions: []dnsmessage.Question{{Name: asked, Type: q.Question.Type, Class: q.Question.Class}},
+		Header:    dnsmessage.Header{RecursionDesired: q.Header.RecursionDesired, CheckingDisabled: q.Header.CheckingDisabled},
+		Questions: []dnsmessage.Question{{Name: asked, Type: of, Class: q.Question.Class}},
 	}
 	if q.EDNS != nil {
 		message.Additionals = []dnsmessage.Resource{*q.EDNS}

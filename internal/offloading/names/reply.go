@@ -30,6 +30,8 @@ type Chain struct {
 	// owner is the name that the client sees for what is asked for now.
 	owner dnsmessage.Name
 	links int
+	// empty: the name exists, and the last answer has no record of it.
+	empty bool
 }
 
 // NewChain starts with the question of the client.
@@ -55,11 +57,13 @@ func (c *Chain) Add(asked string, answer []byte) (next string, _ error) {
 	if next != "" {
 		return next, nil
 	}
+	before := len(r.answers)
 	for _, one := range message.Answers {
 		if one.Header.Type != dnsmessage.TypeCNAME || c.wantsAliases() {
 			c.take(&r.answers, one, final)
 		}
 	}
+	c.empty = len(r.answers) == before && message.RCode == dnsmessage.RCodeSuccess && !message.Truncated
 	for _, one := range message.Authorities {
 		c.take(&r.authorities, one, final)
 	}
@@ -71,6 +75,26 @@ func (c *Chain) Add(asked string, answer []byte) (next string, _ error) {
 		c.take(&r.additionals, one, final)
 	}
 	return "", nil
+}
+
+// HidesAlias reports whether the name may be an alias all the same, to be asked for by [Chain.AddAlias]: CoreDNS leaves an alias out if it leads to a name in
+// its zone that it does not know.
+func (c *Chain) HidesAlias() bool {
+	of := c.query.Question.Type
+	return c.empty && (of == dnsmessage.TypeA || of == dnsmessage.TypeAAAA)
+}
+
+// AddAlias takes the answer to the question whether a name is an alias. It returns what [Chain.Add] does.
+func (c *Chain) AddAlias(asked string, answer []byte) (next string, _ error) {
+	var message dnsmessage.Message
+	if err := message.Unpack(answer); err != nil {
+		return "", fmt.Errorf("answer to %s: %w", asked, err)
+	}
+	final, next, err := c.follow(canonical(asked), message.Answers)
+	if home, own := c.view.Home(final); err == nil && next == "" && own && final != canonical(asked) {
+		next = home // it may hide an alias in turn
+	}
+	return next, err
 }
 
 // wantsAliases reports whether the client asks for an alias itself, not for where it leads.

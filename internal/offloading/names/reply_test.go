@@ -234,6 +234,21 @@ func TestAliases(t *testing.T) {
 	if diff := cmp.Diff(want, lines(unpack(t, chain.Pack(0)).Answers)); diff != "" {
 		t.Error(diff)
 	}
+	// The DNS of this cluster leaves the alias out, since it knows no such name.
+	chain = view.NewChain(q)
+	if next, err = chain.Add("db.shop-rome-faf7bb.svc.cluster.local", answer("db.shop-rome-faf7bb.svc.cluster.local")); err != nil || next != "" || !chain.HidesAlias() {
+		t.Fatal(next, err)
+	}
+	if next, err = chain.AddAlias("db.shop-rome-faf7bb.svc.cluster.local", answer("db.shop-rome-faf7bb.svc.cluster.local", "db.shop-rome-faf7bb.svc.cluster.local. CNAME web.own.svc.cluster.local.")); err != nil || next != "web.own.svc.cluster.local" {
+		t.Fatal(next, err)
+	}
+	if next, err = chain.Add("web.own.svc.cluster.local", answer("web.own.svc.cluster.local", "web.own.svc.cluster.local. A 10.1.2.3")); err != nil || next != "" || chain.HidesAlias() {
+		t.Fatal(next, err)
+	}
+	want = []string{"db.shop.svc.cluster.local. CNAME web.own.svc.cluster.local.", "web.own.svc.cluster.local. A 10.1.2.3"}
+	if diff := cmp.Diff(want, lines(unpack(t, chain.Pack(0)).Answers)); diff != "" {
+		t.Error(diff)
+	}
 	// Aliases without end.
 	chain = view.NewChain(q)
 	for range mostLinks {
@@ -292,12 +307,12 @@ func TestEDNS(t *testing.T) {
 	option := dnsmessage.Option{Code: 8, Data: []byte("subnet")}
 	q := parse(t, "web.shop.svc.cluster.local.", dnsmessage.TypeA, edns(t, 1400, option))
 	_, asked := view.Look(q.Name())
-	sent, err := q.For(asked, 99)
+	sent, err := q.For(asked, q.Question.Type)
 	if err != nil {
 		t.Fatal(err)
 	}
 	got := unpack(t, sent)
-	if diff := cmp.Diff([]string{"OPT size 1400 DO 8:subnet"}, lines(got.Additionals)); diff != "" || got.ID != 99 || !got.RecursionDesired || !got.CheckingDisabled || got.Response {
+	if diff := cmp.Diff([]string{"OPT size 1400 DO 8:subnet"}, lines(got.Additionals)); diff != "" || !got.RecursionDesired || !got.CheckingDisabled || got.Response {
 		t.Error(got.Header, diff)
 	}
 	if !Same(packet(t, dnsmessage.Message{Header: dnsmessage.Header{ID: 99, Response: true}, Questions: got.Questions}), 99, asked, q.Question) {
@@ -387,7 +402,7 @@ func FuzzAnswer(f *testing.F) {
 			if len(name) > longest {
 				t.Errorf("asks for %d characters", len(name))
 			}
-			if _, err := q.For(name, 1); err != nil {
+			if _, err := q.For(name, q.Question.Type); err != nil {
 				t.Errorf("%q cannot be asked for: %v", name, err)
 			}
 			most, answers := q.Size(), [][]byte{view.Negative(q)}
@@ -398,6 +413,7 @@ func FuzzAnswer(f *testing.F) {
 			}
 			chain := view.NewChain(q)
 			if _, err := chain.Add(name, answered); err == nil {
+				_, _ = chain.AddAlias(name, answered) // must not fail otherwise than by an error
 				chain.End()
 				answers = append(answers, chain.Pack(most))
 			}

@@ -309,25 +309,43 @@ func (s *Server) resolve(ctx context.Context, view *names.View, q *names.Query, 
 		return answer, nil
 	case names.Mapped:
 	}
-	for chain := view.NewChain(q); ; {
-		packet, err := q.For(name, 0)
+	chain := view.NewChain(q)
+	for kind == names.Mapped {
+		next, err := s.step(ctx, chain, q, name, network)
 		if err != nil {
 			return nil, err
 		}
-		answer, err := s.upstream.ask(ctx, network, packet, question{name, q.Question})
-		if err != nil {
-			return nil, err
+		if next == "" {
+			return chain.Pack(most), nil
 		}
-		next, err := chain.Add(name, answer)
-		if err != nil {
-			return nil, err
-		}
-		if next != "" {
-			if kind, name = view.Look(next); kind == names.Mapped {
-				continue
-			}
-			chain.End()
-		}
-		return chain.Pack(most), nil
+		kind, name = view.Look(next)
 	}
+	chain.End()
+	return chain.Pack(most), nil
+}
+
+// step asks for one name of a chain of aliases, and returns the consumer's name that is next.
+func (s *Server) step(ctx context.Context, chain *names.Chain, q *names.Query, name, network string) (next string, _ error) {
+	answer, err := s.askFor(ctx, q, name, q.Question.Type, network)
+	if err != nil {
+		return "", err
+	}
+	next, err = chain.Add(name, answer)
+	if err != nil || next != "" || !chain.HidesAlias() {
+		return next, err
+	}
+	if answer, err = s.askFor(ctx, q, name, dnsmessage.TypeCNAME, network); err != nil {
+		return "", err
+	}
+	return chain.AddAlias(name, answer)
+}
+
+func (s *Server) askFor(ctx context.Context, q *names.Query, name string, of dnsmessage.Type, network string) ([]byte, error) {
+	packet, err := q.For(name, of)
+	if err != nil {
+		return nil, err
+	}
+	asked := q.Question
+	asked.Type = of
+	return s.upstream.ask(ctx, network, packet, question{name, asked})
 }

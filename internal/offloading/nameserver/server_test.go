@@ -52,6 +52,7 @@ func milan() zone {
 		"_http._tcp.web.shop-rome.svc.cluster.local.": {&dnsmessage.SRVResource{Port: 8080, Weight: 1, Target: name("web-0.web.shop-rome.svc.cluster.local.")}},
 		"1.0.1.10.in-addr.arpa.":                      {&dnsmessage.PTRResource{PTR: name("web-0.web.shop-rome.svc.cluster.local.")}},
 		"alias.shop-rome.svc.cluster.local.":          {&dnsmessage.CNAMEResource{CNAME: name("web.shop.svc.cluster.local.")}},
+		"hidden.shop-rome.svc.cluster.local.":         {&dnsmessage.CNAMEResource{CNAME: name("web-0.web.shop.svc.cluster.local.")}},
 		"away.shop-rome.svc.cluster.local.":           {&dnsmessage.CNAMEResource{CNAME: name("web.prod.svc.cluster.local.")}},
 		"loop.shop-rome.svc.cluster.local.":           {&dnsmessage.CNAMEResource{CNAME: name("loop.shop.svc.cluster.local.")}},
 		"large.shop-rome.svc.cluster.local.":          long,
@@ -65,7 +66,8 @@ func milan() zone {
 	}
 }
 
-// respond is what the DNS of a cluster does: it knows its own zone, follows aliases into it, and cuts answers that are too large.
+// respond is what CoreDNS does: it knows its own zone, follows aliases, leaves out those that lead to a name in its zone which it does not know, and cuts answers
+// that are too large.
 func (z zone) respond(packet []byte, most int) []byte {
 	var m dnsmessage.Message
 	if m.Unpack(packet) != nil || len(m.Questions) != 1 || m.Questions[0].Name.String() == silent {
@@ -81,7 +83,13 @@ func (z zone) respond(packet []byte, most int) []byte {
 	for _, body := range records {
 		one := dnsmessage.Resource{Header: header, Body: body}
 		alias, is := body.(*dnsmessage.CNAMEResource)
-		if is || typeOf(body) == asked.Type {
+		known := !is || asked.Type == dnsmessage.TypeCNAME || !strings.HasSuffix(alias.CNAME.String(), ".cluster.local.")
+		if is && !known {
+			for _, next := range z[alias.CNAME.String()] {
+				known = known || typeOf(next) == asked.Type
+			}
+		}
+		if is && known || typeOf(body) == asked.Type {
 			m.Answers = append(m.Answers, one)
 		}
 		if is {
@@ -257,6 +265,7 @@ func TestServe(t *testing.T) {
 			{rome, "web-0.web.shop.svc.cluster.local.", "10.1.0.1 fd00:1::1"},
 			{rome, "web.shop-rome.svc.cluster.local.", "10.1.0.1 fd00:1::1"},
 			{rome, "alias.shop.svc.cluster.local.", "10.1.0.1 fd00:1::1"},
+			{rome, "hidden.shop.svc.cluster.local.", "10.1.0.1 fd00:1::1"},
 			{rome, "away.shop.svc.cluster.local.", "not found"},
 			{rome, "web.prod.svc.cluster.local.", "not found"},
 			{rome, "web.shop-paris.svc.cluster.local.", "not found"},
