@@ -177,13 +177,17 @@ func endpointSlice(r *Reflector, mapping project.NamespaceMapping, object client
 func (o *Objects) there(mapping project.NamespaceMapping, slice *discoveryv1.EndpointSlice) (project.There, time.Duration) {
 	there := project.There{Found: project.BySelector(slice), Pod: func(address netip.Addr) string { return o.places.at(slice.Namespace, address) }}
 	services := o.Kind("Service")
-	if !there.Found || services == nil {
+	if services == nil {
 		return there, 0
 	}
 	key := types.NamespacedName{Namespace: slice.Namespace, Name: slice.Labels[discoveryv1.LabelServiceName]}
 	service, ok := services.Local.Get(key).(*corev1.Service)
 	if !ok {
 		return there, 0 // its event reconciles the slice
+	}
+	there.Near = service.Spec.TrafficDistribution != nil
+	if !there.Found {
+		return there, 0
 	}
 	there.Found = project.SelectsThere(mapping, service)
 	wait := o.handovers.observe(key, there.Found, time.Now())

@@ -40,6 +40,24 @@ type There struct {
 	Found bool
 	// Pod returns the name of the pod of the namespace that runs there and has this address here; empty if there is none. Nil: no pod is known.
 	Pod func(netip.Addr) string
+	// Near: the Service prefers endpoints that are near (trafficDistribution).
+	Near bool
+}
+
+// hints returns those of an endpoint for the peer's proxies. A proxy heeds hints only if each endpoint has one: without those of this cluster, whose nodes may have no
+// zones, its pods would not prefer the endpoints of their own zone or node either. This cluster is a zone and a node of its own there.
+func (t There) hints(m NamespaceMapping, local *discoveryv1.EndpointHints) (discoveryv1.EndpointHints, bool) {
+	var hints discoveryv1.EndpointHints
+	if local != nil {
+		hints.ForZones = local.ForZones
+		if len(local.ForNodes) > 0 {
+			hints.ForNodes = []discoveryv1.ForNode{{Name: m.LocalName}}
+		}
+	}
+	if t.Near && len(hints.ForZones) == 0 {
+		hints.ForZones = []discoveryv1.ForZone{{Name: m.LocalName}}
+	}
+	return hints, len(hints.ForZones)+len(hints.ForNodes) > 0
 }
 
 // pod returns the name of the pod behind an endpoint, and whether the endpoint runs in the peer at all.
@@ -67,7 +85,7 @@ func EndpointSlice(m NamespaceMapping, local *discoveryv1.EndpointSlice, there T
 	for _, endpoint := range local.Endpoints {
 		if pod, is := there.pod(m, &endpoint); is {
 			if pod != "" && !there.Found {
-				template.WithEndpoints(ownEndpoint(m, endpoint, pod))
+				template.WithEndpoints(ownEndpoint(m, endpoint, pod, there))
 			}
 			continue
 		}
@@ -76,7 +94,7 @@ func EndpointSlice(m NamespaceMapping, local *discoveryv1.EndpointSlice, there T
 			return nil, err
 		}
 		if len(addresses) > 0 {
-			template.WithEndpoints(remoteEndpoint(m, endpoint, addresses))
+			template.WithEndpoints(remoteEndpoint(m, endpoint, addresses, there))
 		}
 	}
 	if len(template.Endpoints) == 0 {
@@ -130,16 +148,12 @@ func Endpoints(m NamespaceMapping, local *discoveryv1.EndpointSlice, there There
 }
 
 // remoteEndpoint presents this whole cluster as one node of the peer, and gives the target a kind that the peer's controllers ignore.
-func remoteEndpoint(m NamespaceMapping, local discoveryv1.Endpoint, addresses []string) *vkapply.EndpointApplyConfiguration {
+func remoteEndpoint(m NamespaceMapping, local discoveryv1.Endpoint, addresses []string, there There) *vkapply.EndpointApplyConfiguration {
 	local = *local.DeepCopy()
 	remote := vkapply.Endpoint().WithAddresses(addresses...).WithConditions(shadow.Conditions(local.Conditions, true))
 	remote.Hostname, remote.NodeName, remote.Zone = local.Hostname, some(m.LocalName), local.Zone
-	if hints := local.Hints; hints != nil && len(hints.ForZones)+len(hints.ForNodes) > 0 {
-		there := discoveryv1.EndpointHints{ForZones: hints.ForZones}
-		if len(hints.ForNodes) > 0 { // a proxy heeds hints only if each endpoint has one: without, the peer's pods would prefer no endpoint of their own node either
-			there.ForNodes = []discoveryv1.ForNode{{Name: m.LocalName}}
-		}
-		remote.WithHints(there)
+	if hints, has := there.hints(m, local.Hints); has {
+		remote.WithHints(hints)
 	}
 	if target := local.TargetRef; target != nil {
 		remote.WithTargetRef(corev1.ObjectReference{
@@ -150,12 +164,12 @@ func remoteEndpoint(m NamespaceMapping, local discoveryv1.Endpoint, addresses []
 }
 
 // ownEndpoint presents a pod that runs in the peer by its name there.
-func ownEndpoint(m NamespaceMapping, local discoveryv1.Endpoint, pod string) *vkapply.EndpointApplyConfiguration {
+func ownEndpoint(m NamespaceMapping, local discoveryv1.Endpoint, pod string, there There) *vkapply.EndpointApplyConfiguration {
 	own := vkapply.Endpoint().WithConditions(shadow.Conditions(local.Conditions, true)).
 		WithTargetRef(corev1.ObjectReference{Kind: shadow.PodKind, Namespace: m.Remote, Name: pod})
 	own.Hostname = local.Hostname
-	if hints := local.Hints; hints != nil && len(hints.ForZones)+len(hints.ForNodes) > 0 {
-		own.WithHints(discoveryv1.EndpointHints{ForZones: hints.ForZones, ForNodes: hints.ForNodes}) // the peer puts its own names in their place
+	if hints, has := there.hints(m, local.Hints); has { // the peer puts its own names in their place
+		own.WithHints(hints)
 	}
 	return own
 }

@@ -26,18 +26,23 @@ func TestHints(t *testing.T) {
 		here, there []end // of the consumer, of the provider
 		node, zone  string
 		want        string
+		near        bool // the Service asks for it
 	}{
-		"no hints":                                      {[]end{{"here", "", ""}}, []end{{"there", "", ""}}, "n1", "z1", "here there"},
-		"zones of other names, own endpoints":           {[]end{{"here", "a", ""}}, []end{{"there", "z1", ""}}, "n1", "z1", "there"},
-		"zones of other names, none of its own":         {[]end{{"here", "a", ""}}, []end{{"there", "z1", ""}}, "n2", "z2", "here there"},
-		"only the consumer has endpoints":               {[]end{{"here", "a", ""}}, nil, "n1", "z1", "here"},
-		"zones of the same names":                       {[]end{{"here", "z1", ""}, {"far", "z2", ""}}, []end{{"there", "z1", ""}}, "n1", "z1", "here there"},
-		"the same node, as PreferSameNode asks":         {[]end{{"here", "a", "n1"}}, []end{{"there", "z1", "n1"}, {"near", "z1", "n2"}}, "n1", "z1", "there"},
-		"no endpoint on the node, some in the zone":     {[]end{{"here", "a", "n1"}}, []end{{"there", "z1", "n1"}, {"near", "z1", "n2"}}, "n3", "z1", "near there"},
-		"no endpoint on the node or in the zone":        {[]end{{"here", "a", "n1"}}, []end{{"there", "z1", "n1"}}, "n4", "z4", "here there"},
-		"the consumer has a node of the same name":      {[]end{{"here", "a", "n1"}}, nil, "n1", "z1", "here"},
-		"the consumer's nodes have no zones":            {[]end{{"here", "", ""}}, []end{{"there", "z1", ""}}, "n1", "z1", "here there"},
-		"the consumer's nodes have no zones, but names": {[]end{{"here", "", "n1"}}, []end{{"there", "", "n1"}, {"near", "", "n2"}}, "n2", "z1", "near"},
+		"no hints":                                      {[]end{{"here", "", ""}}, []end{{"there", "", ""}}, "n1", "z1", "here there", false},
+		"zones of other names, own endpoints":           {[]end{{"here", "a", ""}}, []end{{"there", "z1", ""}}, "n1", "z1", "there", false},
+		"zones of other names, none of its own":         {[]end{{"here", "a", ""}}, []end{{"there", "z1", ""}}, "n2", "z2", "here there", false},
+		"only the consumer has endpoints":               {[]end{{"here", "a", ""}}, nil, "n1", "z1", "here", false},
+		"zones of the same names":                       {[]end{{"here", "z1", ""}, {"far", "z2", ""}}, []end{{"there", "z1", ""}}, "n1", "z1", "here there", false},
+		"the same node, as PreferSameNode asks":         {[]end{{"here", "a", "n1"}}, []end{{"there", "z1", "n1"}, {"near", "z1", "n2"}}, "n1", "z1", "there", false},
+		"no endpoint on the node, some in the zone":     {[]end{{"here", "a", "n1"}}, []end{{"there", "z1", "n1"}, {"near", "z1", "n2"}}, "n3", "z1", "near there", false},
+		"no endpoint on the node or in the zone":        {[]end{{"here", "a", "n1"}}, []end{{"there", "z1", "n1"}}, "n4", "z4", "here there", false},
+		"the consumer has a node of the same name":      {[]end{{"here", "a", "n1"}}, nil, "n1", "z1", "here", false},
+		"the consumer's nodes have no zones":            {[]end{{"here", "", ""}}, []end{{"there", "z1", ""}}, "n1", "z1", "here there", false},
+		"the consumer's nodes have no zones, but names": {[]end{{"here", "", "n1"}}, []end{{"there", "", "n1"}, {"near", "", "n2"}}, "n2", "z1", "near", false},
+		"no zones at home, and near is asked for":       {[]end{{"here", "", ""}}, []end{{"there", "z1", ""}}, "n1", "z1", "there", true},
+		"the same, in a zone without an endpoint":       {[]end{{"here", "", ""}}, []end{{"there", "z1", ""}}, "n2", "z2", "here there", true},
+		"no zones anywhere, and near is asked for":      {[]end{{"here", "", ""}}, []end{{"there", "", ""}}, "n1", "z1", "here there", true},
+		"zones at home, and near is asked for":          {[]end{{"here", "z1", ""}}, []end{{"there", "z1", ""}}, "n1", "z1", "here there", true},
 	} {
 		local := &discoveryv1.EndpointSlice{
 			ObjectMeta: metav1.ObjectMeta{Name: "web-1", Labels: map[string]string{discoveryv1.LabelServiceName: "web"}}, AddressType: discoveryv1.AddressTypeIPv4,
@@ -62,7 +67,7 @@ func TestHints(t *testing.T) {
 			names[fmt.Sprintf("10.40.1.%d", i+1)] = one.name
 			local.Endpoints = append(local.Endpoints, made)
 		}
-		all := received(t, local)
+		all := received(t, local, project.There{Found: true, Near: row.near})
 		for i, one := range row.there {
 			all = append(all, of(one, fmt.Sprintf("10.30.1.%d", i+1)))
 		}
@@ -78,9 +83,9 @@ func TestHints(t *testing.T) {
 }
 
 // received returns the endpoints in the provider's EndpointSlice for a slice of the consumer.
-func received(t *testing.T, local *discoveryv1.EndpointSlice) (all []discoveryv1.Endpoint) {
+func received(t *testing.T, local *discoveryv1.EndpointSlice, there project.There) (all []discoveryv1.Endpoint) {
 	t.Helper()
-	sent, err := project.EndpointSlice(mapping, local, project.There{Found: true}, swap{})
+	sent, err := project.EndpointSlice(mapping, local, there, swap{})
 	if err != nil {
 		t.Fatal(err)
 	}
