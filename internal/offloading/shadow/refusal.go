@@ -45,10 +45,23 @@ func Refusal(err error, namespace string, names ...string) string {
 	if found := ownPolicy.FindString(text); found != "" {
 		text = text[len(found):]
 	}
-	if text = words(text, namespace, names); text == "" {
+	if text = withoutQuota(words(text, namespace, names)); text == "" {
 		return "this cluster refuses it without a reason; its administrator finds the reason in the log of liqo-controller-manager"
 	}
 	return printable.Line("this cluster refuses it: "+text, maxRefusal)
+}
+
+// quota is how an API server begins the refusal of a quota, with its name.
+var quota = regexp.MustCompile(`^(exceeded|failed) quota: [^\s,:]+[,:] `)
+
+// withoutQuota leaves out of the refusal of a quota how it is called and how much of it is in use: what the object asks for, or must state, is enough to change it.
+func withoutQuota(text string) string {
+	found := quota.FindStringSubmatch(text)
+	if found == nil {
+		return text
+	}
+	asked, _, _ := strings.Cut(text[len(found[0]):], ", used: ")
+	return found[1] + " quota of this namespace: " + asked
 }
 
 // Judges reports whether an error of an API server judges the object: the same object is refused until it, or a rule of the cluster, is changed. Other errors

@@ -30,8 +30,8 @@ func TestRefusals(t *testing.T) {
 		err  error
 		want string
 	}{
-		{"a quota", forbidden("exceeded quota: team, requested: pods=1, used: pods=4, limited: pods=4"), "exceeded quota: team, requested: pods=1, used: pods=4, limited: pods=4"},
-		{"a quota of limits", forbidden("failed quota: team: must specify limits.cpu for: main; limits.memory for: main"), "failed quota: team: must specify limits.cpu for: main; limits.memory for: main"},
+		{"a quota", forbidden("exceeded quota: team, requested: pods=1, used: pods=4, limited: pods=4"), "exceeded quota of this namespace: requested: pods=1"},
+		{"a quota of limits", forbidden("failed quota: team: must specify limits.cpu for: main; limits.memory for: main"), "failed quota of this namespace: must specify limits.cpu for: main; limits.memory for: main"},
 		{"a quota of a class", forbidden("insufficient quota to match these scopes: [{PriorityClass In [high]}]"), "insufficient quota to match these scopes: [{PriorityClass In [high]}]"},
 		{"a limit range", forbidden("[maximum cpu usage per Container is 1, but limit is 2, minimum memory usage per Pod is 1Gi, but request is 1Mi]"), "[maximum cpu usage per Container is 1, but limit is 2, minimum memory usage per Pod is 1Gi, but request is 1Mi]"},
 		{"a ratio", forbidden("cpu max limit to request ratio per Container is 2, but provided ratio is 4.000000"), "cpu max limit to request ratio per Container is 2, but provided ratio is 4.000000"},
@@ -46,7 +46,7 @@ func TestRefusals(t *testing.T) {
 			field.Invalid(field.NewPath("spec", "containers").Index(0).Child("name"), "Not_A_Name", "bad"), field.Required(field.NewPath("spec", "volumes").Index(1).Child("name"), ""),
 		}), `spec.containers[0].name: Invalid value: "Not_A_Name": bad; spec.volumes[1].name: Required value`},
 		{"a size", apierrors.NewRequestEntityTooLargeError("limit is 3145728"), "Request entity too large: limit is 3145728"},
-		{"an amount that is named", forbidden("exceeded quota: gpus, requested: requests.nvidia.com/gpu=2, used: requests.nvidia.com/gpu=7, limited: requests.nvidia.com/gpu=8"), "exceeded quota: gpus, requested: requests.nvidia.com/gpu=2, used: requests.nvidia.com/gpu=7, limited: requests.nvidia.com/gpu=8"},
+		{"an amount that is named", forbidden("exceeded quota: gpus, requested: requests.nvidia.com/gpu=2, used: requests.nvidia.com/gpu=7, limited: requests.nvidia.com/gpu=8"), "exceeded quota of this namespace: requested: requests.nvidia.com/gpu=2"},
 		{"our rights", forbidden(`User "system:serviceaccount:liqo:liqo-controller-manager" cannot create resource "pods" in API group "" in the namespace "shop-rome-1"`), `User "(an account)" cannot create resource "pods" in API group "" in the namespace "shop-rome-1"`},
 	} {
 		if got, want := Refusal(test.err, "shop-rome-1", "web"), "this cluster refuses it: "+test.want; got != want {
