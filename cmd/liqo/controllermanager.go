@@ -378,7 +378,7 @@ func (o *controllerManagerOptions) setupNamespaces(mgr manager.Manager, guard *p
 	if err != nil || !o.storage {
 		return err
 	}
-	if err := storage.Setup(mgr, o.volumes); err != nil || o.moves.Image == "" {
+	if err := errors.Join(storage.Setup(mgr, o.volumes), home.Setup(mgr)); err != nil || o.moves.Image == "" {
 		return err
 	}
 	o.moves.Namespace, o.moves.Storage, o.moves.PullPolicy = o.namespace, o.volumes.Namespace, corev1.PullPolicy(o.pullPolicy)

@@ -39,7 +39,7 @@ func (h *webhookEnv) withClaims(namespace string, change func(*corev1.PodSpec), 
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, GenerateName: "store-", OwnerReferences: []metav1.OwnerReference{
 			{APIVersion: "apps/v1", Kind: "StatefulSet", Name: "store", UID: "0", Controller: new(true)},
 		}},
-		Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "c", Image: "i"}}},
+		Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "c", Image: "i"}}},
 	}
 	for i, name := range names {
 		volume := corev1.Volume{Name: fmt.Sprint("data-", i)}

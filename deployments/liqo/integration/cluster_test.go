@@ -257,6 +257,21 @@ func tryVolumes(ctx context.Context, t *testing.T, root, c client.Client) {
 		live.Annotations["a"] = "b"
 		return c.Update(ctx, live, client.DryRunAll)
 	}
+	const selected = "volume.kubernetes.io/selected-node"
+	sent := claim("shop", "sent", others)
+	sent.Annotations[selected], sent.Labels = "liqo-milan", map[string]string{"app": "db"}
+	if err := root.Create(ctx, sent); err != nil {
+		t.Fatal(err)
+	}
+	// release takes the selected node from a claim of others, and does something besides.
+	release := func(besides func(*corev1.PersistentVolumeClaim)) error {
+		live := sent.DeepCopy()
+		delete(live.Annotations, selected)
+		if besides != nil {
+			besides(live)
+		}
+		return c.Update(ctx, live, client.DryRunAll)
+	}
 	inForce(t, "liqo-volumes", func() error { return c.Delete(ctx, volume("theirs", ""), client.DryRunAll) })
 	for _, test := range []struct {
 		what    string
@@ -269,6 +284,14 @@ func tryVolumes(ctx context.Context, t *testing.T, root, c client.Client) {
 		{"create a real claim", c.Create(ctx, claim("liqo-storage", "new", ""), client.DryRunAll), true},
 		{"delete a real claim", c.Delete(ctx, claim("liqo-storage", "real", ""), client.DryRunAll), true},
 
+		{"release a claim of others", release(nil), true},
+		{"send a claim of others", release(func(c *corev1.PersistentVolumeClaim) { c.Annotations[selected] = "liqo-turin" }), false},
+		{"take a claim with its release", release(func(c *corev1.PersistentVolumeClaim) {
+			c.Annotations["volume.kubernetes.io/storage-provisioner"] = own
+		}), false},
+		{"annotate a claim with its release", release(func(c *corev1.PersistentVolumeClaim) { c.Annotations["a"] = "b" }), false},
+		{"label a claim with its release", release(func(c *corev1.PersistentVolumeClaim) { c.Labels["app"] = "web" }), false},
+		{"bind a claim with its release", release(func(c *corev1.PersistentVolumeClaim) { c.Spec.VolumeName = "ours" }), false},
 		{"create a volume of others", c.Create(ctx, volume("new", others), client.DryRunAll), false},
 		{"delete a volume of others", c.Delete(ctx, volume("theirs", ""), client.DryRunAll), false},
 		{"take a volume of others", patch(volume("theirs", ""), `{"metadata":{"annotations":{"pv.kubernetes.io/provisioned-by":"liqo.io/storage"}}}`), false},
