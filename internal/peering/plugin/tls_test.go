@@ -141,7 +141,7 @@ func TestAttackL9(t *testing.T) {
 		client *tls.Certificate
 		// unproven, and what the error reports; "" for an answer.
 		unproven bool
-		reports     string
+		reports  string
 	}{
 		{"the plugin", shows(ours.sign(serverTemplate("127.0.0.1"))), nil, false, ""},
 		{"the plugin, which asks who we are", asks, &client, false, ""},
@@ -197,8 +197,8 @@ func TestCertificatesThatCannotWork(t *testing.T) {
 	ours := newAuthority(t)
 	client := ours.sign(clientTemplate())
 	for name, row := range map[string]struct {
-		spoil func(dir string) error
-		reports  string
+		spoil   func(dir string) error
+		reports string
 	}{
 		"no authority":        {func(dir string) error { return os.Remove(filepath.Join(dir, caFile)) }, "put the certificates that sign the plugin's into ca.crt"},
 		"an empty authority":  {func(dir string) error { return os.WriteFile(filepath.Join(dir, caFile), []byte("none"), 0o600) }, "ca.crt holds no certificate"},
