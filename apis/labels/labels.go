@@ -222,7 +222,8 @@ const (
 	SkipReflection = "liqo.io/skip-reflection"
 	// ReflectTo, on an object that is reflected, are the virtual nodes to whose clusters it is, separated by commas. Without it, to those of all.
 	ReflectTo = "liqo.io/reflect-to"
-	// LocalGeneration, on the copy of a custom resource, is the generation of the local object that the copy has.
+	// LocalGeneration, on the copy of a custom resource, on a ShadowPod and on its pod, is the generation of the local object that it has. Of a pod whose spec was
+	// never changed, it is missing.
 	LocalGeneration = "liqo.io/local-generation"
 	// ForceRemoteNodePort, "true" on a Service, requests the same node ports in the peers.
 	ForceRemoteNodePort = "liqo.io/force-remote-node-port"

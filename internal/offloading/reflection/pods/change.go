@@ -4,11 +4,13 @@ package pods
 
 import (
 	"fmt"
+	"maps"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 
 	vkapply "liqo.io/liqo/apis/applyconfiguration/virtualkubelet/v1alpha1"
+	"liqo.io/liqo/apis/labels"
 	vkv1alpha1 "liqo.io/liqo/apis/virtualkubelet/v1alpha1"
 	"liqo.io/liqo/internal/offloading/reflection/engine"
 	"liqo.io/liqo/internal/offloading/reflection/events"
@@ -102,7 +104,13 @@ func without(intent *vkapply.ShadowPodApplyConfiguration, full *vkv1alpha1.Shado
 			pod.Resources = is.Resources
 		}
 	}
-	changed := *intent
+	changed, metadata := *intent, *intent.ObjectMetaApplyConfiguration
+	if metadata.Annotations = maps.Clone(metadata.Annotations); full.Annotations[labels.LocalGeneration] != "" {
+		metadata.Annotations[labels.LocalGeneration] = full.Annotations[labels.LocalGeneration]
+	} else {
+		delete(metadata.Annotations, labels.LocalGeneration) // the peer does not have that generation
+	}
+	changed.ObjectMetaApplyConfiguration = &metadata
 	changed.Spec = vkapply.ShadowPodSpec().WithFence(*intent.Spec.Fence).WithPod(*pod)
 	return &changed
 }

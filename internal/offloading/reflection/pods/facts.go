@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"liqo.io/liqo/apis/labels"
 	"liqo.io/liqo/internal/kube/fanin"
 	"liqo.io/liqo/internal/offloading/podplan"
 	"liqo.io/liqo/internal/offloading/reflection/engine"
@@ -101,4 +102,22 @@ func trimLocalPod(object client.Object) {
 		return
 	}
 	engine.TrimLocal(object)
+}
+
+// trimRemotePod keeps what we read of a remote pod: its owner and its status. The peer decides how much there is.
+func trimRemotePod(object client.Object) {
+	if pod, ok := object.(*corev1.Pod); ok {
+		owner := metav1.GetControllerOf(pod)
+		pod.ManagedFields, pod.Finalizers, pod.OwnerReferences, pod.Spec = nil, nil, nil, corev1.PodSpec{}
+		if owner != nil {
+			pod.OwnerReferences = []metav1.OwnerReference{*owner}
+		}
+		project.TrimPodStatus(&pod.Status)
+		kept := map[string]string{labels.Fence: pod.Annotations[labels.Fence]}
+		if generation := pod.Annotations[labels.LocalGeneration]; generation != "" && len(generation) < 20 {
+			kept[labels.LocalGeneration] = generation
+		}
+		pod.Annotations = kept
+		pod.Labels = map[string]string{labels.Origin: pod.Labels[labels.Origin]}
+	}
 }

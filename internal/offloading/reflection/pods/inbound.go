@@ -138,9 +138,15 @@ func (p *Pods) remoteStatus(facts *podplan.Facts, step podplan.Inbound) (corev1.
 	p.mu.Lock()
 	known := p.memory(facts.Local)
 	known.restarts = known.restarts.Observe(facts.Local, remote)
-	restarts := known.restarts
+	restarts, applied := known.restarts, known.applied
 	p.mu.Unlock()
+	if applied.is > 1 && applied.has != applied.is && project.HasGeneration(remote) == applied.has {
+		remote = project.WithGeneration(remote, applied.is)
+	}
 	status, err := project.PodStatus(facts.Mapping, facts.Local, remote, restarts, p.options.Translator, hostIP(facts.Local, p.options.HostIP))
+	if p.noGenerations.Load() {
+		project.WithoutGenerations(&status)
+	}
 	if err == nil && step.NetworkDown {
 		project.NetworkDown(&status, facts.Local, metav1.NewTime(facts.Now))
 	}
@@ -199,6 +205,9 @@ func (p *Pods) write(ctx context.Context, local *corev1.Pod, status *corev1.PodS
 			return 0, nil // the pod is gone, or another one has its name
 		}
 		return 0, fmt.Errorf("write status of pod %s/%s: %w", local.Namespace, local.Name, err)
+	}
+	if status.ObservedGeneration > 0 && answer.Status.ObservedGeneration == 0 {
+		p.noGenerations.Store(true)
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()

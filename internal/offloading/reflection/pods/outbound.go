@@ -133,7 +133,7 @@ func (p *Pods) intentWith(mapping *engine.Mapping, local *corev1.Pod, kept bool,
 
 func (p *Pods) apply(ctx context.Context, mapping *engine.Mapping, local *corev1.Pod, shadow *metav1.PartialObjectMetadata) (time.Duration, error) {
 	kept := shadow != nil && isKept(shadow) || shadow == nil && p.keepsNew(local)
-	want, err := p.intent(mapping, local, kept)
+	want, current, otherPolicy, err := p.wanted(mapping, local, shadow, kept)
 	switch {
 	case errors.Is(err, project.ErrRefused):
 		p.engine.Recorder.Failed(local, Kind, events.ReasonFailed, err)
@@ -145,10 +145,7 @@ func (p *Pods) apply(ctx context.Context, mapping *engine.Mapping, local *corev1
 		}
 		return 0, err
 	}
-	current, otherPolicy, err := p.upToDate(mapping, local, shadow, want)
 	switch {
-	case err != nil:
-		return 0, err
 	case otherPolicy && shadow == nil:
 		return podplan.SettleTimeout, nil // the event of our write is still to come
 	case otherPolicy:
@@ -163,6 +160,7 @@ func (p *Pods) apply(ctx context.Context, mapping *engine.Mapping, local *corev1
 	case current && shadow == nil:
 		return podplan.SettleTimeout, nil // the event of our write is still to come
 	case current:
+		p.satisfied(local, shadow)
 		return 0, nil
 	case shadow == nil && !p.markSending(local):
 		return 0, nil

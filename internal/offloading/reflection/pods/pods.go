@@ -61,6 +61,8 @@ type Pods struct {
 	network     atomic.Int32 // a podplan.Network
 	// peerKeeps: a ShadowPod of the peer had the finalizer that keeps it until its pod is gone.
 	peerKeeps atomic.Bool
+	// noGenerations: the API server of this cluster does not keep observed generations of pods.
+	noGenerations atomic.Bool
 
 	mu       sync.Mutex
 	memories map[types.UID]*memory
@@ -75,6 +77,8 @@ type memory struct {
 	restarts project.Restarts
 	// kept: its ShadowPod was created with the finalizer that keeps it until its pod is gone.
 	kept bool
+	// applied is which generation of the pod the peer has.
+	applied applied
 	// refused are the parts of a change that the peer has refused.
 	refused map[part]refusal
 }
@@ -120,20 +124,6 @@ func New(e *engine.Engine, o Options) *Pods {
 	})
 	e.Add(&engine.Loop{Name: Kind, Workers: o.Workers, Queue: p.Inbound, Process: p.syncInbound, Inbound: true})
 	return p
-}
-
-// trimRemotePod keeps what we read of a remote pod: its owner and its status. The peer decides how much there is.
-func trimRemotePod(object client.Object) {
-	if pod, ok := object.(*corev1.Pod); ok {
-		owner := metav1.GetControllerOf(pod)
-		pod.ManagedFields, pod.Finalizers, pod.OwnerReferences, pod.Spec = nil, nil, nil, corev1.PodSpec{}
-		if owner != nil {
-			pod.OwnerReferences = []metav1.OwnerReference{*owner}
-		}
-		project.TrimPodStatus(&pod.Status)
-		pod.Annotations = map[string]string{labels.Fence: pod.Annotations[labels.Fence]}
-		pod.Labels = map[string]string{labels.Origin: pod.Labels[labels.Origin]}
-	}
 }
 
 // SetTokens gives remote pods tokens for the API server of this cluster. Call it before Run of the engine, as SetClaims.
@@ -373,7 +363,7 @@ func (p *Pods) compareAll(mapping *engine.Mapping) {
 		if local == nil || remote.GetAnnotations()[labels.Fence] != string(local.UID) {
 			return nil
 		}
-		want, err := p.intent(mapping, local, isKept(remote))
+		want, err := p.intent(mapping, asApplied(local, remote), isKept(remote))
 		if err != nil {
 			return err
 		}

@@ -104,14 +104,18 @@ var fates = map[string]map[string]fate{
 	},
 	// The remote status; the local one is empty.
 	"PodStatus": {
-		"phase": copied, "conditions": copiedBut("*.observedGeneration"), "message": copied, "reason": copied, "startTime": copied,
+		"phase": copied, "message": copied, "observedGeneration": forced(2.0),
+		"conditions": forced([]any{map[string]any{
+			"type": "type", "status": "False", "observedGeneration": 2.0, "reason": "reason", "message": "message",
+			"lastProbeTime": "2025-05-01T12:00:00Z", "lastTransitionTime": "2025-05-01T12:00:00Z",
+		}}), "reason": copied, "startTime": copied,
 		"initContainerStatuses":      copiedBut("*.allocatedResourcesStatus", "*.volumeMounts.*.volumeStatus"),
 		"containerStatuses":          copiedBut("*.allocatedResourcesStatus", "*.volumeMounts.*.volumeStatus"),
 		"ephemeralContainerStatuses": copiedBut("*.allocatedResourcesStatus", "*.volumeMounts.*.volumeStatus"),
 		"allocatedResources":         copied, "resources": copiedBut("claims"),
 		"podIP": forced("10.30.1.5"), "podIPs": forced([]any{map[string]any{"ip": "10.30.1.5"}}),
 		"hostIP": forced("10.10.9.9"), "hostIPs": forced([]any{map[string]any{"ip": "10.10.9.9"}}),
-		"observedGeneration": dropped, "nominatedNodeName": dropped, "qosClass": dropped, "resize": dropped, "resourceClaimStatuses": dropped,
+		"nominatedNodeName": dropped, "qosClass": dropped, "resize": dropped, "resourceClaimStatuses": dropped,
 		"extendedResourceClaimStatus": dropped, "nodeAllocatableResourceClaimStatuses": dropped, "volumeHealth": dropped,
 	},
 }
@@ -167,6 +171,35 @@ func TestLostFields(t *testing.T) {
 	for name, rule := range fates["PodSpec"] {
 		if why, has := lost[name]; has != (rule.does != "copied") || has && why == "" {
 			t.Errorf("%s is %s, and lostFields has %q: decide whether a pod that asks for it is sent", name, rule.does, why)
+		}
+	}
+}
+
+// TestUnreported: each field of a status that does not come back has a reason, and no other field has. A field that a new release of Kubernetes adds is one more.
+func TestUnreported(t *testing.T) {
+	want := map[string]bool{}
+	for name, rule := range fates["PodStatus"] {
+		if rule.does == "dropped" {
+			want["PodStatus."+name] = true
+		}
+	}
+	for _, path := range fates["PodStatus"]["containerStatuses"].without {
+		want["ContainerStatus."+strings.ReplaceAll(strings.TrimPrefix(path, "*."), "*.", "")] = true
+	}
+	for kind, status := range map[string]any{"ServiceStatus": corev1.ServiceStatus{}, "IngressStatus": networkingv1.IngressStatus{}} { // none of it comes back
+		for _, name := range fieldNames(status) {
+			want[kind+"."+name] = true
+		}
+	}
+	reasons := project.Unreported()
+	for name := range want {
+		if reasons[name] == "" {
+			t.Errorf("%s does not come back, and has no reason: project it, or add the reason to unreported", name)
+		}
+	}
+	for name := range reasons {
+		if !want[name] {
+			t.Errorf("%s has a reason not to come back, and comes back", name)
 		}
 	}
 }
@@ -231,6 +264,7 @@ func podStatusFields(t *testing.T) kindFields {
 	fill(reflect.ValueOf(&local.Spec))
 	fill(reflect.ValueOf(&remote.Status))
 	remote.Status.Phase = corev1.PodRunning
+	local.Generation, remote.Generation, remote.Annotations = 3, 7, map[string]string{labels.LocalGeneration: "2"}
 	remote.Status.PodIP, remote.Status.PodIPs[0].IP = "10.10.1.5", "10.10.1.5"
 	remote.Status.Conditions[0].Status = corev1.ConditionFalse
 	for _, statuses := range [][]corev1.ContainerStatus{

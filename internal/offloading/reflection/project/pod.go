@@ -7,6 +7,7 @@ import (
 	"maps"
 	"reflect"
 	"slices"
+	"strconv"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -47,8 +48,14 @@ func ShadowPod(m NamespaceMapping, local *corev1.Pod, options PodOptions) (*vkap
 
 // podAnnotations leaves out annotations with which add-ons give pods access that pods of peers must not have. The peer would refuse them.
 func podAnnotations(m NamespaceMapping, local *corev1.Pod) map[string]string {
-	kept := m.annotationsOf(local, labels.DeletionPeriod)
+	kept := m.annotationsOf(local, labels.DeletionPeriod, labels.LocalGeneration)
 	maps.DeleteFunc(kept, func(key, _ string) bool { return shadow.Reach(key) != "" })
+	if local.Generation > 1 { // that of a new pod is 1, and costs no annotation
+		if kept == nil {
+			kept = map[string]string{}
+		}
+		kept[labels.LocalGeneration] = strconv.FormatInt(local.Generation, 10)
+	}
 	return kept
 }
 

@@ -49,8 +49,8 @@ func PodStatus(m NamespaceMapping, local, remote *corev1.Pod, restarts Restarts,
 	}
 	status := corev1.PodStatus{
 		Phase: phase(theirs.Phase), Reason: reason(theirs.Reason), Message: text(theirs.Message, maxMessage),
-		Conditions: conditions(local, theirs),
-		StartTime:  mine.StartTime, PodIPs: addresses, HostIP: hostIP,
+		Conditions: conditions(local, remote), ObservedGeneration: observedGeneration(local, remote),
+		StartTime: mine.StartTime, PodIPs: addresses, HostIP: hostIP,
 		// These belong to the local pod: its class follows from its own requests, and controllers of this cluster reserve the rest.
 		QOSClass: mine.QOSClass, NominatedNodeName: mine.NominatedNodeName, ResourceClaimStatuses: mine.ResourceClaimStatuses,
 		ExtendedResourceClaimStatus: mine.ExtendedResourceClaimStatus, NodeAllocatableResourceClaimStatuses: mine.NodeAllocatableResourceClaimStatuses,
@@ -139,10 +139,11 @@ func localAddresses(remote *corev1.PodStatus, translator Translator) ([]corev1.P
 }
 
 // conditions returns the remote conditions, and those local ones that no kubelet sets. The controllers behind readiness gates write into the local pod, so the pod
-// is Ready if the remote pod is, which has no gates, and all gates are open. It drops the observed generations, which are those of the remote pod.
+// is Ready if the remote pod is, which has no gates, and all gates are open. It translates the observed generations, which are those of the remote pod.
 // DisruptionTarget is a remote condition only once the pod has ended, when Jobs read it: the disruption controller of this cluster resets that of a pod that is not
 // being deleted, and each write of ours would make it do so again.
-func conditions(local *corev1.Pod, remote *corev1.PodStatus) []corev1.PodCondition {
+func conditions(local, remote *corev1.Pod) []corev1.PodCondition {
+	observed := observedGeneration(local, remote)
 	isGate := func(kind corev1.PodConditionType) bool {
 		return slices.Contains(local.Spec.ReadinessGates, corev1.PodReadinessGate{ConditionType: kind})
 	}
@@ -150,15 +151,15 @@ func conditions(local *corev1.Pod, remote *corev1.PodStatus) []corev1.PodConditi
 	has := func(kind corev1.PodConditionType) bool {
 		return slices.ContainsFunc(all, func(other corev1.PodCondition) bool { return other.Type == kind })
 	}
-	theirs := remote.Conditions
+	theirs := remote.Status.Conditions
 	for _, condition := range theirs[:min(len(theirs), maxConditions)] {
-		if len(validation.IsQualifiedName(string(condition.Type))) > 0 || has(condition.Type) || isGate(condition.Type) || condition.Type == corev1.DisruptionTarget && !Finished(remote.Phase) {
+		if len(validation.IsQualifiedName(string(condition.Type))) > 0 || has(condition.Type) || isGate(condition.Type) || condition.Type == corev1.DisruptionTarget && !Finished(remote.Status.Phase) {
 			continue
 		}
 		if condition.Status != corev1.ConditionTrue && condition.Status != corev1.ConditionFalse {
 			condition.Status = corev1.ConditionUnknown
 		}
-		condition.ObservedGeneration = 0
+		condition.ObservedGeneration = conditionGeneration(condition, local, remote, observed)
 		condition.Reason, condition.Message = text(condition.Reason, maxReason), text(condition.Message, maxMessage)
 		condition.LastProbeTime, condition.LastTransitionTime = moment(condition.LastProbeTime), moment(condition.LastTransitionTime)
 		all = append(all, condition)
