@@ -61,6 +61,36 @@ func (s scene) gone(t *testing.T, c *env.Cluster, namespace, name string) {
 	})
 }
 
+// TestGeneration: who waits for status.observedGeneration of a pod learns when a change has arrived.
+func TestGeneration(t *testing.T) {
+	peered(t)
+	s := play(t, "plain")
+	observed := func(t *testing.T) {
+		t.Helper()
+		for _, double := range []string{"home", "remote"} {
+			env.Eventually(t, env.Hang, "the generation of pod "+double+" is observed", func() (string, bool) {
+				pod := s.pod(t, double)
+				seen := fmt.Sprintf("generation %d, observed %d", pod.Generation, pod.Status.ObservedGeneration)
+				for _, condition := range pod.Status.Conditions {
+					seen += fmt.Sprintf(", %s %d", condition.Type, condition.ObservedGeneration)
+					if condition.ObservedGeneration > pod.Generation {
+						return seen, false
+					}
+				}
+				return seen, pod.Status.ObservedGeneration == pod.Generation
+			})
+		}
+	}
+	for _, double := range []string{"home", "remote"} {
+		s.kubectl(t, "wait", "pod/"+double, "--for=condition=Ready", "--timeout=120s")
+	}
+	observed(t)
+	for _, double := range []string{"home", "remote"} {
+		s.kubectl(t, "patch", "pod", double, "--subresource", "resize", "-p", `{"spec":{"containers":[{"name":"main","resources":{"requests":{"cpu":"6m"}}}]}}`)
+	}
+	observed(t)
+}
+
 // events are those of an object of rome, one in a line.
 func (s scene) events(object string) string {
 	return rome.TryKubectl("", "-n", s.name, "get", "events", "--field-selector", "involvedObject.name="+object, "-o", `jsonpath={range .items[*]}{.type} {.reason} {.message}{"\n"}{end}`).Out
