@@ -34,7 +34,7 @@ import (
 // dnsRole is the name server of the pods that run here for other clusters.
 func dnsRole() role {
 	return role{name: "dns", short: "Answer pods of peers with the names of their own cluster", new: func() *cobra.Command {
-		o := dnsOptions{resolvConf: domain.File, last: lastSeconds}
+		o := dnsOptions{resolvConf: domain.File, last: usualLast}
 		return command(&o, config.GetConfig, func(cmd *cobra.Command, cfg *rest.Config) error {
 			return runDNS(cmd.Context(), cfg, &o)
 		})
@@ -51,8 +51,8 @@ type dnsOptions struct {
 	last time.Duration
 }
 
-// lastSeconds is usual for that.
-const lastSeconds = 5 * time.Second
+// usualLast is usual for that.
+const usualLast = 5 * time.Second
 
 // Register adds the flags.
 func (o *dnsOptions) Register(flags *pflag.FlagSet) {

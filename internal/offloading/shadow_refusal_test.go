@@ -96,7 +96,7 @@ func TestQuotaRefuses(t *testing.T) {
 		}, client.DryRunAll) != nil
 	})
 	refused := b.createShadowPod("web", corev1.RestartPolicyAlways, nil)
-	b.event(refused, "FailedCreate", "failed quota: team: must specify limits.cpu for: c; limits.memory for: c")
+	b.event(refused, "FailedCreate", "failed quota of this namespace: must specify limits.cpu for: c; limits.memory for: c")
 	b.Must(b.Delete(t.Context(), team))
 	b.pod(refused, nil)
 }

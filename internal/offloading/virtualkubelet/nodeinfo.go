@@ -29,5 +29,5 @@ func (p *nodeInputs) info() corev1.NodeSystemInfo {
 func infoIntent(info *corev1.NodeSystemInfo) *coreapply.NodeSystemInfoApplyConfiguration {
 	return coreapply.NodeSystemInfo().WithKubeletVersion(info.KubeletVersion).WithOperatingSystem(info.OperatingSystem).WithArchitecture(info.Architecture).
 		WithContainerRuntimeVersion(info.ContainerRuntimeVersion).WithOSImage(info.OSImage).WithMachineID(info.MachineID).WithSystemUUID(info.SystemUUID).
-		WithKubeProxyVersion(info.KubeProxyVersion).WithKernelVersion(info.KernelVersion).WithBootID(info.BootID)
+		WithKubeProxyVersion("").WithKernelVersion(info.KernelVersion).WithBootID(info.BootID)
 }

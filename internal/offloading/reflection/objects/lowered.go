@@ -150,21 +150,21 @@ func (r *Reflector) lower(mapping *engine.Mapping, local client.Object, intent r
 	return true
 }
 
-// exposedNow returns, after the copy of an object was written, why it has another type than the object, and when to ask again. Once a type is accepted, the
+// exposedNow returns, after the copy of an object was written, when to ask again, and why it has another type than the object. Once a type is accepted, the
 // peer may accept that of another Service.
-func (r *Reflector) exposedNow(local client.Object, intent runtime.ApplyConfiguration) (why error, wait time.Duration) {
+func (r *Reflector) exposedNow(local client.Object, intent runtime.ApplyConfiguration) (wait time.Duration, why error) {
 	service := exposed(local)
 	if service == nil {
-		return nil, 0
+		return 0, nil
 	}
 	if isLowered(service, intent) {
-		return r.lowered.reason(service), max(r.lowered.wait(service, project.Exposure(service), time.Now()), time.Millisecond)
+		return max(r.lowered.wait(service, project.Exposure(service), time.Now()), time.Millisecond), r.lowered.reason(service)
 	}
 	if r.lowered.forget(client.ObjectKeyFromObject(local)) {
 		r.engine.Recorder.Reflected(local, r.kind.name, r.engine.RemoteName())
 		r.wakeLowered()
 	}
-	return nil, 0
+	return 0, nil
 }
 
 // wakeLowered lets the Service that waits for the longest time ask again for its type.

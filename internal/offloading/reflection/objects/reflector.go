@@ -305,7 +305,7 @@ func (r *Reflector) apply(mapping *engine.Mapping, local client.Object, intent r
 // applied reports what the copy of an object lacks, and returns when to ask for that again.
 func (r *Reflector) applied(local client.Object, intent runtime.ApplyConfiguration, creates bool) time.Duration {
 	lacks := r.refused.Lacks(local)
-	switch why, wait := r.exposedNow(local, intent); {
+	switch wait, why := r.exposedNow(local, intent); {
 	case why != nil:
 		if lacks != nil {
 			why = fmt.Errorf("%w; %w", why, lacks)
