@@ -132,6 +132,7 @@ spec: {podOffloadingStrategy: LocalAndRemote, namespaceMappingStrategy: DefaultN
 		}
 		rome.Kubectl(t, "delete", "namespace", s.name, "--wait=false")
 	})
+	rome.TryKubectl("", "wait", "namespace/"+s.name, "--for=delete", "--timeout=120s") // of an earlier run
 	rome.Apply(t, objects[0]+"---\n"+objects[1])
 	s.kubectl(t, "wait", "namespaceoffloading/offloading", "--for=jsonpath={.status.offloadingPhase}=Ready", "--timeout=120s")
 	// Created, not applied: no annotation of kubectl is in the way.

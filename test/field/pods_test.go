@@ -64,7 +64,7 @@ func (s scene) gone(t *testing.T, c *env.Cluster, namespace, name string) {
 // TestGeneration: who waits for status.observedGeneration of a pod learns when a change has arrived.
 func TestGeneration(t *testing.T) {
 	peered(t)
-	s := play(t, "plain")
+	s := playAs(t, "plain", "generation")
 	observed := func(t *testing.T) {
 		t.Helper()
 		for _, double := range []string{"home", "remote"} {
@@ -137,7 +137,7 @@ spec: {limits: [{type: Container, max: {memory: 256Mi}}]}
 // TestLateLabel: a label that the provider does not take is reported also if it comes later, and one that the consumer's scheduler adds is not.
 func TestLateLabel(t *testing.T) {
 	peered(t)
-	s := play(t, "plain")
+	s := playAs(t, "plain", "late-label")
 	s.kubectl(t, "wait", "pod/remote", "--for=condition=Ready", "--timeout=120s")
 	if seen := s.events("remote"); strings.Contains(seen, "ReflectionIncomplete") {
 		t.Errorf("a pod without anything unusual has the events\n%s", seen)
