@@ -14,8 +14,8 @@ import (
 	"google.golang.org/grpc/metadata"
 )
 
-// place is where a service runs, from the Downward API. The cluster that runs the pod fills it in, so an offloaded pod
-// knows its real node, and its namespace there.
+// place is where a service runs, from the Downward API. An offloaded pod reads what its own cluster shows: its namespace there, and as its node the one that stands for
+// the other cluster.
 type place struct {
 	Service   string `json:"service"`
 	Node      string `json:"node"`
@@ -23,12 +23,12 @@ type place struct {
 	Namespace string `json:"namespace,omitempty"`
 }
 
-var nodeOfCluster = regexp.MustCompile(`^(.+?)-(worker|control-plane)\d*$`)
+var nodeOfCluster = regexp.MustCompile(`^(?:liqo-(.+)|(.+?)-(?:worker|control-plane)\d*)$`)
 
-// cluster derives the cluster from the name of the node: rome-worker2 belongs to rome. Other names are returned unchanged.
+// cluster derives the cluster from the name of the node: rome-worker2 belongs to rome, and liqo-milan stands for milan. Other names are returned unchanged.
 func (p place) cluster() string {
 	if match := nodeOfCluster.FindStringSubmatch(p.Node); match != nil {
-		return match[1]
+		return match[1] + match[2]
 	}
 	return p.Node
 }
