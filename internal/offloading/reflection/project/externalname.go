@@ -29,7 +29,7 @@ func ExternalName(local *corev1.Service, remoteOf func(namespace string) (string
 		named := local.DeepCopy()
 		named.Spec.ExternalName = strings.Join(parts, ".")
 		return named, nil
-	case domain != "" && domain != "cluster.local":
+	case domain != "" && domain != DefaultDomain:
 		return local, nil // a name of the public network may look like that
 	}
 	return nil, fmt.Errorf("%w: the externalName %s is that of a Service in namespace %s of this cluster, which is not offloaded to that cluster, so pods there do not find it; offload the namespace, too",
