@@ -114,6 +114,15 @@ func (s scene) reports(t *testing.T, object string, words ...string) {
 	})
 }
 
+// ruled waits until a rule of milan acts, which its API server learns later than the rule is written: until its answer to a trial of the pod has the word.
+func ruled(t *testing.T, namespace, word, pod string) {
+	t.Helper()
+	env.Eventually(t, env.Hang, "milan applies the rule that leads to "+word, func() (string, bool) {
+		r := milan.TryKubectl(pod, "-n", namespace, "create", "--dry-run=server", "-o", "yaml", "-f", "-")
+		return r.String(), strings.Contains(r.Out+r.Err, word)
+	})
+}
+
 // TestWhyNot: what the provider refuses is reported in the words of its API server, and which cluster speaks.
 func TestWhyNot(t *testing.T) {
 	peered(t)
@@ -126,6 +135,8 @@ kind: LimitRange
 metadata: {name: largest, namespace: %s}
 spec: {limits: [{type: Container, max: {memory: 256Mi}}]}
 `, remote))
+	ruled(t, remote, "must specify limits.cpu", `{"apiVersion":"v1","kind":"Pod","metadata":{"name":"asks"},"spec":{"containers":[{"name":"main","image":"none"}]}}`)
+	ruled(t, remote, "256Mi", `{"apiVersion":"v1","kind":"Pod","metadata":{"name":"asks"},"spec":{"containers":[{"name":"main","image":"none","resources":{"limits":{"memory":"512Mi"}}}]}}`)
 	s.kubectl(t, "patch", "pod", "nolimits", "--type=json", "-p", `[{"op":"remove","path":"/spec/schedulingGates"}]`)
 	s.reports(t, "nolimits", "must specify limits.cpu", "main", "milan")
 	s.kubectl(t, "patch", "pod", "large", "--type=json", "-p", `[{"op":"remove","path":"/spec/schedulingGates"}]`)
@@ -155,6 +166,7 @@ func TestMutated(t *testing.T) {
 	}
 	milan.Apply(t, string(policy))
 	t.Cleanup(func() { milan.TryKubectl(string(policy), "delete", "-f", "-") })
+	ruled(t, "default", env.ToolsImage, `{"apiVersion":"v1","kind":"Pod","metadata":{"name":"asks","labels":{"mirrored":"yes"}},"spec":{"containers":[{"name":"main","image":"registry.example.com/team/tools:1"}]}}`)
 	s := play(t, "mutated")
 	s.kubectl(t, "wait", "pod/app", "--for=condition=Ready", "--timeout=120s")
 	s.kubectl(t, "label", "pod", "app", "changed=yes")
