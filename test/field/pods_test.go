@@ -115,10 +115,10 @@ func (s scene) reports(t *testing.T, object string, words ...string) {
 }
 
 // ruled waits until a rule of milan acts, which its API server learns later than the rule is written: until its answer to a trial of the pod has the word.
-func ruled(t *testing.T, namespace, word, pod string) {
+func ruled(t *testing.T, word, pod string, args ...string) {
 	t.Helper()
 	env.Eventually(t, env.Hang, "milan applies the rule that leads to "+word, func() (string, bool) {
-		r := milan.TryKubectl(pod, "-n", namespace, "create", "--dry-run=server", "-o", "yaml", "-f", "-")
+		r := milan.TryKubectl(pod, append([]string{"create", "--dry-run=server", "-o", "yaml", "-f", "-"}, args...)...)
 		return r.String(), strings.Contains(r.Out+r.Err, word)
 	})
 }
@@ -135,8 +135,9 @@ kind: LimitRange
 metadata: {name: largest, namespace: %s}
 spec: {limits: [{type: Container, max: {memory: 256Mi}}]}
 `, remote))
-	ruled(t, remote, "must specify limits.cpu", `{"apiVersion":"v1","kind":"Pod","metadata":{"name":"asks"},"spec":{"containers":[{"name":"main","image":"none"}]}}`)
-	ruled(t, remote, "256Mi", `{"apiVersion":"v1","kind":"Pod","metadata":{"name":"asks"},"spec":{"containers":[{"name":"main","image":"none","resources":{"limits":{"memory":"512Mi"}}}]}}`)
+	creator := []string{"-n", remote, "--as=system:serviceaccount:liqo:liqo-controller-manager"}
+	ruled(t, "must specify limits.cpu", `{"apiVersion":"v1","kind":"Pod","metadata":{"name":"asks"},"spec":{"containers":[{"name":"main","image":"none"}]}}`, creator...)
+	ruled(t, "256Mi", `{"apiVersion":"v1","kind":"Pod","metadata":{"name":"asks"},"spec":{"containers":[{"name":"main","image":"none","resources":{"limits":{"memory":"512Mi"}}}]}}`, creator...)
 	s.kubectl(t, "patch", "pod", "nolimits", "--type=json", "-p", `[{"op":"remove","path":"/spec/schedulingGates"}]`)
 	s.reports(t, "nolimits", "must specify limits.cpu", "main", "milan")
 	s.kubectl(t, "patch", "pod", "large", "--type=json", "-p", `[{"op":"remove","path":"/spec/schedulingGates"}]`)
@@ -166,7 +167,7 @@ func TestMutated(t *testing.T) {
 	}
 	milan.Apply(t, string(policy))
 	t.Cleanup(func() { milan.TryKubectl(string(policy), "delete", "-f", "-") })
-	ruled(t, "default", env.ToolsImage, `{"apiVersion":"v1","kind":"Pod","metadata":{"name":"asks","labels":{"mirrored":"yes"}},"spec":{"containers":[{"name":"main","image":"registry.example.com/team/tools:1"}]}}`)
+	ruled(t, env.ToolsImage, `{"apiVersion":"v1","kind":"Pod","metadata":{"name":"asks","labels":{"mirrored":"yes"}},"spec":{"containers":[{"name":"main","image":"registry.example.com/team/tools:1"}]}}`)
 	s := play(t, "mutated")
 	s.kubectl(t, "wait", "pod/app", "--for=condition=Ready", "--timeout=120s")
 	s.kubectl(t, "label", "pod", "app", "changed=yes")
