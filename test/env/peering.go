@@ -36,8 +36,14 @@ func (c *Cluster) Installed(t testing.TB) {
 }
 
 // Uninstalled removes Liqo and every trace of it, if it is there. Its peerings must be gone.
+//
+// Namespaces of tests before, which may still end, end first: what is offloaded is in use, and its uninstallation is refused.
 func (c *Cluster) Uninstalled(t testing.TB) {
 	t.Helper()
+	Eventually(t, Hang, "no namespace of "+c.Name+" is ending", func() (string, bool) {
+		seen := c.TryKubectl("", "get", "namespaces", "-o", `jsonpath={range .items[?(@.status.phase=="Terminating")]}{.metadata.name} {end}`)
+		return seen.String(), seen.Code == 0 && strings.TrimSpace(seen.Out) == ""
+	})
 	if c.TryKubectl("", "get", "namespace", "liqo").Code == 0 {
 		c.Liqoctl(t, "uninstall", "--purge")
 	}

@@ -130,7 +130,7 @@ spec: {podOffloadingStrategy: LocalAndRemote, namespaceMappingStrategy: DefaultN
 				t.Log(rome.TryKubectl("", append([]string{"-n", s.name}, args...)...).Out)
 			}
 		}
-		rome.Kubectl(t, "delete", "namespace", s.name, "--timeout=120s") // the next test finds nothing offloaded
+		rome.Kubectl(t, "delete", "namespace", s.name, "--wait=false")
 	})
 	rome.TryKubectl("", "wait", "namespace/"+s.name, "--for=delete", "--timeout=120s") // of an earlier run
 	rome.Apply(t, objects[0]+"---\n"+objects[1])
