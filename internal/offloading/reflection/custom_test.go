@@ -163,16 +163,7 @@ func (e *widgetEnv) untilStatus(what, name string, want map[string]any) {
 // untilEvent waits for an event in the local namespace about an object of this name, whose message has this part.
 func (e *widgetEnv) untilEvent(name, part string) {
 	e.t.Helper()
-	e.until("event about "+name+": "+part, func() bool {
-		var all corev1.EventList
-		e.must(e.consumer.List(e.t.Context(), &all, client.InNamespace(e.local)))
-		for i := range all.Items {
-			if all.Items[i].InvolvedObject.Name == name && strings.Contains(all.Items[i].Message, part) {
-				return true
-			}
-		}
-		return false
-	})
+	e.untilMessage(named(e.local, name), part)
 }
 
 // TestCustomResources: a kind that the namespace lists is a row like any other, and its status comes back.

@@ -271,10 +271,11 @@ func (r *Reflector) apply(mapping *engine.Mapping, local client.Object, intent r
 	applier := mapping.Applier(r.kind.name)
 	// The cache may not have shown our own creation yet when the object changes.
 	creates := remote == nil && !applier.Remembers(r.kind.remoteKind, r.remoteKey(mapping.NamespaceMapping, local.GetName()))
+	missing := r.missing(applier, local, intent, live)
 	err = applier.ApplyTo(mapping.Context, intent, live)
 	switch {
 	case err == nil:
-		return r.applied(local, intent, creates), nil
+		return r.applied(local, intent, creates, missing), nil
 	case r.refused.Learn(local, err, time.Now()):
 		r.engine.Recorder.Changed(local, r.kind.name, events.ReasonIncomplete, r.refused.Lacks(local))
 		r.Queue.Add(client.ObjectKeyFromObject(local)) // at once, without what was refused
@@ -300,29 +301,6 @@ func (r *Reflector) apply(mapping *engine.Mapping, local client.Object, intent r
 		r.engine.Recorder.Waits(local, r.kind.name, err)
 	}
 	return 0, err
-}
-
-// applied reports what the copy of an object lacks, and returns when to ask for that again.
-func (r *Reflector) applied(local client.Object, intent runtime.ApplyConfiguration, creates bool) time.Duration {
-	lacks := r.refused.Lacks(local)
-	switch wait, why := r.exposedNow(local, intent); {
-	case why != nil:
-		if lacks != nil {
-			why = fmt.Errorf("%w; %w", why, lacks)
-		}
-		r.engine.Recorder.Changed(local, r.kind.name, events.ReasonIncomplete, why)
-		return wait
-	case lacks != nil:
-		if r.kind.exposes {
-			r.engine.Recorder.Changed(local, r.kind.name, events.ReasonIncomplete, lacks)
-		}
-		return refusals.MetadataRetry
-	}
-	r.engine.Recorder.Resolved(local)
-	if creates && r.kind.exposes {
-		r.engine.Recorder.Reflected(local, r.kind.name, r.engine.RemoteName())
-	}
-	return 0
 }
 
 // slow returns how long to wait before the copy of a custom resource is corrected.

@@ -86,8 +86,8 @@ var fates = map[string]map[string]fate{
 		"type": copied, "selector": copied, "ports": copiedBut("*.nodePort"), "externalName": copied, "externalTrafficPolicy": copied,
 		"internalTrafficPolicy": copied, "ipFamilyPolicy": copied, "sessionAffinity": copied, "publishNotReadyAddresses": copied,
 		"allocateLoadBalancerNodePorts": copied, "loadBalancerClass": copied, "loadBalancerSourceRanges": copied, "trafficDistribution": copied,
-		"clusterIP": dropped, "clusterIPs": dropped, "externalIPs": dropped, "loadBalancerIP": dropped, "sessionAffinityConfig": dropped,
-		"healthCheckNodePort": dropped, "ipFamilies": dropped,
+		"sessionAffinityConfig": copied,
+		"clusterIP":             dropped, "clusterIPs": dropped, "externalIPs": dropped, "loadBalancerIP": dropped, "healthCheckNodePort": dropped, "ipFamilies": dropped,
 	},
 	"IngressSpec": {"defaultBackend": copied, "rules": copied, "tls": copied, "ingressClassName": dropped},
 	"ConfigMap":   {"data": copied, "binaryData": copied, "immutable": copied},
@@ -186,6 +186,7 @@ func TestUnreported(t *testing.T) {
 	for _, path := range fates["PodStatus"]["containerStatuses"].without {
 		want["ContainerStatus."+strings.ReplaceAll(strings.TrimPrefix(path, "*."), "*.", "")] = true
 	}
+	want["PodStatus.resources.claims"] = true
 	for kind, status := range map[string]any{"ServiceStatus": corev1.ServiceStatus{}, "IngressStatus": networkingv1.IngressStatus{}} { // none of it comes back
 		for _, name := range fieldNames(status) {
 			want[kind+"."+name] = true
@@ -222,6 +223,7 @@ func podFields(t *testing.T) kindFields {
 func serviceFields() kindFields {
 	service := &corev1.Service{}
 	fill(reflect.ValueOf(&service.Spec))
+	service.Spec.Type = corev1.ServiceTypeLoadBalancer // others have no policy for clients outside
 	return kindFields{"ServiceSpec", service.Spec, project.Service(mapping, service).Spec}
 }
 

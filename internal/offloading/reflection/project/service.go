@@ -30,9 +30,12 @@ func Service(m NamespaceMapping, local *corev1.Service) *coreapply.ServiceApplyC
 	if local.Spec.ClusterIP == corev1.ClusterIPNone {
 		spec.WithClusterIP(corev1.ClusterIPNone)
 	}
-	spec.SessionAffinity = some(local.Spec.SessionAffinity)
-	spec.ExternalTrafficPolicy, spec.InternalTrafficPolicy = some(local.Spec.ExternalTrafficPolicy), local.Spec.InternalTrafficPolicy
-	spec.IPFamilyPolicy = local.Spec.IPFamilyPolicy
+	spec.SessionAffinity, spec.SessionAffinityConfig = some(local.Spec.SessionAffinity), affinityConfig(local.Spec.SessionAffinityConfig)
+	spec.InternalTrafficPolicy = local.Spec.InternalTrafficPolicy
+	if isExposed(local) { // a Service of this cluster has a policy also because of its externalIPs, and the peer would refuse that without them
+		spec.ExternalTrafficPolicy = some(local.Spec.ExternalTrafficPolicy)
+	}
+	spec.IPFamilyPolicy = familyPolicy(local.Spec.IPFamilyPolicy)
 	spec.PublishNotReadyAddresses = some(local.Spec.PublishNotReadyAddresses)
 	spec.AllocateLoadBalancerNodePorts, spec.LoadBalancerClass = local.Spec.AllocateLoadBalancerNodePorts, local.Spec.LoadBalancerClass
 	spec.TrafficDistribution = local.Spec.TrafficDistribution
@@ -47,7 +50,7 @@ func Service(m NamespaceMapping, local *corev1.Service) *coreapply.ServiceApplyC
 // Exposure is what a peer may refuse of a Service that clients outside of the cluster reach; empty for other Services. Two Services with the same exposure ask for the
 // same.
 func Exposure(local *corev1.Service) string {
-	if local.Spec.Type != corev1.ServiceTypeNodePort && local.Spec.Type != corev1.ServiceTypeLoadBalancer {
+	if !isExposed(local) {
 		return ""
 	}
 	text := string(local.Spec.Type) + " " + local.Annotations[labels.ForceRemoteNodePort]
@@ -60,6 +63,11 @@ func Exposure(local *corev1.Service) string {
 	return text
 }
 
+// isExposed reports whether clients outside of the cluster reach a Service by its type.
+func isExposed(local *corev1.Service) bool {
+	return local.Spec.Type == corev1.ServiceTypeNodePort || local.Spec.Type == corev1.ServiceTypeLoadBalancer
+}
+
 // Inside returns the Service as pods of the cluster use it: its name, an address, and its ports.
 func Inside(local *corev1.Service) *corev1.Service {
 	inside := local.DeepCopy()
@@ -68,6 +76,23 @@ func Inside(local *corev1.Service) *corev1.Service {
 	inside.Spec.LoadBalancerSourceRanges = nil
 	delete(inside.Annotations, labels.ForceRemoteNodePort)
 	return inside
+}
+
+// affinityConfig returns for how long a client stays with a pod, if that is not the default, which the peer sets itself.
+func affinityConfig(local *corev1.SessionAffinityConfig) *coreapply.SessionAffinityConfigApplyConfiguration {
+	if local == nil || local.ClientIP == nil || local.ClientIP.TimeoutSeconds == nil || *local.ClientIP.TimeoutSeconds == corev1.DefaultClientIPServiceAffinitySeconds {
+		return nil
+	}
+	return coreapply.SessionAffinityConfig().WithClientIP(coreapply.ClientIPConfig().WithTimeoutSeconds(*local.ClientIP.TimeoutSeconds))
+}
+
+// familyPolicy returns the policy as one that every cluster can obey: a cluster of one family refuses a Service that requires two, and pods there would not find it at
+// all. In a cluster of two families, Prefer means the same as Require.
+func familyPolicy(local *corev1.IPFamilyPolicy) *corev1.IPFamilyPolicy {
+	if local != nil && *local == corev1.IPFamilyPolicyRequireDualStack {
+		return new(corev1.IPFamilyPolicyPreferDualStack)
+	}
+	return local
 }
 
 func servicePort(local corev1.ServicePort, nodePort bool) *coreapply.ServicePortApplyConfiguration {

@@ -12,6 +12,7 @@ var unreported = map[string]string{
 	"PodStatus.qosClass":                             "it follows from the requests of the local pod",
 	"PodStatus.resize":                               "deprecated: the conditions PodResizePending and PodResizeInProgress come back",
 	"PodStatus.resourceClaimStatuses":                "resource claims are not reflected, and those of the local pod belong to controllers of this cluster",
+	"PodStatus.resources.claims":                     "the same",
 	"PodStatus.extendedResourceClaimStatus":          "the scheduler of this cluster writes it, about claims here",
 	"PodStatus.nodeAllocatableResourceClaimStatuses": "the scheduler of this cluster writes it, about claims here",
 	"PodStatus.volumeHealth":                         "volumes of the remote pod are claims of the other cluster, whose health its administrator watches",
