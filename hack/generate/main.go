@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Command generate writes what is made from other files: deep copies, apply configurations and resource
-// definitions from the API types, the rights of each role from the marks in the code that needs them, and the table of values in the
-// chart's README. With --check it changes nothing and fails if something is not as it would write it.
+// definitions from the API types, the rights of each role from the marks in the code that needs them, the table of values in the
+// chart's README, and the table of what a pod may ask for in docs/offloading.md. With --check it changes nothing and fails if something is not as it would write it.
 //
 // It must not know what the generated things mean; controller-gen does the work, in the version that hack/tools
 // pins. rights.go decides from values, and its proof is rights_test.go.
@@ -71,6 +71,7 @@ func generate(ctx context.Context) error {
 	jobs := []func() error{
 		func() error { return types(ctx) },
 		readme,
+		podFeatures,
 		unlisted,
 	}
 	for _, r := range roles {
@@ -142,7 +143,7 @@ func generated() (map[string][]byte, error) {
 		}
 		return add(path)
 	})
-	for _, pattern := range []string{crds + "/*.yaml", fmt.Sprintf(rightsOf, "*"), readmePath} {
+	for _, pattern := range []string{crds + "/*.yaml", fmt.Sprintf(rightsOf, "*"), readmePath, offloadingPath} {
 		paths, globErr := filepath.Glob(pattern)
 		err = errors.Join(err, globErr)
 		for _, path := range paths {

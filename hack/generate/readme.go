@@ -10,6 +10,8 @@ import (
 	"strings"
 
 	"go.yaml.in/yaml/v3"
+
+	"liqo.io/liqo/internal/offloading/features"
 )
 
 const (
@@ -19,6 +21,10 @@ const (
 
 	startIgnored = "<!-- start of the values without effect; made from files/values-without-effect.yaml by `make generate` -->\n"
 	endIgnored   = "<!-- end of the values without effect -->\n"
+
+	offloadingPath = "docs/offloading.md"
+	startFeatures  = "<!-- start of the features; made from internal/offloading/features/rows.yaml by `make generate` -->\n"
+	endFeatures    = "<!-- end of the features -->\n"
 )
 
 // readme writes the tables of values between their marks in the chart's README.
@@ -42,14 +48,37 @@ func readme() error {
 		if err != nil {
 			return fmt.Errorf("%s: %w", part.from, err)
 		}
-		head, rest, found := bytes.Cut(text, []byte(part.start))
-		_, tail, closed := bytes.Cut(rest, []byte(part.end))
-		if !found || !closed {
-			return fmt.Errorf("%s: want the lines\n%s%s", readmePath, part.start, part.end)
+		if text, err = between(text, part.start, part.end, table); err != nil {
+			return fmt.Errorf("%s: %w", readmePath, err)
 		}
-		text = slices.Concat(head, []byte(part.start+"\n"+table+"\n"+part.end), tail)
 	}
 	return os.WriteFile(readmePath, text, 0o644)
+}
+
+// between puts a table between its marks.
+func between(text []byte, start, end, table string) ([]byte, error) {
+	head, rest, found := bytes.Cut(text, []byte(start))
+	_, tail, closed := bytes.Cut(rest, []byte(end))
+	if !found || !closed {
+		return nil, fmt.Errorf("want the lines\n%s%s", start, end)
+	}
+	return slices.Concat(head, []byte(start+"\n"+table+"\n"+end), tail), nil
+}
+
+// podFeatures writes the table of what a pod may ask for.
+func podFeatures() error {
+	text, err := os.ReadFile(offloadingPath)
+	if err != nil {
+		return err
+	}
+	table, err := features.Markdown()
+	if err != nil {
+		return err
+	}
+	if text, err = between(text, startFeatures, endFeatures, table); err != nil {
+		return fmt.Errorf("%s: %w", offloadingPath, err)
+	}
+	return os.WriteFile(offloadingPath, text, 0o644)
 }
 
 // ignoredTable makes a row of each reason why values have no effect.

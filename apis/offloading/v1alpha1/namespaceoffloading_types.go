@@ -43,7 +43,7 @@ const (
 )
 
 // PodField is a field of pods that a pod does not have in another cluster, and that changes how isolated it is or where it runs.
-// +kubebuilder:validation:Enum=os;resourceClaims;runtimeClassName
+// +kubebuilder:validation:Enum=clusterTrustBundle;os;resourceClaims;runtimeClassName
 type PodField string
 
 // OffloadingPhase summarizes the state of the offloading of a namespace.
@@ -102,7 +102,7 @@ type NamespaceOffloadingSpec struct {
 	Reflection Reflection `json:"reflection,omitempty"`
 	// RunWithout are fields that pods may lack in the selected clusters. A pod that sets one is run there without it; otherwise it stays Pending, because without
 	// it the pod has less isolation, or other devices or nodes, than it asked for.
-	// +kubebuilder:validation:MaxItems=3
+	// +kubebuilder:validation:MaxItems=4
 	// +listType=set
 	// +optional
 	RunWithout []PodField `json:"runWithout,omitempty"`

@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"strings"
 	"sync"
 	"syscall"
 	"testing"
@@ -33,6 +34,17 @@ const (
 func Cluster(t testing.TB) *rest.Config {
 	t.Helper()
 	configs, stop, err := start(assets(t), 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { report(t, stop()) })
+	return configs[0]
+}
+
+// Newest is [Cluster] with every feature of its version, also those that are off by default.
+func Newest(t testing.TB) *rest.Config {
+	t.Helper()
+	configs, stop, err := start(assets(t), 1, "feature-gates=AllAlpha=true,AllBeta=true", "runtime-config=api/all=true")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -111,12 +123,12 @@ func executable(path string) error {
 
 // start starts n clusters in parallel. Either all of them run and stop ends them,
 // or it returns an error and leaves none.
-func start(dir string, n int) (configs []*rest.Config, stop func() error, err error) {
+func start(dir string, n int, flags ...string) (configs []*rest.Config, stop func() error, err error) {
 	clusters := make([]*cluster, n)
 	failures := make([]error, n)
 	var starting sync.WaitGroup
 	for i := range n {
-		starting.Go(func() { clusters[i], failures[i] = startOne(dir) })
+		starting.Go(func() { clusters[i], failures[i] = startOne(dir, flags) })
 	}
 	starting.Wait()
 
@@ -154,7 +166,7 @@ type cluster struct {
 	guard       *guard
 }
 
-func startOne(dir string) (*cluster, error) {
+func startOne(dir string, flags []string) (*cluster, error) {
 	guard, err := newGuard()
 	if err != nil {
 		return nil, err
@@ -165,13 +177,13 @@ func startOne(dir string) (*cluster, error) {
 		ControlPlaneStartTimeout: startTimeout,
 		ControlPlaneStopTimeout:  stopTimeout,
 	}}
-	if err := c.start(dir); err != nil {
+	if err := c.start(dir, flags); err != nil {
 		return nil, errors.Join(err, c.stop())
 	}
 	return c, nil
 }
 
-func (c *cluster) start(dir string) error {
+func (c *cluster) start(dir string, flags []string) error {
 	plane := &c.environment.ControlPlane
 	plane.Etcd = &envtest.Etcd{}
 	server := plane.GetAPIServer()
@@ -194,6 +206,10 @@ func (c *cluster) start(dir string) error {
 	// By default the server resolves the Service of a webhook by name, in the DNS of the machine, which does not have the name or,
 	// worse, has an unrelated one. With this flag it uses the endpoints, and knows when there are none.
 	server.Configure().Set("enable-aggregator-routing", "true")
+	for _, flag := range flags {
+		name, value, _ := strings.Cut(flag, "=")
+		server.Configure().Set(name, value)
+	}
 	c.config, err = c.environment.Start()
 	if err != nil {
 		return fmt.Errorf("start etcd and kube-apiserver from %s: %w; last lines of their output:\n%s", dir, err, c.guard.logs())

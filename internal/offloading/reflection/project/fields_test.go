@@ -67,7 +67,7 @@ func forced(value any) fate          { return fate{does: "forced", want: value} 
 // Kubernetes adds needs a decision.
 var fates = map[string]map[string]fate{
 	"PodSpec": {
-		"volumes": copiedBut("*.projected.sources.*.serviceAccountToken", "*.projected.sources.*.podCertificate"), "containers": copiedBut("*.resources.claims"),
+		"volumes": copiedBut("*.projected.sources.*.serviceAccountToken", "*.projected.sources.*.podCertificate", "*.projected.sources.*.clusterTrustBundle"), "containers": copiedBut("*.resources.claims"),
 		"initContainers": copiedBut("*.resources.claims"), "ephemeralContainers": copiedBut("*.resources.claims"), "tolerations": copied,
 		"activeDeadlineSeconds": copied, "dnsConfig": copied, "dnsPolicy": copied, "enableServiceLinks": copied, "hostAliases": copied,
 		"hostname": copied, "imagePullSecrets": copied, "restartPolicy": copied, "securityContext": copied,

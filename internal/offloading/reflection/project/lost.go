@@ -39,13 +39,14 @@ var lostFields = []struct {
 
 	{"runtimeClassName", notSent, "the class may be the sandbox that keeps the pod from its node", func(spec *corev1.PodSpec) bool { return spec.RuntimeClassName != nil }},
 	{"resourceClaims", notSent, "the claims name devices, and the nodes that have them", func(spec *corev1.PodSpec) bool { return len(spec.ResourceClaims) > 0 }},
-	// Copied, it would exempt the pod from rules of the peer that Windows does not have. Virtual nodes are Linux.
+	// Windows is not copied: it would exempt the pod from rules of the peer. Virtual nodes are Linux.
 	{"os", notSent, "a node of another system would run the pod", func(spec *corev1.PodSpec) bool { return spec.OS != nil && spec.OS.Name != corev1.Linux }},
 
+	{"clusterTrustBundle", notSent, "the bundle is an object of this cluster, and the peer chooses what one of its own contains", func(spec *corev1.PodSpec) bool {
+		return projects(spec, isTrustBundle)
+	}},
 	{"podCertificate", reported, "a file is missing, and the program that reads it reports that", func(spec *corev1.PodSpec) bool {
-		return slices.ContainsFunc(spec.Volumes, func(volume corev1.Volume) bool {
-			return volume.Projected != nil && slices.ContainsFunc(volume.Projected.Sources, isPodCertificate)
-		})
+		return projects(spec, isPodCertificate)
 	}},
 
 	{"overhead", unnoticed, "it is that of the runtimeClassName", nil},
@@ -63,6 +64,13 @@ var lostFields = []struct {
 	{"serviceAccount", unnoticed, "the same", nil},
 	{"automountServiceAccountToken", unnoticed, "the same", nil},
 	{"readinessGates", unnoticed, "they are in this cluster, and count for the readiness that it shows", nil},
+}
+
+// projects reports whether a volume of a pod has such a source.
+func projects(spec *corev1.PodSpec, such func(corev1.VolumeProjection) bool) bool {
+	return slices.ContainsFunc(spec.Volumes, func(volume corev1.Volume) bool {
+		return volume.Projected != nil && slices.ContainsFunc(volume.Projected.Sources, such)
+	})
 }
 
 // DroppedFields names what a pod asks for and does not get in a peer. If it runs there, it runs without; an event lists the fields.

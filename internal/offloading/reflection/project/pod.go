@@ -70,7 +70,7 @@ func podSpec(local *corev1.PodSpec) corev1.PodSpec {
 		Hostname: local.Hostname, Subdomain: local.Subdomain, SetHostnameAsFQDN: local.SetHostnameAsFQDN, HostnameOverride: local.HostnameOverride,
 		ImagePullSecrets: local.ImagePullSecrets, Resources: withoutClaims(local.Resources),
 		SecurityContext: local.SecurityContext, ShareProcessNamespace: local.ShareProcessNamespace, HostUsers: local.HostUsers,
-		TopologySpreadConstraints: local.TopologySpreadConstraints,
+		TopologySpreadConstraints: local.TopologySpreadConstraints, OS: linux(local.OS),
 		Tolerations: slices.DeleteFunc(originalTolerations(local.Tolerations), func(toleration corev1.Toleration) bool {
 			return toleration.Key == labels.TaintVirtualNode || toleration.Key == labels.TaintNoNewPods
 		}),
@@ -85,6 +85,15 @@ func podSpec(local *corev1.PodSpec) corev1.PodSpec {
 		}
 	})
 	return remote
+}
+
+// linux returns the system of a pod if it is that of virtual nodes: Kubernetes demands it beside fields of one system, such as stopSignal. Another one would keep
+// rules of the peer from the pod that this system does not have.
+func linux(os *corev1.PodOS) *corev1.PodOS {
+	if os == nil || os.Name != corev1.Linux {
+		return nil
+	}
+	return os
 }
 
 func withoutClaims(resources *corev1.ResourceRequirements) *corev1.ResourceRequirements {

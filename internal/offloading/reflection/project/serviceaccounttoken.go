@@ -111,11 +111,14 @@ func TokenSecretName(pod string) string {
 // isPodCertificate recognises a certificate source. It is not reflected, because the peer's cluster would issue the certificate.
 func isPodCertificate(source corev1.VolumeProjection) bool { return source.PodCertificate != nil }
 
+// isTrustBundle recognises certificates to trust. They are not reflected, because the peer's cluster would choose them.
+func isTrustBundle(source corev1.VolumeProjection) bool { return source.ClusterTrustBundle != nil }
+
 // tokenSources returns the sources of a projected volume, with tokens taken from the Secret, or without any.
 //
 // Beside a token, the file with the pod's namespace holds the namespace of the service account: the account has no rights in a namespace of the remote name.
 func tokenSources(local *corev1.Pod, volume string, sources []corev1.VolumeProjection, tokens bool) []corev1.VolumeProjection {
-	sources = slices.DeleteFunc(sources, isPodCertificate)
+	sources = slices.DeleteFunc(slices.DeleteFunc(sources, isPodCertificate), isTrustBundle)
 	if !slices.ContainsFunc(sources, func(source corev1.VolumeProjection) bool { return source.ServiceAccountToken != nil }) {
 		return sources
 	}
@@ -129,13 +132,13 @@ func tokenSources(local *corev1.Pod, volume string, sources []corev1.VolumeProje
 		switch {
 		case source.ServiceAccountToken != nil && tokens:
 			path := source.ServiceAccountToken.Path
-			remote = append(remote, items(corev1.KeyToPath{Key: tokenKey(volume, path), Path: path}))
+			remote = append(remote, items(corev1.KeyToPath{Key: tokenKey(volume, path), Path: path, User: source.ServiceAccountToken.User}))
 		case source.ServiceAccountToken != nil:
 		case source.DownwardAPI != nil && tokens:
 			var others []corev1.DownwardAPIVolumeFile
 			for _, file := range source.DownwardAPI.Items {
 				if file.FieldRef != nil && file.FieldRef.FieldPath == fieldNamespace {
-					remote = append(remote, items(corev1.KeyToPath{Key: namespaceKey, Path: file.Path, Mode: file.Mode}))
+					remote = append(remote, items(corev1.KeyToPath{Key: namespaceKey, Path: file.Path, Mode: file.Mode, User: file.User}))
 				} else {
 					others = append(others, file)
 				}
