@@ -48,6 +48,8 @@ func offloaded(t *testing.T) {
 	rome.Kubectl(t, "create", "namespace", namespace)
 	t.Cleanup(func() { cleanUp(t) })
 	rome.Liqoctl(t, "offload", "namespace", namespace, "--pod-offloading-strategy", "Remote")
+	// The laws of this test are about pods that continue where they are, so the namespace does not have them replaced after five minutes without their provider.
+	rome.Kubectl(t, "-n", namespace, "patch", "namespaceoffloading", "offloading", "--type=merge", "-p", `{"spec":{"unreachableTolerationSeconds":3600}}`)
 }
 
 func cleanUp(t *testing.T) {

@@ -30,7 +30,7 @@ type processWatcher struct {
 // settledAfter is the age after which a process is not checked again.
 const settledAfter = 10 * time.Second
 
-// forPod is the environment variable that holds the UID of the consumer's pod.
+// forPod is the environment variable that holds the UID of the consumer's pod: a pod at a provider reads that as its own.
 const forPod = "FOR_POD"
 
 var ofPod = regexp.MustCompile(`/pod([0-9a-f]{8}-[0-9a-f-]{27})/([0-9a-f]{64})`)
@@ -153,8 +153,8 @@ func (w *processWatcher) read(id int) *Process {
 		return nil
 	}
 	for variable := range bytes.SplitSeq(environment, []byte{0}) {
-		// In a pod that the consumer runs itself, which has no such annotation, the value is empty.
-		if value, ok := bytes.CutPrefix(variable, []byte(forPod+"=")); ok && len(value) > 0 {
+		// A pod that the consumer runs itself has one UID only, that of its control group.
+		if value, ok := bytes.CutPrefix(variable, []byte(forPod+"=")); ok && !bytes.Equal(value, found[1]) {
 			return &Process{ID: id, For: string(value), PodUID: string(found[1]), Container: string(found[2])}
 		}
 	}

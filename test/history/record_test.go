@@ -139,7 +139,7 @@ func TestProcesses(t *testing.T) {
 		{"the container has started", func() { process(t, proc, 7, "S", 1000, group, "PATH=/\x00FOR_POD=a\x00") }, "a started"},
 		{"it still runs", func() {}, ""},
 		{"it is a zombie", func() { process(t, proc, 7, "Z", 1000, group, "") }, "a gone"},
-		{"a pod that the consumer runs itself", func() { process(t, proc, 8, "S", 1000, group, "FOR_POD=\x00") }, ""},
+		{"a pod that the consumer runs itself", func() { process(t, proc, 8, "S", 1000, group, "FOR_POD="+testPod+"\x00") }, ""},
 		{"its PID is reused", func() { process(t, proc, 7, "S", 3000, group, "FOR_POD=b\x00") }, "b started"},
 		{"its PID is reused between two scans", func() { process(t, proc, 7, "S", 4000, group, "FOR_POD=c\x00") }, "b gone, c started"},
 		{"it is gone", func() { _ = os.RemoveAll(filepath.Join(proc, "7")) }, "c gone"},

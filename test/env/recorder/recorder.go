@@ -182,6 +182,6 @@ func Pod(policy, args string, tokens bool) string {
         args: [%s]
         volumeMounts: [{name: own, mountPath: /own}]
         env:
-        - {name: FOR_POD, valueFrom: {fieldRef: {fieldPath: "metadata.annotations['virtualkubelet.liqo.io/fence']"}}}
+        - {name: FOR_POD, valueFrom: {fieldRef: {fieldPath: metadata.uid}}}
 `, policy, tokens, args)
 }
