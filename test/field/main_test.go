@@ -246,10 +246,10 @@ func about(pod *corev1.Pod, line string) string {
 	return line
 }
 
-// same are the manifests whose doubles have to print the same.
-func same(t *testing.T) (names []string) {
+// manifestsIn are the manifests of a folder.
+func manifestsIn(t *testing.T, folder string) (names []string) {
 	t.Helper()
-	files, err := manifests.ReadDir("testdata/same")
+	files, err := manifests.ReadDir("testdata/" + folder)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -263,7 +263,7 @@ func same(t *testing.T) (names []string) {
 // TestSame: a program prints the same in both clusters.
 func TestSame(t *testing.T) {
 	peered(t)
-	for _, name := range same(t) {
+	for _, name := range manifestsIn(t, "same") {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel() // they mostly wait for pods to start
 			play(t, "same/"+name).prints(t)
