@@ -87,6 +87,7 @@ var servedPorts = map[chartPort]func(t *testing.T, at string){
 		})
 	},
 	{"dns", "health"}:   func(t *testing.T, at string) { runManager(t, kubemanager.Options{HealthAddress: at}) },
+	{"dns", "metrics"}:  runSmall,
 	{"dns", "dns-tcp"}:  runDNSPort,
 	{"auth", "health"}:  runHealth,
 	{"proxy", "health"}: runHealth,

@@ -42,9 +42,9 @@ func dnsRole() role {
 }
 
 type dnsOptions struct {
-	address, healthAddress string
-	namespace              string
-	open                   []string
+	address, healthAddress, metricsAddress string
+	namespace                              string
+	open                                   []string
 	// resolvConf is what the kubelet has written for this pod.
 	resolvConf string
 	// last is how long a process that is asked to end still answers: nodes send it packets until they know that it ends.
@@ -58,6 +58,7 @@ const usualLast = 5 * time.Second
 func (o *dnsOptions) Register(flags *pflag.FlagSet) {
 	flags.StringVar(&o.address, "address", fmt.Sprintf(":%d", nameserver.Port), "address to listen at, over UDP and TCP")
 	flags.StringVar(&o.healthAddress, "health-probe-address", ":8081", "address of the probes /healthz and /readyz")
+	flags.StringVar(&o.metricsAddress, "metrics-address", "0", "address of the metrics; 0 for none")
 	flags.StringVar(&o.namespace, "namespace", authEnvironment("POD_NAMESPACE", "liqo"), "namespace in which Liqo is installed")
 	flags.StringSliceVar(&o.open, "open-namespaces", nil, "namespaces of this cluster in which pods of peers find Services by name although these names are under the peer's own domain (NAMESPACE,...)")
 }
@@ -91,7 +92,7 @@ func runDNS(ctx context.Context, cfg *rest.Config, o *dnsOptions) error {
 	if err != nil {
 		return err
 	}
-	mgr, err := kubemanager.New(cfg, kubemanager.Options{Scheme: scheme, Namespace: o.namespace, HealthAddress: o.healthAddress, Cache: caches})
+	mgr, err := kubemanager.New(cfg, kubemanager.Options{Scheme: scheme, Namespace: o.namespace, MetricsAddress: o.metricsAddress, HealthAddress: o.healthAddress, Cache: caches})
 	if err != nil {
 		return err
 	}

@@ -5,10 +5,12 @@ package main
 import (
 	"context"
 	"errors"
+	"io"
 	"net"
 	"net/http"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -43,7 +45,7 @@ func TestDNS(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "resolv.conf")
 	must(t, os.WriteFile(file, []byte("search liqo.svc.cluster.local svc.cluster.local cluster.local\nnameserver 127.0.0.1\n"), 0o600))
 
-	o := &dnsOptions{address: freeAddress(t), healthAddress: freeAddress(t), namespace: "liqo", resolvConf: file}
+	o := &dnsOptions{address: freeAddress(t), healthAddress: freeAddress(t), metricsAddress: freeAddress(t), namespace: "liqo", resolvConf: file}
 	must(t, o.Validate())
 	stop := kubetest.Start(t, "name server", func(ctx context.Context) error { return runDNS(ctx, admin, o) })
 	b.Until("the process is ready", func() bool {
@@ -58,6 +60,15 @@ func TestDNS(t *testing.T) {
 		_, err := asks.LookupHost(t.Context(), "web.prod.svc.rome.example.")
 		missing := (*net.DNSError)(nil)
 		return errors.As(err, &missing) && missing.IsNotFound
+	})
+	b.Until("the metrics have it", func() bool {
+		response, err := http.Get("http://" + o.metricsAddress + "/metrics")
+		if err != nil {
+			return false
+		}
+		defer response.Body.Close()
+		text, err := io.ReadAll(response.Body)
+		return err == nil && regexp.MustCompile(`liqo_dns_questions_total\{network="udp",outcome="absent"\} [1-9]`).Match(text) && strings.Contains(string(text), "liqo_dns_question_duration_seconds_bucket")
 	})
 	stop()
 

@@ -294,6 +294,7 @@ func TestRefused(t *testing.T) {
 		"networking.internal=true,gateway.config.listeningPort=5875":                                          "on their loopback",
 		"networking.internal=true,gateway.config.portOverride=1,gateway.service.type=ClusterIP":               "needs gateway.config.addressOverride",
 		"networking.internal=true,gateway.metrics.serviceMonitor.enabled=true":                                "there are no metrics to read",
+		"dns.metrics.podMonitor.enabled=true":                                                                 "dns.metrics.podMonitor.enabled: there are no metrics to read",
 		"networking.internal=true,gateway.service.type=ClusterIP,gateway.service.externalTrafficPolicy=Local": "gateway.service.externalTrafficPolicy",
 		"gateway.replicas=9":                                     "/gateway/replicas",
 		"gateway.metrics.port=5873":                              "/gateway/metrics/port",

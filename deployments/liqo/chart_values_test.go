@@ -63,6 +63,9 @@ var other = map[string]any{
 	"policies":                                                "ifPossible",
 	"common.tolerations":                                      []any{map[string]any{"key": "a", "operator": "Exists"}},
 	"webhook.failurePolicy":                                   "Ignore",
+	"dns.metrics.port":                                        8090.0,
+	"dns.metrics.podMonitor.interval":                         "30s",
+	"dns.metrics.podMonitor.scrapeTimeout":                    "5s",
 	"virtualKubelet.metrics.podMonitor.interval":              "30s",
 	"virtualKubelet.metrics.podMonitor.scrapeTimeout":         "5s",
 	"gateway.config.portOverride":                             "8443",
@@ -115,6 +118,8 @@ var other = map[string]any{
 // with holds what must be set for a value to have an effect, by the prefix of its path; the values set there are tested without it.
 var with = map[string]string{
 	"auth.ingress.":                                 "auth.ingress.enable=true,auth.ingress.host=liqo.example.org",
+	"dns.metrics.":                                  "dns.metrics.enabled=true",
+	"dns.metrics.podMonitor.":                       "dns.metrics.enabled=true,dns.metrics.podMonitor.enabled=true",
 	"virtualKubelet.metrics.":                       "virtualKubelet.metrics.enabled=true",
 	"virtualKubelet.metrics.podMonitor.":            "virtualKubelet.metrics.enabled=true,virtualKubelet.metrics.podMonitor.enabled=true",
 	"gateway.":                                      charttest.Internal,

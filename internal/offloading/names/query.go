@@ -14,8 +14,8 @@ const (
 	headerSize, plainSize = 12, 512
 	// ownSize is the size that answers of ours announce, which fits into any packet.
 	ownSize = 1232
-	// negativeSeconds is how long an answer of ours counts: a namespace may be offloaded at any time.
-	negativeSeconds = 5
+	// ownSeconds is how long an answer of ours counts: a namespace may be offloaded at any time.
+	ownSeconds = 5
 	// typeIXFR and typeAXFR transfer a zone.
 	typeIXFR, typeAXFR = 251, 252
 	// opQuery is the operation of questions.
@@ -119,17 +119,22 @@ func (q *Query) Error(code dnsmessage.RCode) []byte {
 
 // Negative returns the answer that a name of the consumer's domain does not exist.
 func (v *View) Negative(q *Query) []byte {
-	r := reply{code: dnsmessage.RCodeNameError, authoritative: true}
-	zone, err1 := dnsmessage.NewName(v.theirs + ".")
-	server, err2 := dnsmessage.NewName("ns.dns." + v.theirs + ".")
-	mail, err3 := dnsmessage.NewName("hostmaster." + v.theirs + ".")
-	if err1 == nil && err2 == nil && err3 == nil {
-		r.authorities = []dnsmessage.Resource{{
-			Header: dnsmessage.ResourceHeader{Name: zone, Type: dnsmessage.TypeSOA, Class: dnsmessage.ClassINET, TTL: negativeSeconds},
-			Body:   &dnsmessage.SOAResource{NS: server, MBox: mail, Serial: 1, Refresh: 7200, Retry: 1800, Expire: 86400, MinTTL: negativeSeconds},
-		}}
-	}
+	r := reply{code: dnsmessage.RCodeNameError, authoritative: true, authorities: authority(v.theirs)}
 	return r.pack(q, 0)
+}
+
+// authority returns the record of a domain that answers without records have: it states how long they count.
+func authority(domain string) []dnsmessage.Resource {
+	zone, err1 := dnsmessage.NewName(domain + ".")
+	server, err2 := dnsmessage.NewName("ns.dns." + domain + ".")
+	mail, err3 := dnsmessage.NewName("hostmaster." + domain + ".")
+	if err1 != nil || err2 != nil || err3 != nil {
+		return nil
+	}
+	return []dnsmessage.Resource{{
+		Header: ownHeader(zone, dnsmessage.TypeSOA),
+		Body:   &dnsmessage.SOAResource{NS: server, MBox: mail, Serial: 1, Refresh: 7200, Retry: 1800, Expire: 86400, MinTTL: ownSeconds},
+	}}
 }
 
 // Same reports whether a packet is the answer to a question: a late answer is to an earlier question, and an attacker may send one.

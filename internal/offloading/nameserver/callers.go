@@ -16,16 +16,30 @@ import (
 type Callers struct {
 	mu        sync.RWMutex
 	known     *names.Known
-	pods      map[netip.Addr]types.NamespacedName
+	pods      map[netip.Addr]pod
 	addresses map[types.NamespacedName][]netip.Addr
 	// changed is closed at the next change.
 	changed chan struct{}
 }
 
+// pod is one of a peer.
+type pod struct {
+	types.NamespacedName
+	// server is where its hosts file leads the names of the API server; nil if nowhere.
+	server *names.APIServer
+}
+
+// caller is what names mean for a pod.
+type caller struct {
+	view *names.View
+	// server is nil also if the pod is not known.
+	server *names.APIServer
+}
+
 // NewCallers returns one that knows no pod.
 func NewCallers() *Callers {
 	return &Callers{
-		known: &names.Known{}, pods: map[netip.Addr]types.NamespacedName{}, addresses: map[types.NamespacedName][]netip.Addr{}, changed: make(chan struct{}),
+		known: &names.Known{}, pods: map[netip.Addr]pod{}, addresses: map[types.NamespacedName][]netip.Addr{}, changed: make(chan struct{}),
 	}
 }
 
@@ -37,22 +51,22 @@ func (c *Callers) Know(known *names.Known) {
 	c.wake()
 }
 
-// Set replaces the addresses of a pod; a pod that has ended has none, since its network gives them to others.
-func (c *Callers) Set(pod types.NamespacedName, addresses []netip.Addr) {
+// Set replaces the addresses of a pod, and where its hosts file leads the names of the API server. A pod that has ended has no address, since its network gives it to others.
+func (c *Callers) Set(name types.NamespacedName, addresses []netip.Addr, server *names.APIServer) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for _, one := range c.addresses[pod] {
-		if c.pods[one] == pod { // it may have another pod already
+	for _, one := range c.addresses[name] {
+		if c.pods[one].NamespacedName == name { // it may have another pod already
 			delete(c.pods, one)
 		}
 	}
-	delete(c.addresses, pod)
+	delete(c.addresses, name)
 	if len(addresses) == 0 {
 		return
 	}
-	c.addresses[pod] = addresses
+	c.addresses[name] = addresses
 	for _, one := range addresses {
-		c.pods[one] = pod
+		c.pods[one] = pod{name, server}
 	}
 	c.wake()
 }
@@ -63,34 +77,34 @@ func (c *Callers) wake() {
 	c.changed = make(chan struct{})
 }
 
-// find returns what names mean for a pod by its address; nil if it is not known. For that case, any is a view if the question has the same answer for the
+// find returns what names mean for a pod by its address; without a view if it is not known. For that case, any is a view if the question has the same answer for the
 // pods of all peers, and changed is closed at the next change.
-func (c *Callers) find(from netip.Addr, q *names.Query) (view, any *names.View, changed <-chan struct{}) {
+func (c *Callers) find(from netip.Addr, q *names.Query) (found caller, any *names.View, changed <-chan struct{}) {
 	c.mu.RLock()
 	defer c.mu.RUnlock()
-	if pod, found := c.pods[from]; found {
-		if view = c.known.In(pod.Namespace); view != nil {
-			return view, nil, nil
+	if pod, known := c.pods[from]; known {
+		if view := c.known.In(pod.Namespace); view != nil {
+			return caller{view, pod.server}, nil, nil
 		}
 	}
-	return nil, c.known.Any(q), c.changed
+	return caller{}, c.known.Any(q), c.changed
 }
 
-// wait returns what names mean for a pod, as soon as its address is known: a kubelet reports it about a second after the pod has started. It returns nil if
+// wait returns what names mean for a pod, as soon as its address is known: a kubelet reports it about a second after the pod has started. It returns no view if
 // ctx ends before.
-func (c *Callers) wait(ctx context.Context, from netip.Addr, q *names.Query) *names.View {
+func (c *Callers) wait(ctx context.Context, from netip.Addr, q *names.Query) caller {
 	for {
-		view, any, changed := c.find(from, q)
-		if view == nil {
-			view = any
+		found, any, changed := c.find(from, q)
+		if found.view == nil {
+			found.view = any
 		}
-		if view != nil {
-			return view
+		if found.view != nil {
+			return found
 		}
 		select {
 		case <-changed:
 		case <-ctx.Done():
-			return nil
+			return caller{}
 		}
 	}
 }

@@ -81,6 +81,7 @@ type Server struct {
 	rates    *ratelimit.Limiter[netip.Addr]
 	places   *listener.Places
 	logged   rate.Sometimes
+	meters   *meters
 
 	mu         sync.Mutex
 	busy, held int
@@ -98,6 +99,7 @@ func New(o Options) (*Server, error) {
 	return &Server{
 		options: o, upstream: newUpstream(o.Upstreams), from: map[netip.Addr]int{}, heldFrom: map[netip.Addr]int{}, logged: rate.Sometimes{Interval: time.Second},
 		rates:  ratelimit.New[netip.Addr](rate.Limit(o.Limits.PerSecond), o.Limits.Burst, remembered),
+		meters: measured(),
 		places: listener.NewPlaces(listener.Limits{All: o.Limits.Connections, Each: o.Limits.ConnectionsEach}),
 	}, nil
 }
@@ -175,7 +177,9 @@ func (s *Server) serveDatagrams(ctx context.Context, at *net.UDPConn) error {
 			return nil
 		case errors.Is(err, net.ErrClosed):
 			return fmt.Errorf("socket of the name server: %w", err)
-		case err != nil, n > mostQuery, !s.enter(caller): // an error of one packet is none of the socket
+		case err != nil: // an error of one packet is none of the socket
+		case n > mostQuery, !s.enter(caller):
+			s.meters.dropped("udp")
 		default:
 			packet := append([]byte(nil), buffer[:n]...)
 			s.done.Go(func() {
@@ -232,7 +236,11 @@ func (s *Server) serveConnection(ctx context.Context, connection net.Conn) {
 			return
 		}
 		packet, err := readFrame(connection, mostQuery)
-		if err != nil || !s.enter(caller) {
+		if err != nil {
+			return
+		}
+		if !s.enter(caller) {
+			s.meters.dropped("tcp")
 			return
 		}
 		answer := s.answer(ctx, packet, caller, "tcp")
@@ -245,38 +253,45 @@ func (s *Server) serveConnection(ctx context.Context, connection net.Conn) {
 
 // answer returns the answer to a packet; nil for none.
 func (s *Server) answer(ctx context.Context, packet []byte, from netip.Addr, network string) []byte {
-	q, err := names.Parse(packet)
-	if err != nil {
-		return nil
-	}
-	if q.Refused != dnsmessage.RCodeSuccess {
-		return q.Error(q.Refused)
-	}
-	view := s.viewOf(ctx, from, q)
-	if view == nil {
-		s.logged.Do(func() { s.options.Log.Info("question refused: no pod of a peer has the address", "address", from) })
-		return q.Error(dnsmessage.RCodeRefused)
-	}
-	ctx, cancel := context.WithTimeout(ctx, mostTime)
-	defer cancel()
-	answer, err := s.resolve(ctx, view, q, network)
-	if err != nil {
-		s.logged.Do(func() { s.options.Log.Info("question not answered", "reason", err.Error()) })
-		return q.Error(dnsmessage.RCodeServerFailure)
-	}
+	began := time.Now()
+	answer, what := s.decide(ctx, packet, from, network)
+	s.meters.count(network, what, began)
 	return answer
 }
 
-// viewOf returns what names mean for who asks; nil if it is no pod of a peer.
-func (s *Server) viewOf(ctx context.Context, from netip.Addr, q *names.Query) *names.View {
-	view, any, _ := s.options.Callers.find(from, q)
+func (s *Server) decide(ctx context.Context, packet []byte, from netip.Addr, network string) ([]byte, outcome) {
+	q, err := names.Parse(packet)
+	if err != nil {
+		return nil, malformed
+	}
+	if q.Refused != dnsmessage.RCodeSuccess {
+		return q.Error(q.Refused), malformed
+	}
+	asks := s.callerOf(ctx, from, q)
+	if asks.view == nil {
+		s.logged.Do(func() { s.options.Log.Info("question refused: no pod of a peer has the address", "address", from) })
+		return q.Error(dnsmessage.RCodeRefused), refused
+	}
+	ctx, cancel := context.WithTimeout(ctx, mostTime)
+	defer cancel()
+	answer, what, err := s.resolve(ctx, asks, q, network)
+	if err != nil {
+		s.logged.Do(func() { s.options.Log.Info("question not answered", "reason", err.Error()) })
+		return q.Error(dnsmessage.RCodeServerFailure), failed
+	}
+	return answer, what
+}
+
+// callerOf returns what names mean for who asks; without a view if it is no pod of a peer.
+func (s *Server) callerOf(ctx context.Context, from netip.Addr, q *names.Query) caller {
+	found, any, _ := s.options.Callers.find(from, q)
 	switch {
-	case view != nil:
-		return view
+	case found.view != nil:
+		return found
 	case any != nil:
-		return any
+		return caller{view: any}
 	case !s.hold(from):
-		return nil
+		return caller{}
 	}
 	defer s.release(from)
 	ctx, cancel := context.WithTimeout(ctx, s.options.Limits.Hold)
@@ -284,33 +299,48 @@ func (s *Server) viewOf(ctx context.Context, from netip.Addr, q *names.Query) *n
 	return s.options.Callers.wait(ctx, from, q)
 }
 
-// resolve asks the DNS of this cluster for what a question means.
-func (s *Server) resolve(ctx context.Context, view *names.View, q *names.Query, network string) ([]byte, error) {
-	most := 0
-	if network == "udp" {
-		most = q.Size()
+// resolve answers, or asks the DNS of this cluster for what a question means.
+func (s *Server) resolve(ctx context.Context, asks caller, q *names.Query, network string) ([]byte, outcome, error) {
+	most := mostBytes(q, network)
+	if answer := asks.server.Answer(asks.view, q, most); answer != nil {
+		return answer, own, nil
 	}
-	kind, name := view.Look(q.Name())
+	kind, name := asks.view.Look(q.Name())
 	if !q.Internet() {
 		kind = names.Pass
 	}
 	switch kind {
 	case names.Absent:
-		return view.Negative(q), nil
+		return asks.view.Negative(q), absent, nil
 	case names.Pass, names.Reverse:
 		answer, err := s.upstream.ask(ctx, network, q.Packet, question{q.Name(), q.Question})
 		if err != nil {
-			return nil, err
+			return nil, "", err
 		}
 		names.SetID(answer, q.Header.ID)
 		if kind == names.Reverse {
-			return view.Reverse(q, answer, most)
+			answer, err = asks.view.Reverse(q, answer, most)
+			return answer, translated, err
 		}
-		return answer, nil
+		return answer, passed, nil
 	case names.Mapped:
 	}
-	chain := view.NewChain(q)
-	for kind == names.Mapped {
+	answer, err := s.follow(ctx, asks.view, q, name, network)
+	return answer, translated, err
+}
+
+// mostBytes is how large an answer may be; 0 for any size.
+func mostBytes(q *names.Query, network string) int {
+	if network == "udp" {
+		return q.Size()
+	}
+	return 0
+}
+
+// follow asks for a name, and for those that its aliases lead to.
+func (s *Server) follow(ctx context.Context, view *names.View, q *names.Query, name, network string) ([]byte, error) {
+	most, chain := mostBytes(q, network), view.NewChain(q)
+	for kind := names.Mapped; kind == names.Mapped; {
 		next, err := s.step(ctx, chain, q, name, network)
 		if err != nil {
 			return nil, err

@@ -205,8 +205,8 @@ func peers(t testing.TB, only ...string) *Callers {
 	}
 	callers := NewCallers()
 	callers.Know(names.Know(names.Cluster{Domain: "cluster.local", Open: []string{"storage"}, Server: "liqo-dns.liqo"}, remote, func(string) string { return "cluster.local" }))
-	callers.Set(clients, []netip.Addr{rome})
-	callers.Set(types.NamespacedName{Namespace: "shop-paris", Name: "client"}, []netip.Addr{paris})
+	callers.Set(clients, []netip.Addr{rome}, nil)
+	callers.Set(types.NamespacedName{Namespace: "shop-paris", Name: "client"}, []netip.Addr{paris}, nil)
 	return callers
 }
 
@@ -319,13 +319,13 @@ func TestCallers(t *testing.T) {
 		found <- fmt.Sprint(got, err)
 	}()
 	<-asks
-	callers.Set(types.NamespacedName{Namespace: "shop-rome", Name: "fresh"}, []netip.Addr{fresh})
+	callers.Set(types.NamespacedName{Namespace: "shop-rome", Name: "fresh"}, []netip.Addr{fresh}, nil)
 	if got := <-found; got != "[10.1.0.1 fd00:1::1] <nil>" {
 		t.Errorf("a pod that became known: %s", got)
 	}
 	// The pod has ended, and paris' next one has its address; the event of the end is late.
-	callers.Set(types.NamespacedName{Namespace: "shop-paris", Name: "next"}, []netip.Addr{fresh})
-	callers.Set(types.NamespacedName{Namespace: "shop-rome", Name: "fresh"}, nil)
+	callers.Set(types.NamespacedName{Namespace: "shop-paris", Name: "next"}, []netip.Addr{fresh}, nil)
+	callers.Set(types.NamespacedName{Namespace: "shop-rome", Name: "fresh"}, nil, nil)
 	if got, err := resolver("udp", fresh, at).LookupHost(t.Context(), "web.shop.svc.cluster.local."); err != nil || got[0] != "10.2.0.1" {
 		t.Errorf("the next pod of the address: %v, %v", got, err)
 	}

@@ -50,6 +50,7 @@ func (u *upstream) ask(ctx context.Context, network string, packet []byte, asked
 		if answer, err = u.try(ctx, network, u.servers[try%len(u.servers)], packet, asked); err == nil {
 			return answer, nil
 		}
+		measured().forwardFailed(err)
 		if ctx.Err() != nil {
 			break
 		}

@@ -33,7 +33,7 @@ var (
 	namespaceMapKind = vkv1alpha1.GroupVersion.WithKind("NamespaceMap")
 )
 
-// CacheOptions restricts the cache to what the role reads: addresses of the pods of peers, remote namespaces, and the domains that peers have announced.
+// CacheOptions restricts the cache to what the role reads: addresses of the pods of peers and of their API servers, remote namespaces, and the domains that peers have announced.
 func CacheOptions() (cache.Options, error) {
 	remote, err := klabels.NewRequirement(labels.RemoteClusterID, selection.Exists, nil)
 	if err != nil {
@@ -46,12 +46,13 @@ func CacheOptions() (cache.Options, error) {
 	}}, nil
 }
 
-// trim keeps of a pod where it is, and of other objects whose they are: a peer decides how large its annotations are.
+// trim keeps of a pod where it is and where its API server is, and of other objects whose they are: a peer decides how large its annotations are.
 func trim(in any) (any, error) {
 	switch object := in.(type) {
 	case *corev1.Pod:
 		return &corev1.Pod{
 			ObjectMeta: metav1.ObjectMeta{Name: object.Name, Namespace: object.Namespace, UID: object.UID, ResourceVersion: object.ResourceVersion},
+			Spec:       names.KeepAPIServer(&object.Spec),
 			Status:     corev1.PodStatus{Phase: object.Status.Phase, PodIP: object.Status.PodIP, PodIPs: object.Status.PodIPs},
 		}, nil
 	case *metav1.PartialObjectMetadata:
@@ -119,7 +120,7 @@ func (w *Watcher) mark() {
 
 func (w *Watcher) set(object any) {
 	if pod, is := object.(*corev1.Pod); is {
-		w.callers.Set(types.NamespacedName{Namespace: pod.Namespace, Name: pod.Name}, addressesOf(pod))
+		w.callers.Set(types.NamespacedName{Namespace: pod.Namespace, Name: pod.Name}, addressesOf(pod), names.APIServerOf(&pod.Spec))
 	}
 }
 
@@ -130,7 +131,7 @@ func (w *Watcher) remove(object any) {
 	}
 	namespace, name, err := toolscache.SplitMetaNamespaceKey(key)
 	if err == nil {
-		w.callers.Set(types.NamespacedName{Namespace: namespace, Name: name}, nil)
+		w.callers.Set(types.NamespacedName{Namespace: namespace, Name: name}, nil, nil)
 	}
 }
 

@@ -3,6 +3,7 @@
 package nameserver
 
 import (
+	"bytes"
 	"net/netip"
 	"os"
 	"testing"
@@ -56,7 +57,9 @@ func TestWatch(t *testing.T) {
 	pod := func(namespace, name, managedBy, address string) *corev1.Pod {
 		made := &corev1.Pod{
 			ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, Labels: map[string]string{labels.ManagedBy: managedBy}},
-			Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "c", Image: "image:1"}}, AutomountServiceAccountToken: new(false), NodeName: "physical"},
+			Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "c", Image: "image:1"}}, AutomountServiceAccountToken: new(false), NodeName: "physical", HostAliases: []corev1.HostAlias{
+				{IP: "10.66.0.1", Hostnames: []string{"db.example"}}, {IP: "10.81.0.1", Hostnames: []string{"kubernetes.default"}},
+			}},
 		}
 		b.Make(made)
 		b.EditStatus(made, func() {
@@ -88,12 +91,17 @@ func TestWatch(t *testing.T) {
 
 	question, err := names.Parse(query(t, "web.shop.svc.rome.example."))
 	b.Must(err)
+	server, err := names.Parse(query(t, "kubernetes.default."))
+	b.Must(err)
 	found := func(address string) string {
-		view, _, _ := callers.find(netip.MustParseAddr(address), question)
-		if view == nil {
+		known, _, _ := callers.find(netip.MustParseAddr(address), question)
+		if known.view == nil {
 			return "unknown"
 		}
-		if kind, name := view.Look(question.Name()); kind == names.Mapped {
+		if got := known.server.Answer(known.view, server, 0); !bytes.Contains(got, []byte{10, 81, 0, 1}) || bytes.Contains(got, []byte{10, 66, 0, 1}) {
+			t.Errorf("%s: the API server is %q", address, got)
+		}
+		if kind, name := known.view.Look(question.Name()); kind == names.Mapped {
 			return name
 		}
 		return "another name"
