@@ -130,6 +130,8 @@ const (
 	TunnelCluster = "clusterID"
 	// TunnelInBand is "true" on the tunnel endpoint of an in-band peering: the processes of Liqo reach the peer through it.
 	TunnelInBand = "net.liqo.io/in-band"
+	// TunnelShown is "true" on the tunnel endpoint of a peer that shows our pods under a network that leads nowhere else here: nodes lead it to these pods.
+	TunnelShown = "net.liqo.io/shown"
 	// Invitation is on the ForeignCluster of an invitation, and on the tunnel endpoint to it, which leads to the proxy only: the ID of the token that it goes with.
 	Invitation = "net.liqo.io/invitation"
 	// ComponentManager is the value of AppComponent on the pods of the controller manager.

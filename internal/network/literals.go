@@ -88,6 +88,10 @@ func carrierLiterals(name string, lanes []netv1alpha1.Lane) (all []ipam.Use) {
 func knownAddresses(tunnels []netv1alpha1.TunnelEndpoint, fcs []discoveryv1alpha1.ForeignCluster, services []corev1.Service) (all []ipam.Use) {
 	for _, tunnel := range byAge(tunnels) {
 		all = append(all, carrierLiterals("gateway of cluster "+tunnel.Spec.ClusterIdentity.ClusterName, tunnel.Spec.Lanes)...)
+		// What a peer shows as the addresses of our pods leads to these pods, as long as it leads to no peer.
+		if shown, err := netip.ParsePrefix(tunnel.Spec.LocalNATPodCIDR); err == nil {
+			all = append(all, ipam.Use{Name: "pods of this cluster, for cluster " + tunnel.Spec.ClusterIdentity.ClusterName, Network: shown})
+		}
 	}
 	for i := range fcs {
 		if fcs[i].Inside() {

@@ -57,7 +57,7 @@ func TestAgreement(t *testing.T) {
 	}
 
 	milan.reports("10.200.0.0/16", "242.0.0.0/16", 1)
-	milan.seen("242.1.0.0/16", "242.2.0.0/16")
+	milan.seen("242.177.0.0/16", "242.178.0.0/16")
 	if b.there(milan.tunnel) {
 		t.Error("a tunnel before the peer has answered")
 	}
@@ -66,7 +66,7 @@ func TestAgreement(t *testing.T) {
 	milan.published(netv1alpha1.ReasonPublished, "")
 	tunnel := milan.tunnel.Spec
 	if tunnel.LocalPodCIDR != "10.200.0.0/16" || tunnel.LocalNATPodCIDR != "10.50.0.0/16" || tunnel.LocalExternalCIDR != "242.0.0.0/16" || tunnel.LocalNATExternalCIDR != "None" ||
-		tunnel.RemotePodCIDR != "10.200.0.0/16" || tunnel.RemoteNATPodCIDR != "242.1.0.0/16" || tunnel.RemoteExternalCIDR != "242.0.0.0/16" || tunnel.RemoteNATExternalCIDR != "242.2.0.0/16" {
+		tunnel.RemotePodCIDR != "10.200.0.0/16" || tunnel.RemoteNATPodCIDR != "242.177.0.0/16" || tunnel.RemoteExternalCIDR != "242.0.0.0/16" || tunnel.RemoteNATExternalCIDR != "242.178.0.0/16" {
 		t.Errorf("tunnel %+v", tunnel)
 	}
 	if tunnel.EndpointIP != "203.0.113.7" || tunnel.BackendConfig["port"] != "5871" || len(tunnel.Lanes) != 2 || tunnel.Lanes[0].PublicKey != testKey(1) ||
@@ -78,7 +78,7 @@ func TestAgreement(t *testing.T) {
 	paris.writeDown("10.33.0.0/16")
 	paris.outgoing(discoveryv1alpha1.StatusPending)
 	paris.reports("10.200.0.0/16", "10.33.0.0/16", 2)
-	paris.seen("242.3.0.0/16", "None")
+	paris.seen("242.145.0.0/16", "None")
 	paris.answers("None", "None")
 	paris.connected(netv1alpha1.Connecting, netv1alpha1.ReasonGatewaySilent, "")
 
@@ -89,8 +89,8 @@ func TestAgreement(t *testing.T) {
 	stop = b.run()
 	milan.amend(func(to *netv1alpha1.NetworkConfigSpec) { to.Lanes[0].Carriers[0].Port = 5999 })
 	b.Until("the port is passed on", func() bool { b.Read(milan.tunnel); return milan.tunnel.Spec.Lanes[0].Carriers[0].Port == 5999 })
-	milan.seen("242.1.0.0/16", "242.2.0.0/16")
-	paris.seen("242.3.0.0/16", "None")
+	milan.seen("242.177.0.0/16", "242.178.0.0/16")
+	paris.seen("242.145.0.0/16", "None")
 	b.Until("the generation is noted", func() bool {
 		b.Read(milan.tunnel)
 		return milan.tunnel.Status.ObservedGeneration == milan.tunnel.Generation
@@ -102,7 +102,7 @@ func TestAgreement(t *testing.T) {
 
 	// A peer that changes our answer has no effect.
 	b.EditStatus(paris.copy, func() { paris.copy.Status.PodCIDRNAT = "242.1.0.0/16" })
-	paris.seen("242.3.0.0/16", "None")
+	paris.seen("242.145.0.0/16", "None")
 
 	// The end.
 	b.Edit(milan.fc, func() { milan.fc.Spec.OutgoingPeeringEnabled = discoveryv1alpha1.PeeringNo })
@@ -383,7 +383,7 @@ func TestConnection(t *testing.T) {
 	milan.connected(netv1alpha1.Connected, netv1alpha1.ReasonConnected, "lane 0, 1 up")
 	connection := milan.tunnel.Status.Connection
 	if connection.MTU != 1380 || connection.PeerConfiguration["endpointIP"] != "203.0.113.7" || connection.PeerConfiguration["port"] != "5871" ||
-		connection.PeerConfiguration["allowedIPs"] != "242.1.0.0/16,242.2.0.0/16" || connection.PeerConfiguration["lane"] != "0" || !strings.HasPrefix(connection.Latency.Value, "1.") ||
+		connection.PeerConfiguration["allowedIPs"] != "242.177.0.0/16,242.178.0.0/16" || connection.PeerConfiguration["lane"] != "0" || !strings.HasPrefix(connection.Latency.Value, "1.") ||
 		milan.tunnel.Status.GatewayIP != "127.0.1.1" {
 		t.Errorf("%+v, gateway %s", connection, milan.tunnel.Status.GatewayIP)
 	}

@@ -88,6 +88,7 @@ type tunnelScope struct {
 	// reached are the networks that nodes reach without a peer, if assessed.
 	reached      []ipam.Use
 	assessed     bool
+	pools        *ipam.Pools
 	requeueAfter time.Duration
 }
 

@@ -125,6 +125,7 @@ func (r *tunnelReconciler) decide(ctx context.Context, s *tunnelScope) error {
 		return err
 	}
 	pools.Avoid = append(pools.Avoid, servers...)
+	pools.Here, pools.There = r.options.Local.ClusterID, s.peer.ClusterID
 	// We dial its gateways at these addresses, so the assigned prefixes must not contain them.
 	pools.Used = append(pools.Used, carrierLiterals("gateway of the peer", s.claim.lanes)...)
 	word := r.poolReader.wordsOf(all)
@@ -158,7 +159,7 @@ func (r *tunnelReconciler) assess(ctx context.Context, s *tunnelScope, from clie
 	if err != nil {
 		return nil, nil, err
 	}
-	s.reached, s.assessed = pools.Reached, true
+	s.reached, s.assessed, s.pools = pools.Reached, true, pools
 	if s.claim, s.refused = readClaim(s.theirs, r.options.Local.ClusterID, pools.Inside()); s.refused == nil {
 		s.dropIdle(all, lanes)
 	}
@@ -280,6 +281,9 @@ func (r *tunnelReconciler) ensureTunnel(ctx context.Context, s *tunnelScope) err
 	own := map[string]string{labels.TunnelCluster: s.peer.ClusterID, labels.AppPartOf: labels.PartOf}
 	if s.fc.Inside() {
 		own[labels.TunnelInBand] = annotationTrue
+	}
+	if s.pools.IsVacant(pods) {
+		own[labels.TunnelShown] = annotationTrue
 	}
 	if token := s.fc.Labels[labels.Invitation]; token != "" {
 		own[labels.Invitation] = token

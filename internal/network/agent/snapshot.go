@@ -169,6 +169,7 @@ func (v *View) addPeer(tunnel *netv1alpha1.TunnelEndpoint) error {
 		External:   plan.Swap{From: localExternal.own, To: localExternal.seen},
 		RemotePods: remotePods.seen, RemoteExternal: remoteExternal.seen,
 		MTU: int(max(0, tunnel.Status.Connection.MTU)), MappingsOnly: tunnel.Labels[labels.Invitation] != "",
+		Shown: tunnel.Labels[labels.TunnelShown] == "true",
 	}
 	lanes, wrong := readLanes(spec)
 	facts := PeerView{Generation: tunnel.Generation, Endpoints: map[int][]Endpoint{}}

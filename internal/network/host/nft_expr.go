@@ -69,6 +69,9 @@ func (w *ruleWriter) rule(r plan.PacketRule) error {
 	if r.Mapped {
 		w.bits(&expr.Ct{Register: register, Key: expr.CtKeySTATUS}, ipsDestinationNAT, true)
 	}
+	if r.Shown {
+		w.bits(&expr.Meta{Key: expr.MetaKeyMARK, Register: register}, plan.ShownMark, true)
+	}
 	return w.verb(r)
 }
 
@@ -187,6 +190,17 @@ func (w *ruleWriter) verb(r plan.PacketRule) error {
 		}
 		w.add(&expr.Immediate{Register: register, Data: r.Address.AsSlice()},
 			&expr.NAT{Type: expr.NATTypeDestNAT, Family: unix.NFPROTO_IPV4, RegAddrMin: register})
+	case plan.MarkShown:
+		w.add(&expr.Meta{Key: expr.MetaKeyMARK, Register: register},
+			&expr.Bitwise{
+				SourceRegister: register, DestRegister: register, Len: 4,
+				Mask: binaryutil.NativeEndian.PutUint32(^uint32(plan.ShownMark)), Xor: binaryutil.NativeEndian.PutUint32(plan.ShownMark),
+			},
+			&expr.Meta{Key: expr.MetaKeyMARK, SourceRegister: true, Register: register})
+	case plan.MapDestinationNetwork:
+		return w.mapNetwork(destinationOffset, expr.NATTypeDestNAT, r.Network)
+	case plan.MapSourceNetwork:
+		return w.mapNetwork(sourceAddress, expr.NATTypeSourceNAT, r.Network)
 	case plan.Masquerade:
 		w.add(&expr.Masq{})
 	case plan.ClampMSS:
@@ -203,6 +217,22 @@ func (w *ruleWriter) verb(r plan.PacketRule) error {
 		return fmt.Errorf("unknown verb %q", r.Verb)
 	}
 	return nil
+}
+
+// mapNetwork translates an address to the one of a network with the same host bits, for the whole connection. The address is computed from the packet, which
+// kernels do that know no mapping of networks (before 5.8).
+func (w *ruleWriter) mapNetwork(offset uint32, kind expr.NATType, network netip.Prefix) error {
+	if !network.IsValid() || !network.Addr().Is4() {
+		return fmt.Errorf("%s is not an IPv4 network", network)
+	}
+	w.add(&expr.Payload{DestRegister: register, Base: expr.PayloadBaseNetworkHeader, Offset: offset, Len: 4},
+		&expr.Bitwise{SourceRegister: register, DestRegister: register, Len: 4, Mask: hostMask(network.Bits()), Xor: network.Masked().Addr().AsSlice()},
+		&expr.NAT{Type: kind, Family: unix.NFPROTO_IPV4, RegAddrMin: register})
+	return nil
+}
+
+func hostMask(bits int) []byte {
+	return binary.BigEndian.AppendUint32(nil, ^(^uint32(0) << (32 - bits)))
 }
 
 // clamp writes the MSS option of packets that open a connection. The kernel never raises the value.
@@ -243,13 +273,9 @@ func (w *ruleWriter) write(network netip.Prefix, to expr.Payload) error {
 	if !network.IsValid() || !network.Addr().Is4() {
 		return fmt.Errorf("%s is not an IPv4 network", network)
 	}
-	hostMask := networkMask(network.Bits())
-	for i := range hostMask {
-		hostMask[i] = ^hostMask[i]
-	}
 	to.OperationType, to.SourceRegister, to.Len, to.CsumType = expr.PayloadWrite, register, 4, expr.CsumTypeInet
 	w.add(&expr.Payload{DestRegister: register, Base: to.Base, Offset: to.Offset, Len: 4},
-		&expr.Bitwise{SourceRegister: register, DestRegister: register, Len: 4, Mask: hostMask, Xor: network.Masked().Addr().AsSlice()},
+		&expr.Bitwise{SourceRegister: register, DestRegister: register, Len: 4, Mask: hostMask(network.Bits()), Xor: network.Masked().Addr().AsSlice()},
 		&to, &expr.Verdict{Kind: expr.VerdictAccept})
 	return nil
 }

@@ -17,7 +17,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/nftables"
 	"github.com/vishvananda/netlink"
 	"github.com/vishvananda/netns"
 	"golang.zx2c4.com/wireguard/wgctrl/wgtypes"
@@ -160,23 +159,7 @@ func newCluster(t *testing.T, name string) *cluster {
 				os.WriteFile("/proc/sys/net/ipv4/conf/all/rp_filter", []byte("1"), 0))
 		})
 	}
-	// As network plugins do: packets of pods leave with the address of their node.
-	inside(t, c.node.ns, func() error {
-		conn, err := nftables.New()
-		if err != nil {
-			return err
-		}
-		table := conn.AddTable(&nftables.Table{Name: "plugin", Family: nftables.TableFamilyIPv4})
-		chain := conn.AddChain(&nftables.Chain{
-			Name: "masquerade", Table: table, Type: nftables.ChainTypeNAT, Hooknum: nftables.ChainHookPostrouting, Priority: nftables.ChainPriorityNATSource,
-		})
-		w := &ruleWriter{conn: conn, table: table}
-		if err := w.rule(plan.PacketRule{From: prefix(pods), Verb: plan.Masquerade}); err != nil {
-			return err
-		}
-		conn.AddRule(&nftables.Rule{Table: table, Chain: chain, Exprs: w.exprs})
-		return conn.Flush()
-	})
+	masquerade(t, c.node.ns, plan.PacketRule{From: prefix(pods), Verb: plan.Masquerade})
 	var err error
 	c.key, err = wgtypes.GeneratePrivateKey()
 	fatal(t, err)

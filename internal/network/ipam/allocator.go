@@ -5,6 +5,7 @@ package ipam
 import (
 	"errors"
 	"fmt"
+	"hash/fnv"
 	"net/netip"
 	"slices"
 	"strings"
@@ -86,6 +87,8 @@ type Pools struct {
 	// Stay are owners of which nodes reached a network once. A route that is away for a moment, as of a VPN after a reboot, must not move what runs onto it:
 	// what they have is kept, whatever is free now, until an administrator forces something else.
 	Stay []string
+	// Here and There are the IDs of this cluster and of the peer whose networks are acquired; empty: the first free network is taken.
+	Here, There string
 
 	assigned []Assignment
 }
@@ -171,7 +174,7 @@ func (p *Pools) Acquire(owner string, kind Kind, want netip.Prefix, word Word) (
 		if !slices.ContainsFunc(p.Networks, func(pool netip.Prefix) bool { return pool.Bits() <= want.Bits() }) {
 			return netip.Prefix{}, false, fmt.Errorf("%s is %w: it is larger than every pool (%s)", want, ErrInvalid, join(p.Networks))
 		}
-		if have, err = rest.first(want.Bits()); err != nil {
+		if have, err = rest.first(want.Bits(), rest.place()); err != nil {
 			return netip.Prefix{}, false, err
 		}
 	}
@@ -202,6 +205,12 @@ func (p *Pools) Reaches(network netip.Prefix) (all []Use) {
 		}
 	}
 	return all
+}
+
+// IsVacant reports whether nothing leads to a part of a network, which this cluster set apart for peers. A network that a peer chose may be used here then: no host
+// that this cluster reaches is in it.
+func (p *Pools) IsVacant(network netip.Prefix) bool {
+	return p.pooled(network) && p.unused(network) && !overlapped(p.Reached, network).IsValid()
 }
 
 // CheckShare refuses networks of one peer that are together larger than a peer may have.
@@ -243,7 +252,7 @@ func (p *Pools) External(bits int, onRecord []netip.Prefix) (netip.Prefix, error
 	if network, ok := p.Recall(bits, onRecord); ok {
 		return network, nil
 	}
-	return p.first(bits)
+	return p.first(bits, 0)
 }
 
 // allowed reports whether an assignment was decided here: it lies in a pool; or an administrator wrote the network down; or an earlier version chose
@@ -299,40 +308,41 @@ func overlapped(uses []Use, network netip.Prefix) netip.Prefix {
 
 // first returns the first free network of a size. It prefers one without addresses to avoid, but ignores those if there is no such network: a peer
 // that names addresses all over the pools must not exhaust them for others.
-func (p *Pools) first(bits int) (netip.Prefix, error) {
-	found, err := p.search(bits, p.Avoid)
+func (p *Pools) first(bits int, place uint32) (netip.Prefix, error) {
+	found, err := p.search(bits, place, p.Avoid)
 	if err != nil && len(p.Avoid) > 0 {
-		return p.search(bits, nil)
+		return p.search(bits, place, nil)
 	}
 	return found, err
 }
 
-// search skips each used network as a whole, so the number of steps is that of the used networks, not of the candidates.
-func (p *Pools) search(bits int, avoid []Use) (netip.Prefix, error) {
+// place is where the search for a network of the peer begins, as a part of each pool in 1/2³². The two ends of a peering start in different halves, by the order
+// of their IDs, so they do not choose the same network for each other; and at different places for different peers, so that others rarely have chosen it either.
+// What a peer shows as the address of a pod here is then no address of another pod here, and can lead to that pod (plan/shown.go).
+func (p *Pools) place() uint32 {
+	if p.Here == "" || p.There == "" {
+		return 0
+	}
+	hash := fnv.New32a()
+	_, _ = hash.Write([]byte(p.Here + " " + p.There)) // never fails
+	if p.Here < p.There {
+		return hash.Sum32() >> 1
+	}
+	return hash.Sum32()>>1 | 1<<31
+}
+
+// search tries each pool from a place in it to its end, and from its beginning to that place.
+func (p *Pools) search(bits int, place uint32, avoid []Use) (netip.Prefix, error) {
 	for _, pool := range p.Networks {
 		if pool.Bits() > bits || Check(pool) != nil {
 			continue
 		}
-		end := uint64(value(pool.Addr())) + 1<<(32-pool.Bits())
-		step := uint64(1) << (32 - bits)
-		for at := uint64(value(pool.Addr())); at < end; {
-			network := netip.PrefixFrom(plus(netip.AddrFrom4([4]byte{}), uint32(at)), bits)
-			met, taken := p.taken(network)
-			if !taken {
-				met = overlapped(p.Reached, network)
+		start, step := uint64(value(pool.Addr())), uint64(1)<<(32-bits)
+		from, end := start+uint64(place)>>pool.Bits()/step*step, start+1<<(32-pool.Bits())
+		for _, part := range [][2]uint64{{from, end}, {start, from}} {
+			if network, ok := p.between(part[0], part[1], bits, avoid); ok {
+				return network, nil
 			}
-			if !met.IsValid() {
-				met = overlapped(avoid, network)
-			}
-			if !met.IsValid() {
-				if Check(network) == nil {
-					return network, nil
-				}
-				at += step
-				continue
-			}
-			after := uint64(value(met.Masked().Addr())) + 1<<(32-met.Bits())
-			at = max(at+step, (after+step-1)/step*step)
 		}
 	}
 	unreached := ""
@@ -340,6 +350,30 @@ func (p *Pools) search(bits int, avoid []Use) (netip.Prefix, error) {
 		unreached = fmt.Sprintf(" without what nodes reach already, such as %s (%s), see kubectl get nodereports -A", p.Reached[at].Network, p.Reached[at].Name)
 	}
 	return netip.Prefix{}, fmt.Errorf("%w: none of size /%d in the pools (%s)%s; add one with networkManager.config.additionalPools", ErrExhausted, bits, join(p.Networks), unreached)
+}
+
+// between skips each used network as a whole, so the number of steps is that of the used networks, not of the candidates.
+func (p *Pools) between(at, end uint64, bits int, avoid []Use) (netip.Prefix, bool) {
+	for step := uint64(1) << (32 - bits); at < end; {
+		network := netip.PrefixFrom(plus(netip.AddrFrom4([4]byte{}), uint32(at)), bits)
+		met, taken := p.taken(network)
+		if !taken {
+			met = overlapped(p.Reached, network)
+		}
+		if !met.IsValid() {
+			met = overlapped(avoid, network)
+		}
+		if !met.IsValid() {
+			if Check(network) == nil {
+				return network, true
+			}
+			at += step
+			continue
+		}
+		after := uint64(value(met.Masked().Addr())) + 1<<(32-met.Bits())
+		at = max(at+step, (after+step-1)/step*step)
+	}
+	return netip.Prefix{}, false
 }
 
 // FreeMapping returns the first free address of the external network for a mapping.

@@ -537,3 +537,60 @@ func TestAttackNC1Answer(t *testing.T) {
 		}
 	}
 }
+
+// TestPlaces: the two ends of a peering never choose the same network for each other, whichever pools both have and how many peers; others rarely do. What is assigned
+// stays, and every network of a pool is found in the end.
+func TestPlaces(t *testing.T) {
+	id := func(i int) string { return fmt.Sprintf("%08x-0000-4000-8000-000000000000", uint32(i)*2654435761) }
+	pods := prefix("10.200.0.0/16")
+	const clusters = 12
+	all := make([]*Pools, clusters)
+	for i := range all {
+		all[i] = &Pools{Networks: DefaultNetworks(), Used: uses("10.200.0.0/16", "242.0.0.0/16")}
+	}
+	seen := map[[2]int][2]netip.Prefix{} // by the first, of the second: pods and others
+	for a := range clusters {
+		for b := range clusters {
+			if a == b {
+				continue
+			}
+			p := all[a]
+			p.Here, p.There = id(a), id(b)
+			var both [2]netip.Prefix
+			for i, kind := range []Kind{PodNetwork, ExternalNetwork} {
+				have, _, err := p.Acquire(id(b), kind, []netip.Prefix{pods, prefix("242.0.0.0/16")}[i], NoWord)
+				if err != nil {
+					t.Fatal(err)
+				}
+				both[i] = have
+			}
+			seen[[2]int{a, b}] = both
+		}
+	}
+	vacant := 0
+	for pair, ours := range seen {
+		theirs := seen[[2]int{pair[1], pair[0]}]
+		if ours[0] == theirs[0] || ours[0] == theirs[1] || ours[1] == theirs[0] {
+			t.Errorf("clusters %s and %s both chose %s and %s", id(pair[0]), id(pair[1]), ours, theirs)
+		}
+		if all[pair[0]].IsVacant(theirs[0]) {
+			vacant++
+		}
+	}
+	// Each has 22 of 255 networks in use.
+	if want := len(seen) * 8 / 10; vacant < want {
+		t.Errorf("%d of %d networks that peers chose lead nowhere else, want %d or more", vacant, len(seen), want)
+	}
+	full := &Pools{Networks: []netip.Prefix{prefix("10.0.0.0/14")}, Here: id(2), There: id(1)}
+	found := map[netip.Prefix]bool{}
+	for i := range 4 {
+		have, _, err := full.Acquire(fmt.Sprint(i), PodNetwork, pods, NoWord)
+		if err != nil {
+			t.Fatal(err)
+		}
+		found[have] = true
+	}
+	if _, _, err := full.Acquire("another", PodNetwork, pods, NoWord); len(found) != 4 || !errors.Is(err, ErrExhausted) {
+		t.Errorf("found %v, and then %v", found, err)
+	}
+}

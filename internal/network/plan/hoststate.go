@@ -29,6 +29,8 @@ const (
 	ProbePort = 12345
 	// MainTable is the kernel's own routing table.
 	MainTable = 254
+	// ShownMark is the bit of a packet's mark that leads a first packet from one nat chain to the other. Kubernetes uses the two next to it.
+	ShownMark = 0x2000
 )
 
 // HostState is the desired state of our objects on a host. All lists are in the order in which a packet meets them, or sorted; equal
@@ -170,6 +172,11 @@ const (
 	ClampMSS Verb = "clamp mss"
 	// MapDestination is connection-tracked destination translation to Address.
 	MapDestination Verb = "map destination"
+	// MapDestinationNetwork and MapSourceNetwork are the same for a network: they replace the network bits of the address by those of Network, for the whole connection.
+	MapDestinationNetwork Verb = "map destination network"
+	MapSourceNetwork      Verb = "map source network"
+	// MarkShown sets ShownMark in the first packet of a connection, and goes on. It is for nat chains.
+	MarkShown Verb = "mark shown"
 	// Masquerade uses the address of the outgoing link as source.
 	Masquerade Verb = "masquerade"
 )
@@ -193,6 +200,8 @@ type PacketRule struct {
 	New bool
 	// Mapped matches packets of connections whose destination we mapped (ct status dnat).
 	Mapped bool
+	// Shown matches packets with ShownMark.
+	Shown bool
 
 	Verb Verb
 	// Network is the new network of a swap.

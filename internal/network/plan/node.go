@@ -145,9 +145,10 @@ func (g validSnapshot) nodeChains(self Node) []Chain {
 	}
 	// If tracked, the overlay's packets would fill the conntrack table and be masqueraded, which hides their senders.
 	untracked := []PacketRule{g.overlayPacket(NoTrack)}
-	return []Chain{
+	chains := []Chain{
 		{Name: "untracked_in", Hook: Prerouting, Priority: priorityRaw, Rules: untracked},
 		{Name: "node_ports", Hook: Prerouting, Priority: priorityMangle, Rules: ports},
+		{Name: "shown_in", NAT: true, Hook: Prerouting, Priority: priorityShown, Rules: g.shownIn(self)},
 		{Name: "input", Hook: Input, Priority: priorityFilter, Rules: []PacketRule{
 			unknown,
 			{In: VXLANLink, Protocol: "icmp", Verb: Accept},
@@ -156,6 +157,7 @@ func (g validSnapshot) nodeChains(self Node) []Chain {
 		}},
 		{Name: "untracked_out", Hook: Output, Priority: priorityRaw, Rules: slices.Clone(untracked)},
 		// The first chain that binds a flow wins: kube-proxy and network plugins masquerade at 100, or a little earlier.
-		{Name: "keep_source", NAT: true, Hook: Postrouting, Priority: priorityMangle, Rules: keep},
+		{Name: "keep_source", NAT: true, Hook: Postrouting, Priority: priorityMangle, Rules: append(g.shownOut(self), keep...)},
 	}
+	return slices.DeleteFunc(chains, func(chain Chain) bool { return len(chain.Rules) == 0 })
 }

@@ -21,6 +21,7 @@ type packet struct {
 	mss                uint16
 
 	untracked bool
+	shown     bool
 	flow      *flow
 	answer    bool
 }
@@ -215,6 +216,14 @@ func (m *machine) chain(chain plan.Chain, p *packet) bool {
 		case plan.MapDestination:
 			p.flow = &flow{from: p.from, to: p.to, target: rule.Address, source: p.from}
 			m.flows = append(m.flows, p.flow)
+		case plan.MarkShown:
+			p.shown = true
+			continue
+		case plan.MapDestinationNetwork:
+			p.flow = &flow{from: p.from, to: p.to, target: write(p.to, rule.Network), source: p.from}
+			m.flows = append(m.flows, p.flow)
+		case plan.MapSourceNetwork:
+			p.flow.source = write(p.from, rule.Network)
 		case plan.Masquerade:
 			p.flow.source = m.uplink
 			for _, address := range m.state.Addresses {
@@ -249,7 +258,7 @@ func matches(r plan.PacketRule, p packet) bool {
 		return false
 	case r.Protocol != "" && r.Protocol != p.protocol, r.Port != 0 && r.Port != p.port:
 		return false
-	case r.New && (p.flow != nil || p.untracked), r.Mapped && p.flow == nil:
+	case r.New && (p.flow != nil || p.untracked), r.Mapped && p.flow == nil, r.Shown && !p.shown:
 		return false
 	}
 	return true

@@ -64,6 +64,8 @@ type Peer struct {
 	Name      string `json:"name"`
 	// Pods is the prefix under which this peer reaches our pods: From is ours, To is the peer's; equal if it does not remap us.
 	Pods Swap `json:"pods"`
+	// Shown: the prefix of Pods leads nowhere else here, so our pods reach each other there, too. Gateways ignore it.
+	Shown bool `json:"shown,omitempty"`
 	// External is the same for our external network.
 	External Swap `json:"external"`
 	// RemotePods is the prefix under which we reach its pods, RemoteExternal the one for its external network.

@@ -128,6 +128,7 @@ func (r PacketRule) text() string {
 	words = appendIf(words, r.Inner.IsValid(), "about", r.Inner.String())
 	words = appendIf(words, r.New, "new")
 	words = appendIf(words, r.Mapped, "mapped")
+	words = appendIf(words, r.Shown, "shown")
 	words = appendIf(words, len(words) == 0, "all")
 	words = append(words, ":", string(r.Verb))
 	words = appendIf(words, r.Network.IsValid(), "to", r.Network.String())
