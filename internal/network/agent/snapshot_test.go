@@ -55,7 +55,7 @@ func tunnel(id string, number int, change func(*netv1alpha1.TunnelEndpoint)) net
 
 func TestViewOfTunnels(t *testing.T) {
 	view, err := NewView(Objects{Tunnels: []netv1alpha1.TunnelEndpoint{tunnel("rome", 2, nil), tunnel("milan", 1, func(t *netv1alpha1.TunnelEndpoint) {
-		t.Status.Connection.MTU = 1380
+		t.Status.Connection.MTU, t.Labels[labels.TunnelShown] = 1380, "true"
 		t.Spec.Lanes, t.Spec.EndpointIP = nil, "gw.milan.example"
 		t.Spec.BackendConfig = map[string]string{
 			"publicKey": key("m"), "port": "30871", "previousKey.0": key("old") + " 2026-01-01T00:00:02Z", "previousKey.1": "what? 2026-01-01T00:00:02Z", "previousKey.2": key("old"),
@@ -89,6 +89,7 @@ peers:
     to: 10.101.0.0/16
   remoteExternal: 10.201.0.0/16
   remotePods: 10.151.0.0/16
+  shown: true
 - clusterID: rome
   external:
     from: 10.70.0.0/16
