@@ -133,6 +133,8 @@ type PeerNetwork struct {
 	// Accept is the command that agrees to what is refused, if an administrator may. Conflict is what nodes here reach in networks of the peer.
 	Accept   string `json:"accept,omitempty"`
 	Conflict string `json:"conflict,omitempty"`
+	// Shown states whether the addresses that the peer's API shows for pods here lead to them here.
+	Shown string `json:"shown,omitempty"`
 	// Connection is that of the TunnelEndpoint; nil without one.
 	Connection *PeerConnection `json:"connection,omitempty"`
 }
@@ -209,10 +211,25 @@ func newPeerNetwork(name, clusterID string, configs []netv1alpha1.NetworkConfig,
 		if free := meta.FindStatusCondition(inUse.Status.Conditions, netv1alpha1.ConditionNetworksFree); free != nil && free.Status == metav1.ConditionFalse {
 			n.Conflict = free.Message
 		}
+		n.Shown = shownHere(inUse)
 		n.Connection = newPeerConnection(inUse)
 		n.Connection.LocalGateway = localGateway
 	}
 	return n
+}
+
+// shownHere is empty if the peer does not remap our pods: then it shows the addresses that they have.
+func shownHere(tunnel *netv1alpha1.TunnelEndpoint) string {
+	network := notRemapped(tunnel.Spec.LocalNATPodCIDR)
+	switch {
+	case network == netv1alpha1.NotRemapped:
+		return ""
+	case tunnel.Labels[labels.TunnelShown] == "true":
+		return network + " leads to the pods here, for pods of both clusters"
+	default:
+		return network + " leads to the pods here for pods of the peer only: in this cluster it is in other use, or not set apart; a program here that reads such an address from the peer's API " +
+			"reaches another pod, or none. If the peering was agreed by an earlier version, unpeer and peer again"
+	}
 }
 
 func notRemapped(network string) string { return cmp.Or(network, netv1alpha1.NotRemapped) }

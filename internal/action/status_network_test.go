@@ -132,6 +132,8 @@ func TestPeerNetwork(t *testing.T) {
 		Remote: &SeenNetworks{PodCIDR: "10.200.0.0/16", ExternalCIDR: "10.202.0.0/16", RemappedPodCIDR: "10.1.0.0/16", RemappedExternalCIDR: "None"},
 		Use:    "10.202.0.0/16 is used as it is, by the ForeignCluster", Refused: "NetworkChanged: the peer announces 10.200.0.0/16 and 10.201.0.0/16; podCIDR is now another one",
 		Accept: "liqoctl accept networks milan 10.201.0.0/16", Conflict: "a node reaches it",
+		Shown: "10.2.0.0/16 leads to the pods here for pods of the peer only: in this cluster it is in other use, or not set apart; a program here that reads such an address from " +
+			"the peer's API reaches another pod, or none. If the peering was agreed by an earlier version, unpeer and peer again",
 		Connection: &PeerConnection{
 			LocalGateway: "192.0.2.1:30871", RemoteGateway: "192.0.2.2:5871", Status: "Connected", Message: "2 of 2 lanes", Latency: "1.2ms", MTU: 1420,
 			Lanes: []PeerLaneStatus{{Number: 0, Endpoints: []string{"192.0.2.2:5871", "192.0.2.3:5871"}}, {Number: 1}},
@@ -144,5 +146,13 @@ func TestPeerNetwork(t *testing.T) {
 	fc.Status.PeeringConditions = []discoveryv1alpha1.PeeringCondition{condition(discoveryv1alpha1.NetworkStatus, discoveryv1alpha1.StatusExternal, "")}
 	if peers := newPeerStatuses(&peerObjects{fcs: []discoveryv1alpha1.ForeignCluster{fc}, tunnels: []netv1alpha1.TunnelEndpoint{tunnel}}, nil); peers[0].Fabric != nil {
 		t.Errorf("an external network has %+v", peers[0].Fabric)
+	}
+	tunnel.Labels = map[string]string{labels.TunnelShown: "true"}
+	if got = newPeerNetwork("milan", remoteID, nil, []netv1alpha1.TunnelEndpoint{tunnel}); got.Shown != "10.2.0.0/16 leads to the pods here, for pods of both clusters" {
+		t.Error(got.Shown)
+	}
+	tunnel.Spec.LocalNATPodCIDR = ""
+	if got = newPeerNetwork("milan", remoteID, nil, []netv1alpha1.TunnelEndpoint{tunnel}); got.Shown != "" {
+		t.Error(got.Shown)
 	}
 }

@@ -127,6 +127,7 @@ func TestPeerBox(t *testing.T) {
 	milan.Fabric = &action.PeerNetwork{
 		Local:  &action.SeenNetworks{PodCIDR: "10.200.0.0/16", ExternalCIDR: "10.201.0.0/16", RemappedPodCIDR: "10.2.0.0/16", RemappedExternalCIDR: "None"},
 		Remote: &action.SeenNetworks{PodCIDR: "10.200.0.0/16", ExternalCIDR: "10.202.0.0/16", RemappedPodCIDR: "10.1.0.0/16", RemappedExternalCIDR: "None"},
+		Shown:  "10.2.0.0/16 leads to the pods here, for pods of both clusters",
 		Connection: &action.PeerConnection{
 			RemoteGateway: "192.0.2.2:5871", Status: "Connected", Message: "2 of 2 lanes", Latency: "1.2ms", MTU: 1420,
 			Lanes: []action.PeerLaneStatus{{Number: 0, Endpoints: []string{"192.0.2.2:5871", "192.0.2.3:5871"}}, {Number: 1}},

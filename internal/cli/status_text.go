@@ -217,6 +217,7 @@ func peerLines(w *textWriter, peer action.PeerStatus, verbose bool) {
 		if verbose && peer.Fabric != nil {
 			seenLines(w, "Local CIDRs", peer.Fabric.Local)
 			seenLines(w, "Remote CIDRs", peer.Fabric.Remote)
+			w.value("Shown by the peer", peer.Fabric.Shown)
 		}
 		if peer.Fabric != nil {
 			w.value("Addresses", peer.Fabric.Use)

@@ -38,6 +38,31 @@ func masquerade(t *testing.T, node netns.NsHandle, rule plan.PacketRule) {
 	})
 }
 
+// policy replaces what a network plugin filters between pods.
+func policy(t *testing.T, node netns.NsHandle, rules ...plan.PacketRule) {
+	t.Helper()
+	inside(t, node, func() error {
+		conn, err := nftables.New()
+		if err != nil {
+			return err
+		}
+		table := conn.AddTable(&nftables.Table{Name: "policies", Family: nftables.TableFamilyIPv4})
+		conn.DelTable(table)
+		conn.AddTable(table)
+		chain := conn.AddChain(&nftables.Chain{
+			Name: "pods", Table: table, Type: nftables.ChainTypeFilter, Hooknum: nftables.ChainHookForward, Priority: nftables.ChainPriorityFilter,
+		})
+		for _, rule := range rules {
+			w := &ruleWriter{conn: conn, table: table}
+			if err := w.rule(rule); err != nil {
+				return err
+			}
+			conn.AddRule(&nftables.Rule{Table: table, Chain: chain, Exprs: w.exprs})
+		}
+		return conn.Flush()
+	})
+}
+
 // village is a provider of two nodes, which are routers for their pods, with strict checks of sources.
 type village struct {
 	nodes    map[string]*remote
@@ -132,6 +157,31 @@ func TestShown(t *testing.T) {
 			refused(t, way.from, way.address)
 		})
 	}
+	t.Run("policies", func(t *testing.T) {
+		// As network plugins keep a pod from another one: by the addresses that both have.
+		for name, way := range map[string]struct {
+			node           netns.NsHandle
+			to, dial, seen string
+		}{
+			"same node": {v.nodes["n1"].ns, "10.200.1.6/32", "242.129.1.6:7000", "10.200.1.6:7000"}, "another node": {v.nodes["n2"].ns, "10.200.2.7/32", "242.129.2.7:7000", "10.200.2.7:7000"},
+		} {
+			policy(t, way.node, plan.PacketRule{From: prefix("10.200.1.5/32"), To: prefix(way.to), Verb: plan.Drop})
+			for _, address := range []string{way.dial, way.seen} {
+				inside(t, v.a, func() error {
+					conn, err := net.DialTimeout("tcp4", address, 300*time.Millisecond)
+					var timeout net.Error
+					if err == nil {
+						conn.Close()
+					}
+					if !errors.As(err, &timeout) || !timeout.Timeout() {
+						t.Errorf("%s: %s is not kept from the pod: %v", name, address, err)
+					}
+					return nil
+				})
+			}
+			policy(t, way.node)
+		}
+	})
 	t.Run("removed", func(t *testing.T) {
 		var listener net.Listener
 		inside(t, v.c, func() (err error) { listener, err = net.Listen("tcp4", ":7001"); return err })
