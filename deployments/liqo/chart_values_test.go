@@ -111,6 +111,7 @@ var other = map[string]any{
 	"peers.customResources":                                   []any{"widgets.example.com"},
 	"virtualKubelet.customResources":                          []any{"widgets.example.com"},
 	"peers.storageClasses":                                    []any{"gold"},
+	"peers.budgets":                                           false,
 	"storage.reclaimPolicy":                                   "Retain",
 	"storage.virtualStorageClasses":                           map[string]any{"fast": map[string]any{"reclaimPolicy": "Retain"}},
 }

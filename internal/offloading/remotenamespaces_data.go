@@ -9,6 +9,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
+	policyv1 "k8s.io/api/policy/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -26,6 +27,7 @@ import (
 // +kubebuilder:rbac:groups=virtualkubelet.liqo.io,resources=shadowpods,verbs=list;watch
 // +kubebuilder:rbac:namespace=liqo-remote,groups="",resources=configmaps;secrets;services,verbs=deletecollection
 // +kubebuilder:rbac:namespace=liqo-remote,groups=networking.k8s.io,resources=ingresses,verbs=deletecollection
+// +kubebuilder:rbac:namespace=liqo-remote,groups=policy,resources=poddisruptionbudgets,verbs=deletecollection
 // +kubebuilder:rbac:namespace=liqo-remote,groups=virtualkubelet.liqo.io,resources=shadowpods;shadowendpointslices,verbs=deletecollection
 
 // Values of the annotation labels.KeptForData.
@@ -74,7 +76,7 @@ func (r *remoteNamespaceReconciler) keep(ctx context.Context, p mapOwner, one *c
 	if one.Annotations[labels.KeptForData] == state {
 		return nil
 	}
-	for _, kind := range []client.Object{&vkv1alpha1.ShadowPod{}, &vkv1alpha1.ShadowEndpointSlice{}, &corev1.Service{}, &networkingv1.Ingress{}, &corev1.ConfigMap{}, &corev1.Secret{}} {
+	for _, kind := range []client.Object{&vkv1alpha1.ShadowPod{}, &vkv1alpha1.ShadowEndpointSlice{}, &corev1.Service{}, &networkingv1.Ingress{}, &policyv1.PodDisruptionBudget{}, &corev1.ConfigMap{}, &corev1.Secret{}} {
 		how := metav1.DeletePropagationBackground
 		if _, is := kind.(*vkv1alpha1.ShadowPod); is {
 			switch held, err := r.allHeld(ctx, one.Name); {

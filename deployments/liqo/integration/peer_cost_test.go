@@ -42,7 +42,7 @@ func TestCostOfCounting(t *testing.T) {
 	}
 	totals := corev1.ResourceList{}
 	for _, name := range []corev1.ResourceName{
-		"secrets", "configmaps", "services", "services.loadbalancers", "services.nodeports", "count/ingresses.networking.k8s.io", "persistentvolumeclaims", "requests.storage",
+		"secrets", "configmaps", "services", "services.loadbalancers", "services.nodeports", "count/ingresses.networking.k8s.io", "count/poddisruptionbudgets.policy", "persistentvolumeclaims", "requests.storage",
 	} {
 		totals[name] = resource.MustParse("1Ti")
 	}

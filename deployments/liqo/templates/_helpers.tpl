@@ -331,7 +331,7 @@ A bound that is null is none, because values of earlier versions drop a default 
 {{- if or $stated (kindIs "invalid" $quota) (semverCompare ">=1.28.0-0" .Capabilities.KubeVersion.Version) -}}
 {{- toJson $stated -}}
 {{- else -}}
-{{- $default := dict "secrets" "5000" "configmaps" "1000" "services" "500" "services.loadbalancers" "10" "services.nodeports" "100" "count/ingresses.networking.k8s.io" "100" "persistentvolumeclaims" "100" "requests.storage" "1Ti" -}}
+{{- $default := dict "secrets" "5000" "configmaps" "1000" "services" "500" "services.loadbalancers" "10" "services.nodeports" "100" "count/ingresses.networking.k8s.io" "100" "count/poddisruptionbudgets.policy" "100" "persistentvolumeclaims" "100" "requests.storage" "1Ti" -}}
 {{- range $name, $none := $quota }}{{ $_ := unset $default $name }}{{ end -}}
 {{- toJson $default -}}
 {{- end -}}

@@ -34,7 +34,7 @@ import (
 // Names are the policies of the chart that limit peers and our own processes, whatever its values are.
 var Names = []string{
 	"liqo-controller-manager", "liqo-virtual-nodes", "liqo-virtual-pods", "liqo-peers", "liqo-peers-remote-namespaces", "liqo-remote-namespaces",
-	"liqo-remote-namespaces-pods", "liqo-peers-objects", "liqo-peers-ingress-classes", "liqo-peers-ingress-backends", "liqo-peers-external-names", "liqo-peers-service-names", "liqo-peers-pods", "liqo-peers-claims", "liqo-volumes", "liqo-moves", "liqo-virtual-tenants", "liqo-virtual-kubelets", "liqo-node-reports",
+	"liqo-remote-namespaces-pods", "liqo-peers-objects", "liqo-peers-ingress-classes", "liqo-peers-ingress-backends", "liqo-peers-external-names", "liqo-peers-service-names", "liqo-peers-budgets", "liqo-peers-pods", "liqo-peers-claims", "liqo-volumes", "liqo-moves", "liqo-virtual-tenants", "liqo-virtual-kubelets", "liqo-node-reports",
 }
 
 // Webhooks is the ValidatingWebhookConfiguration of the chart. Its digest covers all webhooks in it, so a missing one is a difference. The mutating webhooks of

@@ -27,7 +27,7 @@ func (l *Limits) Add(totals corev1.ResourceList) error {
 		default:
 			kind := schema.ParseGroupResource(strings.TrimPrefix(string(name), "count/"))
 			if !countable[kind] {
-				return fmt.Errorf("%s cannot be bounded over the namespaces of a peer: want configmaps, secrets, services, services.nodeports, services.loadbalancers, ingresses.networking.k8s.io, persistentvolumeclaims or requests.storage", name)
+				return fmt.Errorf("%s cannot be bounded over the namespaces of a peer: want configmaps, secrets, services, services.nodeports, services.loadbalancers, ingresses.networking.k8s.io, poddisruptionbudgets.policy, persistentvolumeclaims or requests.storage", name)
 			}
 			l.Objects[kind] = most
 		}
@@ -38,4 +38,5 @@ func (l *Limits) Add(totals corev1.ResourceList) error {
 // countable are the kinds of Kubernetes that peers write.
 var countable = map[schema.GroupResource]bool{
 	{Resource: "configmaps"}: true, {Resource: "secrets"}: true, Services: true, Claims: true, {Group: "networking.k8s.io", Resource: "ingresses"}: true,
+	{Group: "policy", Resource: "poddisruptionbudgets"}: true,
 }

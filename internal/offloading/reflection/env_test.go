@@ -331,6 +331,7 @@ func (e *env) peerRole(subject rbacv1.Subject) {
 	role := &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: subject.Namespace}, Rules: []rbacv1.PolicyRule{
 		{APIGroups: []string{""}, Resources: []string{"configmaps", "secrets", "services"}, Verbs: all},
 		{APIGroups: []string{"networking.k8s.io"}, Resources: []string{"ingresses"}, Verbs: all},
+		{APIGroups: []string{"policy"}, Resources: []string{"poddisruptionbudgets"}, Verbs: all},
 		{APIGroups: []string{"virtualkubelet.liqo.io"}, Resources: []string{"shadowpods", "shadowendpointslices"}, Verbs: all},
 		{APIGroups: []string{""}, Resources: []string{"pods", "events"}, Verbs: []string{"get", "list", "watch"}},
 	}}

@@ -19,14 +19,14 @@ import (
 func TestNoWorkers(t *testing.T) {
 	kinds := map[string]string{ // what is written in the provider, by the flag
 		"service": "services/web", "endpointslice": "shadowendpointslices/web-x", "ingress": "ingresses/web", "configmap": "configmaps/settings",
-		"secret": "secrets/credentials", "pod": "shadowpods/web", "service-account": "secrets/web-token",
+		"secret": "secrets/credentials", "pod": "shadowpods/web", "service-account": "secrets/web-token", "poddisruptionbudget": "poddisruptionbudgets/web",
 	}
 	if known := DefaultWorkers(); !slices.Equal(slices.Sorted(maps.Keys(kinds)), slices.Sorted(maps.Keys(known))) {
 		t.Fatalf("flags %v", known)
 	}
 	for flag, off := range map[string][]string{
-		"service": nil, "endpointslice": nil, "ingress": nil, "configmap": nil, "secret": nil, "service-account": nil,
-		"pod": {"service-account"},
+		"service": nil, "endpointslice": nil, "ingress": nil, "configmap": nil, "secret": nil, "service-account": nil, "poddisruptionbudget": nil,
+		"pod": {"service-account", "poddisruptionbudget"},
 	} {
 		t.Run(flag, func(t *testing.T) {
 			e := newEnv(t)
@@ -38,6 +38,8 @@ func TestNoWorkers(t *testing.T) {
 			} {
 				e.must(e.consumer.Create(t.Context(), object))
 			}
+			e.budget(local, "web", "app", "x")
+			e.counts(local, "web", 1, 0)
 			e.run()
 			var want []string
 			for kind, path := range kinds {

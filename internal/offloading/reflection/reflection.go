@@ -13,10 +13,12 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	networkingv1 "k8s.io/api/networking/v1"
+	policyv1 "k8s.io/api/policy/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/util/flowcontrol"
@@ -117,6 +119,8 @@ func New(cfg *rest.Config, o Options) (*Reflection, error) {
 	toObjects := objects.Options{Workers: o.workers, ReflectIPs: o.ReflectIPs, Translator: o.Translator, RemoteChanged: r.copyChanged, Served: served}
 	if podWorkers > 0 {
 		toObjects.PodsSynced = func() bool { return r.pods.Synced() }
+		toObjects.NodePods = func(namespace string) []*corev1.Pod { return r.pods.OfNamespace(namespace) }
+		toObjects.LabelsThere = func(remote types.NamespacedName) (map[string]string, bool) { return r.pods.LabelsThere(remote) }
 	}
 	r.objects = objects.New(r.engine, toObjects)
 	r.engine.Add(&engine.Loop{Start: r.startClaims, Stop: r.stopClaims}) // before the pods, which ask for their data
@@ -194,7 +198,7 @@ func (o *Options) workers(flag string, fallback int) int {
 func kinds() (*runtime.Scheme, meta.RESTMapper, error) {
 	scheme := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{
-		corev1.AddToScheme, discoveryv1.AddToScheme, networkingv1.AddToScheme, authenticationv1.AddToScheme, vkv1alpha1.AddToScheme, metav1.AddMetaToScheme,
+		corev1.AddToScheme, discoveryv1.AddToScheme, networkingv1.AddToScheme, policyv1.AddToScheme, authenticationv1.AddToScheme, vkv1alpha1.AddToScheme, metav1.AddMetaToScheme,
 	} {
 		if err := add(scheme); err != nil {
 			return nil, nil, err
@@ -205,6 +209,7 @@ func kinds() (*runtime.Scheme, meta.RESTMapper, error) {
 		corev1.SchemeGroupVersion:       {"Pod", "Service", "ConfigMap", "Secret", "Event", "ServiceAccount", "PersistentVolumeClaim"},
 		discoveryv1.SchemeGroupVersion:  {"EndpointSlice"},
 		networkingv1.SchemeGroupVersion: {"Ingress"},
+		policyv1.SchemeGroupVersion:     {"PodDisruptionBudget"},
 		vkv1alpha1.GroupVersion:         {"ShadowPod", "ShadowEndpointSlice", "NamespaceMap"},
 		offloadingv1alpha1.GroupVersion: {"NamespaceOffloading"},
 	} {

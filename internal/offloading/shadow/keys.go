@@ -86,6 +86,9 @@ func Kept(key string) bool {
 	return kept(key, plain) && !strings.HasPrefix(key, "liqo.io/") && !strings.HasPrefix(key, "virtualkubelet.liqo.io/")
 }
 
+// Doubtful reports whether only some providers let pods of peers have a label with this key. It is none that the API server copies from nodes.
+func Doubtful(key string) bool { return !kept(key, plain, ofNode) }
+
 func (a Allowed) annotation(key string) bool { return kept(key, podAnnotationKeys, a.Annotations) }
 
 // KeepsLabel and KeepsAnnotation report whether pods of peers keep a key at every provider, whatever its administrator allows besides.

@@ -30,6 +30,7 @@ var totals = map[string]struct {
 	"services.loadbalancers":            {ledger.Services.WithVersion("v1"), `{"type":"LoadBalancer"}`, 1},
 	"services.nodeports":                {ledger.Services.WithVersion("v1"), `{"type":"NodePort","ports":[{},{},{},{},{}]}`, 5},
 	"count/ingresses.networking.k8s.io": {schema.GroupVersionResource{Group: "networking.k8s.io", Version: "v1", Resource: "ingresses"}, `{}`, 1},
+	"count/poddisruptionbudgets.policy": {schema.GroupVersionResource{Group: "policy", Version: "v1", Resource: "poddisruptionbudgets"}, `{}`, 1},
 	"persistentvolumeclaims":            {ledger.Claims.WithVersion("v1"), `{}`, 1},
 	"requests.storage":                  {ledger.Claims.WithVersion("v1"), `{"resources":{"requests":{"storage":"5"}}}`, 5},
 }

@@ -36,6 +36,7 @@ import (
 
 // +kubebuilder:rbac:namespace=liqo-remote,groups="",resources=configmaps;secrets;services;persistentvolumeclaims,verbs=list
 // +kubebuilder:rbac:namespace=liqo-remote,groups=networking.k8s.io,resources=ingresses,verbs=list
+// +kubebuilder:rbac:namespace=liqo-remote,groups=policy,resources=poddisruptionbudgets,verbs=list
 // +kubebuilder:rbac:groups=virtualkubelet.liqo.io,resources=shadowpods;shadowendpointslices;namespacemaps,verbs=list;watch
 // +kubebuilder:rbac:groups=sharing.liqo.io,resources=resourceslices,verbs=list;watch
 // +kubebuilder:rbac:groups="",resources=namespaces,verbs=get;list;watch
@@ -56,6 +57,7 @@ var listed = []schema.GroupVersionResource{
 	ledger.Services.WithVersion("v1"),
 	ledger.Claims.WithVersion("v1"),
 	{Group: "networking.k8s.io", Version: "v1", Resource: "ingresses"},
+	{Group: "policy", Version: "v1", Resource: "poddisruptionbudgets"},
 	ShadowPods.WithVersion("v1alpha1"),
 	ShadowEndpointSlices.WithVersion("v1alpha1"),
 }

@@ -31,6 +31,9 @@ func (r *Reflector) missing(applier *ssa.Applier, local client.Object, intent ru
 // applied reports what the copy of an object lacks, and returns when to ask for that again.
 func (r *Reflector) applied(local client.Object, intent runtime.ApplyConfiguration, creates bool, missing error) time.Duration {
 	lacks := r.refused.Lacks(local)
+	if r.kind.lacks != nil {
+		lacks = r.kind.lacks(r, local)
+	}
 	wait, why := r.exposedNow(local, intent)
 	if why == nil && lacks != nil {
 		wait = refusals.MetadataRetry

@@ -9,6 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	networkingv1 "k8s.io/api/networking/v1"
+	policyv1 "k8s.io/api/policy/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
@@ -22,6 +23,7 @@ import (
 // +kubebuilder:rbac:namespace=liqo-offloaded,groups="",resources=services;configmaps;secrets,verbs=list;watch
 // +kubebuilder:rbac:namespace=liqo-offloaded,groups=discovery.k8s.io,resources=endpointslices,verbs=list;watch
 // +kubebuilder:rbac:namespace=liqo-offloaded,groups=networking.k8s.io,resources=ingresses,verbs=list;watch
+// +kubebuilder:rbac:namespace=liqo-offloaded,groups=policy,resources=poddisruptionbudgets,verbs=list;watch
 
 // kind is a row of the catalogue: a kind that is copied to the peer. Pods have files of their own, since they also bring their status back.
 type kind struct {
@@ -45,6 +47,10 @@ type kind struct {
 	remoteName, localName func(project.NamespaceMapping, string) string
 	// follows returns, by the name of another kind, the objects of this kind to reconcile when an object of the other one changes.
 	follows map[string]func(*Reflector, client.Object) []types.NamespacedName
+	// lacks returns what the copy of an object cannot do in the peer; nil: nothing, or that is known of all.
+	lacks func(*Reflector, client.Object) error
+	// optional: a peer may grant no rights on the kind, or take them back. Then its users learn it, and nothing stays there that is not corrected any more.
+	optional bool
 	// needsIPs: the kind is reflected only if addresses are.
 	needsIPs bool
 	// exposes: the metadata of the kind decides how others reach the application, so every user learns what a copy lacks.
@@ -114,6 +120,12 @@ var catalog = []kind{
 			}
 			return orNil(project.Ingress(mapping, local)), nil
 		},
+	},
+	{
+		name: budgetKind, flag: "poddisruptionbudget", workers: defaultWorkers, exposes: true, optional: true,
+		remoteKind: policyv1.SchemeGroupVersion.WithKind(budgetKind),
+		object:     &policyv1.PodDisruptionBudget{}, list: func() client.ObjectList { return &policyv1.PodDisruptionBudgetList{} }, full: func() client.ObjectList { return &policyv1.PodDisruptionBudgetList{} },
+		project: budget, lacks: sharedPods,
 	},
 	{
 		name: "ConfigMap", flag: "configmap", workers: defaultWorkers, byReference: true,

@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package objects copies Services, EndpointSlices, Ingresses, ConfigMaps, Secrets and custom resources of offloaded namespaces to the peer.
+// Package objects copies Services, EndpointSlices, Ingresses, ConfigMaps, Secrets, disruption budgets and custom resources of offloaded namespaces to the peer.
 //
 //	local object, metadata of its copy ──► project (pure) ──► ssa: one apply, or none    catalog.go, reflector.go
 //	pods and Ingresses ──► which ConfigMaps and Secrets are referenced                   references.go
 //	pods and selectors ──► which endpoints in the peer it does not find itself           places.go, handover.go
 //	names of Services in other namespaces ──► those of their copies                      elsewhere.go
+//	pods of the node, status of budgets ──► which number the peer gets                   budgets.go, and package disruption (pure)
+//	kinds on which an earlier provider grants no rights ──► followed once it does        granted.go
 //	types of Services that the peer refuses ──► copies of type ClusterIP meanwhile       lowered.go
 //	kinds that a user lists ──► further rows of the catalogue                            custom.go
 //	copies of custom resources ──► project ──► status of the local object                status.go
@@ -16,11 +18,13 @@ package objects
 import (
 	"net/netip"
 
+	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"liqo.io/liqo/internal/offloading/reflection/disruption"
 	"liqo.io/liqo/internal/offloading/reflection/engine"
 	"liqo.io/liqo/internal/offloading/reflection/project"
 )
@@ -35,6 +39,10 @@ type Options struct {
 	Translator project.Translator
 	// PodsSynced reports whether ReferrerChanged was called for all pods; nil: there are none.
 	PodsSynced func() bool
+	// NodePods returns the pods of the node in a local namespace, LabelsThere those labels of a remote pod that only some providers let it have, and whether it exists.
+	// Nil as PodsSynced.
+	NodePods    func(namespace string) []*corev1.Pod
+	LabelsThere func(remote types.NamespacedName) (map[string]string, bool)
 	// RemoteChanged is called when a copy of a kind has changed; nil: it concerns nothing else.
 	RemoteChanged func(kind string, before, after client.Object)
 	// Served is how to ask this cluster for kinds of custom resources.
@@ -49,6 +57,7 @@ type Objects struct {
 	places     places
 	handovers  handovers
 	lowered    lowered
+	budgets    disruption.Memories
 	reflectors []*Reflector // of the catalogue
 	custom     *customKinds
 }

@@ -10,7 +10,6 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -35,6 +34,7 @@ type Reflector struct {
 	kind    *kind
 	refused *refusals.Metadata
 	brake   brake
+	granted granted
 	// changed is called with the keys of local objects that have changed; nil: it concerns nothing else.
 	changed func(types.NamespacedName)
 }
@@ -82,6 +82,9 @@ func (o *Objects) newReflector(k *kind, workers int) *Reflector {
 	if k.byReference {
 		loop.ReferencesChanged = r.enqueue
 	}
+	if k.optional {
+		loop.Start = r.startOnceGranted
+	}
 	if k.custom {
 		loop.Start, loop.Freeze, loop.Stop = nil, nil, nil // not all mappings have the kind
 	}
@@ -100,6 +103,11 @@ func (r *Reflector) start(mapping *engine.Mapping) {
 func (r *Reflector) stop(mapping *engine.Mapping) {
 	r.Local.Remove(mapping.Local)
 	r.references.forget(r.kind.name, mapping.Local) // afterwards: without the cache, no Secret counts as unreferenced
+	if r.kind.optional {
+		r.granted.end(mapping, func() { r.Remote.Remove(mapping.Remote) })
+		r.budgets.ForgetNamespace(mapping.Local)
+		return
+	}
 	r.Remote.Remove(mapping.Remote)
 }
 
@@ -112,6 +120,9 @@ func (r *Reflector) localChanged(before, after client.Object) {
 	if after == nil {
 		r.engine.Recorder.Resolved(object)
 		r.brake.forget(client.ObjectKeyFromObject(object))
+		if r.kind.optional {
+			r.budgets.Forget(client.ObjectKeyFromObject(object))
+		}
 		if r.kind.hold != nil {
 			r.handovers.forget(client.ObjectKeyFromObject(object))
 		}
@@ -132,6 +143,9 @@ func (r *Reflector) remoteChanged(before, after client.Object) {
 	if mapping := r.engine.Namespaces.Remote(object.GetNamespace()); mapping != nil {
 		if after == nil {
 			mapping.Applier(r.kind.name).Forget(client.ObjectKeyFromObject(object))
+			if r.kind.optional {
+				r.deletedThere(mapping, object)
+			}
 		}
 		r.Queue.Add(types.NamespacedName{Namespace: mapping.Local, Name: r.localName(mapping, object.GetName())})
 		if r.options.RemoteChanged != nil {
@@ -214,6 +228,9 @@ func (r *Reflector) reconcile(ctx context.Context, key types.NamespacedName) (ti
 		return 0, nil
 	}
 	if !mapping.Compared(r.kind.name) {
+		if r.kind.optional {
+			r.reportUngranted(mapping, key)
+		}
 		return 0, nil // compareAll enqueues all objects of the mapping
 	}
 	local := r.Local.Get(key)
@@ -286,6 +303,8 @@ func (r *Reflector) apply(mapping *engine.Mapping, local client.Object, intent r
 		// An immutable field changed. The event of the deletion requeues the object, which is then created again. A custom resource may stand for data, which its
 		// deletion would delete.
 		return 0, r.remove(mapping, remote)
+	case r.kind.optional && refusals.Visible(err):
+		return r.withdraw(mapping, local, remote, err)
 	case r.lower(mapping, local, intent, remote, err):
 		r.Queue.Add(client.ObjectKeyFromObject(local)) // at once, with the type that is always accepted
 		return 0, nil
@@ -321,56 +340,12 @@ var errContested = errors.New("a client in the remote cluster keeps changing fie
 
 // remove deletes the remote object, but not another one that has replaced it.
 func (r *Reflector) remove(mapping *engine.Mapping, remote *metav1.PartialObjectMetadata) error {
+	if r.kind.optional {
+		r.budgets.Deletes(mapping.Local, remote.UID)
+	}
 	err := r.engine.Remote.Delete(mapping.Context, remote, metav1.DeletePropagationBackground)
 	if err == nil {
 		mapping.Applier(r.kind.name).Forget(client.ObjectKeyFromObject(remote))
 	}
 	return err
-}
-
-// liveObject returns the remote object to compare an intent with. Its metadata suffices if the applier remembers what we wrote; otherwise the whole
-// object is read.
-func (r *Reflector) liveObject(mapping *engine.Mapping, remote *metav1.PartialObjectMetadata) (client.Object, error) {
-	if remote == nil {
-		return nil, nil
-	}
-	key := client.ObjectKeyFromObject(remote)
-	if mapping.Applier(r.kind.name).Remembers(r.kind.remoteKind, key) {
-		return remote, nil
-	}
-	c, err := r.engine.Remote.Client()
-	if err != nil {
-		return nil, err
-	}
-	full, err := r.emptyCopy()
-	if err != nil {
-		return nil, err
-	}
-	switch err := c.Get(mapping.Context, key, full); {
-	case apierrors.IsNotFound(err):
-		return remote, nil // the event of its deletion requeues the object
-	case err != nil:
-		return nil, fmt.Errorf("read %s %s in the remote cluster: %w", r.kind.name, key, err)
-	case full.GetUID() != remote.UID:
-		return nil, engine.ErrNotSynced // it has been replaced by another object
-	}
-	return full, nil
-}
-
-// emptyCopy returns an object to read a whole copy into.
-func (r *Reflector) emptyCopy() (client.Object, error) {
-	if r.kind.custom {
-		object := &unstructured.Unstructured{}
-		object.SetGroupVersionKind(r.kind.remoteKind)
-		return object, nil
-	}
-	made, err := r.engine.Local.Scheme().New(r.kind.remoteKind)
-	if err != nil {
-		return nil, err
-	}
-	object, is := made.(client.Object)
-	if !is {
-		return nil, fmt.Errorf("%T is no object", made)
-	}
-	return object, nil
 }

@@ -3,6 +3,7 @@
 package pods
 
 import (
+	"maps"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -118,6 +119,27 @@ func trimRemotePod(object client.Object) {
 			kept[labels.LocalGeneration] = generation
 		}
 		pod.Annotations = kept
+		known := project.DoubtfulLabels(pod.Labels) // selectors of budgets may need them
 		pod.Labels = map[string]string{labels.Origin: pod.Labels[labels.Origin]}
+		maps.Copy(pod.Labels, known)
 	}
+}
+
+// OfNamespace returns the pods of the node in a namespace of this cluster, which the caller must not change.
+func (p *Pods) OfNamespace(namespace string) (all []*corev1.Pod) {
+	for _, object := range p.Local.All(namespace) {
+		if pod, ok := object.(*corev1.Pod); ok {
+			all = append(all, pod)
+		}
+	}
+	return all
+}
+
+// LabelsThere returns those labels of a remote pod that only some providers let it have; false if the peer has no such pod.
+func (p *Pods) LabelsThere(remote types.NamespacedName) (map[string]string, bool) {
+	pod := p.Remote.Get(remote)
+	if pod == nil {
+		return nil, false
+	}
+	return project.DoubtfulLabels(pod.GetLabels()), true
 }

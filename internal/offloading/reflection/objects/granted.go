@@ -1,0 +1,135 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package objects
+
+import (
+	"fmt"
+	"sync"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"liqo.io/liqo/internal/offloading/reflection/engine"
+	"liqo.io/liqo/internal/offloading/reflection/events"
+	"liqo.io/liqo/internal/offloading/reflection/refusals"
+)
+
+const (
+	// surelyRefused is after how many refusals in a row a peer grants no rights: those in a new namespace need a moment.
+	surelyRefused = 4
+	// lastQuestion is the longest wait between two questions whether the peer grants rights.
+	lastQuestion = 10 * time.Minute
+)
+
+// granted knows the mappings whose peer grants no rights on a kind. A watch there would be refused every few seconds, for ever.
+type granted struct {
+	mu      sync.Mutex
+	refused map[*engine.Mapping]error
+}
+
+func (g *granted) refuse(mapping *engine.Mapping, why error) (isNew bool) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.refused == nil {
+		g.refused = map[*engine.Mapping]error{}
+	}
+	_, known := g.refused[mapping]
+	g.refused[mapping] = why
+	return !known
+}
+
+func (g *granted) reason(mapping *engine.Mapping) error {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.refused[mapping]
+}
+
+// end runs do, after which the kind is not followed in the remote namespace of a mapping that ends.
+func (g *granted) end(mapping *engine.Mapping, do func()) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	delete(g.refused, mapping)
+	do()
+}
+
+// start runs do, unless the mapping ends.
+func (g *granted) start(mapping *engine.Mapping, do func()) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if delete(g.refused, mapping); mapping.Context.Err() == nil && !mapping.Terminating() {
+		do()
+	}
+}
+
+// startOnceGranted follows a namespace, and its remote namespace once the peer lets us read the kind there.
+func (r *Reflector) startOnceGranted(mapping *engine.Mapping) {
+	if mapping.Terminating() {
+		return
+	}
+	r.Local.Add(mapping.Context, mapping.Local)
+	go r.askForRights(mapping)
+}
+
+func (r *Reflector) askForRights(mapping *engine.Mapping) {
+	refusals := 0
+	for wait := firstAttempt; ; wait = min(2*wait, lastQuestion) {
+		err := r.mayRead(mapping)
+		switch {
+		case mapping.Context.Err() != nil || mapping.Terminating():
+			return
+		case err == nil:
+			r.granted.start(mapping, func() { r.Remote.Add(mapping.Context, mapping.Remote) })
+			return
+		case apierrors.IsForbidden(err) || apierrors.IsNotFound(err):
+			if refusals++; refusals >= surelyRefused && r.granted.refuse(mapping, err) {
+				r.enqueue(mapping) // users learn it
+			}
+		default:
+			wait = min(wait, lastAttempt) // it is not reachable now
+		}
+		select {
+		case <-mapping.Context.Done():
+			return
+		case <-time.After(wait):
+		}
+	}
+}
+
+// mayRead asks the peer for one object of the kind.
+func (r *Reflector) mayRead(mapping *engine.Mapping) error {
+	peer, err := r.engine.Remote.WaitForClient(mapping.Context)
+	if err != nil {
+		return err
+	}
+	list := &metav1.PartialObjectMetadataList{}
+	list.SetGroupVersionKind(r.kind.remoteKind.GroupVersion().WithKind(r.kind.remoteKind.Kind + "List"))
+	return peer.List(mapping.Context, list, client.InNamespace(mapping.Remote), client.Limit(1))
+}
+
+// reportUngranted reports to the owner of a budget that the peer takes none.
+func (r *Reflector) reportUngranted(mapping *engine.Mapping, key types.NamespacedName) {
+	if why := r.granted.reason(mapping); why != nil {
+		if local := r.Local.Get(key); local != nil && r.disrupts(mapping.NamespaceMapping, local) {
+			r.engine.Recorder.Changed(local, r.kind.name, events.ReasonIncomplete, ungranted(why))
+		}
+	}
+}
+
+func ungranted(why error) error {
+	return fmt.Errorf("the remote cluster takes no budget, so a drain of its nodes does not respect this one for the pods that run there; its administrator can update Liqo there, or set the value peers.budgets: %w", why)
+}
+
+// withdraw reports that the peer refuses a budget. A copy that cannot be corrected any more goes: it would keep nodes from being drained that the user lets go.
+func (r *Reflector) withdraw(mapping *engine.Mapping, local client.Object, remote *metav1.PartialObjectMetadata, why error) (time.Duration, error) {
+	r.engine.Recorder.Failed(local, r.kind.name, events.ReasonFailed, ungranted(why))
+	r.engine.CountFailure(mapping.Local, r.kind.name)
+	if remote != nil {
+		if err := r.remove(mapping, remote); err != nil && !refusals.Visible(err) {
+			return 0, err
+		}
+	}
+	return refusals.Retry, nil
+}

@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package objects
+
+import (
+	"fmt"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"liqo.io/liqo/internal/offloading/reflection/engine"
+)
+
+// liveObject returns the remote object to compare an intent with. Its metadata suffices if the applier remembers what we wrote; otherwise the whole
+// object is read.
+func (r *Reflector) liveObject(mapping *engine.Mapping, remote *metav1.PartialObjectMetadata) (client.Object, error) {
+	if remote == nil {
+		return nil, nil
+	}
+	key := client.ObjectKeyFromObject(remote)
+	if mapping.Applier(r.kind.name).Remembers(r.kind.remoteKind, key) {
+		return remote, nil
+	}
+	c, err := r.engine.Remote.Client()
+	if err != nil {
+		return nil, err
+	}
+	full, err := r.emptyCopy()
+	if err != nil {
+		return nil, err
+	}
+	switch err := c.Get(mapping.Context, key, full); {
+	case apierrors.IsNotFound(err):
+		return remote, nil // the event of its deletion requeues the object
+	case err != nil:
+		return nil, fmt.Errorf("read %s %s in the remote cluster: %w", r.kind.name, key, err)
+	case full.GetUID() != remote.UID:
+		return nil, engine.ErrNotSynced // it has been replaced by another object
+	}
+	return full, nil
+}
+
+// emptyCopy returns an object to read a whole copy into.
+func (r *Reflector) emptyCopy() (client.Object, error) {
+	if r.kind.custom {
+		object := &unstructured.Unstructured{}
+		object.SetGroupVersionKind(r.kind.remoteKind)
+		return object, nil
+	}
+	made, err := r.engine.Local.Scheme().New(r.kind.remoteKind)
+	if err != nil {
+		return nil, err
+	}
+	object, is := made.(client.Object)
+	if !is {
+		return nil, fmt.Errorf("%T is no object", made)
+	}
+	return object, nil
+}
