@@ -18,8 +18,8 @@ IMAGE := localhost/liqo:$(VERSION)
 MOVER := localhost/liqo-mover:$(VERSION)
 # gRPC's trace pages bring html/template, whose calls by name keep every method of every type: 10 MB in each process's file.
 TAGS := -tags grpcnotrace
-# Functions start at multiples of 8 bytes, not of 32: 0.7 MB less, of 60,000 gaps between functions.
-LINK := -s -w -funcalign=8 -X liqo.io/liqo/internal/kube/version.Version=$(VERSION)
+# Functions follow each other without gaps, not at multiples of 32 bytes: 0.9 MB less. Those of assembly that need an alignment state it themselves.
+LINK := -s -w -funcalign=1 -X liqo.io/liqo/internal/kube/version.Version=$(VERSION)
 
 comma := ,
 space := $(subst ,, )
