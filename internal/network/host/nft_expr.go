@@ -70,7 +70,9 @@ func (w *ruleWriter) rule(r plan.PacketRule) error {
 		w.bits(&expr.Ct{Register: register, Key: expr.CtKeySTATUS}, ipsDestinationNAT, true)
 	}
 	if r.Shown {
-		w.bits(&expr.Meta{Key: expr.MetaKeyMARK, Register: register}, plan.ShownMark, true)
+		mark := binaryutil.NativeEndian.PutUint32(plan.ShownMark)
+		w.add(&expr.Meta{Key: expr.MetaKeyMARK, Register: register},
+			&expr.Bitwise{SourceRegister: register, DestRegister: register, Len: 4, Mask: mark, Xor: make([]byte, 4)}, &expr.Cmp{Op: expr.CmpOpEq, Register: register, Data: mark})
 	}
 	return w.verb(r)
 }

@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"github.com/google/nftables"
+	"github.com/google/nftables/binaryutil"
+	"github.com/google/nftables/expr"
 	"github.com/vishvananda/netlink"
 	"github.com/vishvananda/netns"
 
@@ -79,9 +81,9 @@ func newVillage(t *testing.T) *village {
 		node, ns               netns.NsHandle
 		link, router, own, via string
 	}{
-		{n1, v.a, "pod0", "10.200.1.1/32", "10.200.1.5/24", "10.200.1.1"},
-		{n1, v.b, "pod1", "10.200.1.1/32", "10.200.1.6/24", "10.200.1.1"},
-		{n2, v.c, "pod0", "10.200.2.1/32", "10.200.2.7/24", "10.200.2.1"},
+		{n1, v.a, "pod0", "10.200.1.1/32", "10.200.1.5/32", "10.200.1.1"},
+		{n1, v.b, "pod1", "10.200.1.1/32", "10.200.1.6/32", "10.200.1.1"},
+		{n2, v.c, "pod0", "10.200.2.1/32", "10.200.2.7/32", "10.200.2.1"},
 	} {
 		connect(t, pod.node, pod.ns, pod.link, "eth0", pod.router, pod.own)
 		inside(t, pod.node, func() error {
@@ -89,10 +91,15 @@ func newVillage(t *testing.T) *village {
 			if err != nil {
 				return err
 			}
-			own := prefix(pod.own)
-			return netlink.RouteAdd(&netlink.Route{LinkIndex: link.Attrs().Index, Dst: ipNet(netip.PrefixFrom(own.Addr(), 32))})
+			return netlink.RouteAdd(&netlink.Route{LinkIndex: link.Attrs().Index, Dst: ipNet(prefix(pod.own))})
 		})
-		inside(t, pod.ns, func() error { return netlink.RouteAdd(&netlink.Route{Gw: net.ParseIP(pod.via)}) })
+		inside(t, pod.ns, func() error {
+			link, err := netlink.LinkByName("eth0")
+			if err != nil {
+				return err
+			}
+			return netlink.RouteAdd(&netlink.Route{LinkIndex: link.Attrs().Index, Gw: net.ParseIP(pod.via), Flags: int(netlink.FLAG_ONLINK)})
+		})
 	}
 	for node, other := range map[netns.NsHandle][2]string{n1: {"10.200.2.0/24", "192.0.2.2"}, n2: {"10.200.1.0/24", "192.0.2.1"}} {
 		inside(t, node, func() error {
@@ -181,6 +188,23 @@ func TestShown(t *testing.T) {
 			}
 			policy(t, way.node)
 		}
+	})
+	t.Run("marks of other programs", func(t *testing.T) {
+		inside(t, v.nodes["n1"].ns, func() error {
+			conn, err := nftables.New()
+			if err != nil {
+				return err
+			}
+			table := conn.AddTable(&nftables.Table{Name: "marks", Family: nftables.TableFamilyIPv4})
+			chain := conn.AddChain(&nftables.Chain{
+				Name: "all", Table: table, Type: nftables.ChainTypeFilter, Hooknum: nftables.ChainHookForward, Priority: nftables.ChainPriorityFilter,
+			})
+			conn.AddRule(&nftables.Rule{Table: table, Chain: chain, Exprs: []expr.Any{
+				&expr.Immediate{Register: 1, Data: binaryutil.NativeEndian.PutUint32(plan.ShownMark &^ 4)}, &expr.Meta{Key: expr.MetaKeyMARK, SourceRegister: true, Register: 1},
+			}})
+			return conn.Flush()
+		})
+		transfer(t, v.a, v.b, "10.200.1.6", "10.200.1.5", 1000)
 	})
 	t.Run("removed", func(t *testing.T) {
 		var listener net.Listener

@@ -29,8 +29,9 @@ const (
 	ProbePort = 12345
 	// MainTable is the kernel's own routing table.
 	MainTable = 254
-	// ShownMark is the bit of a packet's mark that leads a first packet from one nat chain to the other. Kubernetes uses the two next to it.
-	ShownMark = 0x2000
+	// ShownMark are bits of a packet's mark that lead a first packet from one nat chain to the other. They are four, because other programs also mark packets, with
+	// one bit mostly.
+	ShownMark = 0x6c
 )
 
 // HostState is the desired state of our objects on a host. All lists are in the order in which a packet meets them, or sorted; equal
@@ -175,7 +176,7 @@ const (
 	// MapDestinationNetwork and MapSourceNetwork are the same for a network: they replace the network bits of the address by those of Network, for the whole connection.
 	MapDestinationNetwork Verb = "map destination network"
 	MapSourceNetwork      Verb = "map source network"
-	// MarkShown sets ShownMark in the first packet of a connection, and goes on. It is for nat chains.
+	// MarkShown sets the bits of ShownMark in the first packet of a connection, and goes on. It is for nat chains.
 	MarkShown Verb = "mark shown"
 	// Masquerade uses the address of the outgoing link as source.
 	Masquerade Verb = "masquerade"
@@ -200,7 +201,7 @@ type PacketRule struct {
 	New bool
 	// Mapped matches packets of connections whose destination we mapped (ct status dnat).
 	Mapped bool
-	// Shown matches packets with ShownMark.
+	// Shown matches packets with all bits of ShownMark.
 	Shown bool
 
 	Verb Verb

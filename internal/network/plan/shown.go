@@ -52,7 +52,7 @@ func (g validSnapshot) shownOut(self Node) (rules []PacketRule) {
 	for _, swap := range all[:min(1, len(all))] {
 		for _, network := range self.PodCIDRs {
 			if swap.To.Contains(network.Addr()) && network.Bits() >= swap.To.Bits() {
-				rules = append(rules, PacketRule{From: network, To: network, Shown: true, Verb: MapSourceNetwork, Network: swap.From})
+				rules = append(rules, PacketRule{From: network, To: network, Mapped: true, Shown: true, Verb: MapSourceNetwork, Network: swap.From})
 			}
 		}
 	}
