@@ -90,6 +90,7 @@ type shadowPods struct {
 	// refusals and incomplete are what was reported of ShadowPods.
 	refusals   *refusals
 	incomplete *incomplete
+	keptFields *keptFields
 }
 
 // SetupShadowPod registers the controller.
@@ -104,7 +105,7 @@ func SetupShadowPod(mgr manager.Manager, o ShadowPodOptions) error {
 	r := &shadowPods{
 		options: o, cached: mgr.GetClient(), live: live,
 		status: ssa.NewApplier(live, labels.OwnerShadowPod), events: newWarnings(mgr, "liqo-shadowpod", o.RemoteNamespaces),
-		refusals: newRefusals(o.RefusalRetry), incomplete: newIncomplete(),
+		refusals: newRefusals(o.RefusalRetry), incomplete: newIncomplete(), keptFields: newKeptFields(),
 	}
 	err = builder.ControllerManagedBy(mgr).Named("shadowpod").
 		For(&vkv1alpha1.ShadowPod{}).
@@ -286,17 +287,22 @@ func (r *shadowPods) create(ctx context.Context, shadowPod *vkv1alpha1.ShadowPod
 	if err != nil {
 		return false, err
 	}
-	if err := r.reserve(peer, shadowPod, nil); err != nil {
-		return false, err
-	}
 	pod := shadow.Pod(shadowPod, peer, r.options.Allowed)
 	configure(&pod.Spec)
 	r.options.Defaults.Fill(&pod.Spec)
+	if err := r.isolated(ctx, shadowPod, pod); err != nil {
+		return false, err
+	}
+	if err := r.reserve(peer, shadowPod, nil); err != nil {
+		return false, err
+	}
+	sent := pod.Spec.DeepCopy()
 	err = r.live.Create(ctx, pod, client.FieldOwner(labels.OwnerShadowPod))
 	switch {
 	case err == nil:
 		log.FromContext(ctx).V(1).Info("pod of a peer created", "clusterID", peer, "podUID", pod.UID)
 		r.leftOut(shadowPod)
+		r.without(shadowPod, sent, &pod.Spec)
 		return false, nil
 	case apierrors.IsAlreadyExists(err):
 		return true, nil

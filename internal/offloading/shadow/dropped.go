@@ -1,0 +1,121 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package shadow
+
+import (
+	"maps"
+	"reflect"
+	"slices"
+	"strconv"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+)
+
+// An API server drops fields of a pod that its version does not have, or has switched off, without an error. The pod then runs without.
+
+// mostDropped bounds what is reported of a pod.
+const mostDropped = 10
+
+// Dropped returns the fields that a pod was created with and does not have.
+func Dropped(sent, has *corev1.PodSpec) (names []string) {
+	compare(make([]string, 0, 64), reflect.ValueOf(sent).Elem(), reflect.ValueOf(has).Elem(), func(path []string) {
+		if len(names) < mostDropped {
+			names = append(names, strings.TrimPrefix(strings.Join(path, ""), "."))
+		}
+	})
+	return names
+}
+
+// compare calls report with the parts of the path of each field of a value that the other one lacks. Other values, and elements that are not there, are what admission does, not a version.
+func compare(at []string, sent, has reflect.Value, report func([]string)) {
+	switch sent.Kind() {
+	case reflect.Pointer:
+		if !sent.IsNil() && !has.IsNil() {
+			compare(at, sent.Elem(), has.Elem(), report)
+		}
+	case reflect.Slice:
+		for i := range sent.Len() {
+			if other, name := counterpart(sent, has, i); other.IsValid() {
+				compare(append(at, "[", name, "]"), sent.Index(i), other, report)
+			}
+		}
+	case reflect.Struct:
+		if sent.Type().PkgPath() != reflect.TypeFor[corev1.PodSpec]().PkgPath() {
+			return
+		}
+		for i := range sent.NumField() {
+			field, inside := jsonName(sent.Type().Field(i)), at
+			if field != "" {
+				inside = append(at, ".", field)
+			}
+			switch mine, its := sent.Field(i), has.Field(i); {
+			case empty(mine):
+			case empty(its) && field != "":
+				report(inside)
+			default:
+				compare(inside, mine, its, report)
+			}
+		}
+	}
+}
+
+// counterpart returns the element of a list for one of another list: that with the same name, or at the same place if there are no names and the lists are as long.
+func counterpart(sent, has reflect.Value, i int) (other reflect.Value, name string) {
+	if sent.Type().Elem().Kind() != reflect.Struct {
+		return other, ""
+	}
+	named := sent.Index(i).FieldByName("Name")
+	if !named.IsValid() || named.Kind() != reflect.String || named.String() == "" {
+		if sent.Len() == has.Len() {
+			other = has.Index(i)
+		}
+		return other, strconv.Itoa(i)
+	}
+	for j := range has.Len() {
+		if one := has.Index(j); one.FieldByName("Name").String() == named.String() {
+			return one, named.String()
+		}
+	}
+	return other, ""
+}
+
+// jsonName is the name of a field in JSON; empty for fields that are part of the whole.
+func jsonName(of reflect.StructField) string {
+	name, _, _ := strings.Cut(of.Tag.Get("json"), ",")
+	return name
+}
+
+// empty reports whether JSON leaves out a value.
+func empty(value reflect.Value) bool {
+	return value.IsZero() || (value.Kind() == reflect.Slice || value.Kind() == reflect.Map) && value.Len() == 0
+}
+
+// Isolating returns the fields that isolate a pod more than others and that not every version of Kubernetes has. Without them, it would have more rights than it
+// asked for.
+func Isolating(spec *corev1.PodSpec) []string {
+	set := map[string]bool{}
+	mark := func(name string, asked bool) {
+		if asked {
+			set[name] = true
+		}
+	}
+	local := func(profile *corev1.AppArmorProfile) bool {
+		return profile != nil && profile.Type == corev1.AppArmorProfileTypeLocalhost
+	}
+	mark("hostUsers", spec.HostUsers != nil && !*spec.HostUsers)
+	if context := spec.SecurityContext; context != nil {
+		mark("supplementalGroupsPolicy", context.SupplementalGroupsPolicy != nil && *context.SupplementalGroupsPolicy == corev1.SupplementalGroupsPolicyStrict)
+		mark("appArmorProfile", local(context.AppArmorProfile))
+	}
+	for _, containers := range [][]corev1.Container{spec.InitContainers, spec.Containers} {
+		for i := range containers {
+			mark("appArmorProfile", containers[i].SecurityContext != nil && local(containers[i].SecurityContext.AppArmorProfile))
+			for _, mount := range containers[i].VolumeMounts {
+				mark("recursiveReadOnly", mount.RecursiveReadOnly != nil && *mount.RecursiveReadOnly == corev1.RecursiveReadOnlyEnabled)
+				mark("bindMountOptions", len(mount.BindMountOptions) > 0)
+			}
+		}
+	}
+	return slices.Sorted(maps.Keys(set))
+}

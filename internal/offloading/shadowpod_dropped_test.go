@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package offloading_test
+
+import (
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	vkv1alpha1 "liqo.io/liqo/apis/virtualkubelet/v1alpha1"
+)
+
+// TestFieldsThatAnAPIServerDrops: a field that the API server of the provider does not have is reported. If the pod would be less isolated without it, the pod does not run.
+func TestFieldsThatAnAPIServerDrops(t *testing.T) {
+	b := newShadowEnv(t)
+	b.run()
+	mounts := func(name string, mount corev1.VolumeMount) *vkv1alpha1.ShadowPod {
+		return b.createShadowPod(name, corev1.RestartPolicyAlways, func(s *vkv1alpha1.ShadowPod) {
+			s.Spec.Pod.Volumes = []corev1.Volume{{Name: "v", VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}}}
+			mount.Name, mount.MountPath = "v", "/v"
+			s.Spec.Pod.Containers[0].VolumeMounts = []corev1.VolumeMount{mount}
+		})
+	}
+	// This is the newest field that isolates a pod, and the API server of the tests does not have it.
+	less := mounts("less", corev1.VolumeMount{BindMountOptions: []string{"noexec"}})
+	b.event(less, "Refused", "drops bindMountOptions")
+
+	signal := b.createShadowPod("signal", corev1.RestartPolicyAlways, func(s *vkv1alpha1.ShadowPod) {
+		s.Spec.Pod.OS = &corev1.PodOS{Name: corev1.Linux}
+		s.Spec.Pod.Containers[0].Lifecycle = &corev1.Lifecycle{StopSignal: new(corev1.SIGUSR1)}
+	})
+	b.event(signal, "ReflectionIncomplete", "containers[c].lifecycle")
+	if pod := b.pod(signal, nil); pod.Spec.Containers[0].Lifecycle != nil && pod.Spec.Containers[0].Lifecycle.StopSignal != nil {
+		t.Fatal("the API server of the tests has stopSignal: choose another field")
+	}
+
+	if b.exists(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: remoteNamespace, Name: less.Name}}) {
+		t.Error("the pod runs, with more rights than it asked for")
+	}
+	b.Must(b.Delete(t.Context(), less)) // it would be tried again
+	b.Until("it is gone", func() bool { return !b.exists(less) })
+
+	// What it has is asked for once, and costs nothing afterwards.
+	var writes []int32
+	for _, name := range []string{"first", "second"} {
+		b.drainQueue("before-" + name)
+		before := b.writes.Load()
+		pod := b.pod(b.createShadowPod(name, corev1.RestartPolicyAlways, func(s *vkv1alpha1.ShadowPod) { s.Spec.Pod.HostUsers = new(false) }), nil)
+		if pod.Spec.HostUsers == nil || *pod.Spec.HostUsers {
+			t.Errorf("hostUsers is %v", pod.Spec.HostUsers)
+		}
+		b.drainQueue("after-" + name)
+		writes = append(writes, b.writes.Load()-before)
+	}
+	if writes[0] != writes[1]+1 {
+		t.Errorf("%d requests that write", writes)
+	}
+}
