@@ -19,6 +19,7 @@ import (
 func TestNothingGrantedEvictsNothing(t *testing.T) {
 	for name, grant := range map[string]*sharingv1alpha1.ResourceSliceStatus{
 		"all": granted("4", "8G"), "no cpu": granted("0", "8G"), "no memory": granted("4", "0"), "nothing": {Phase: sharingv1alpha1.SliceAccepted},
+		"far less than its pods use": granted("1m", "1"),
 	} {
 		inputs := testInputs()
 		inputs.granted, inputs.reach = grant, reachable
@@ -50,6 +51,8 @@ func TestClosed(t *testing.T) {
 		{"granted", status(accepted, yes, "cpu", "1", "memory", "1G", "pods", "10"), ""},
 		{"granted by a plugin that counts no pods", status(accepted, yes, "cpu", "1", "memory", "1G"), ""},
 		{"all nodes are cordoned, pods run", status(accepted, nothing, "cpu", "1", "memory", "1G", "pods", "3"), closedNothing},
+		{"all nodes are drained", status(accepted, nothing), closedNothing},
+		{"less is granted than its pods use", status(accepted, yes, "cpu", "1m", "memory", "1", "pods", "1"), ""}, // the scheduler sees that nothing fits
 		{"a plugin grants nothing", status(accepted, yes, "cpu", "0", "memory", "0"), closedNothing},
 		{"no cpu", status(accepted, "", "memory", "1G"), closedNothing},
 		{"no memory", status(accepted, "", "cpu", "1"), closedNothing},
@@ -129,6 +132,12 @@ func TestCloses(t *testing.T) {
 			all.Conditions = []metav1.Condition{{Type: sharingv1alpha1.ConditionGranted, Status: metav1.ConditionFalse, Reason: sharingv1alpha1.ReasonNothingToShare, LastTransitionTime: metav1.Now()}}
 			b.grant(all)
 		}, closedNothing, "2", false},
+		{"all nodes are drained", func() {
+			b.grant(&sharingv1alpha1.ResourceSliceStatus{Phase: sharingv1alpha1.SliceAccepted, Conditions: []metav1.Condition{
+				{Type: sharingv1alpha1.ConditionGranted, Status: metav1.ConditionFalse, Reason: sharingv1alpha1.ReasonNothingToShare, LastTransitionTime: metav1.Now()},
+			}})
+		}, closedNothing, "0", false},
+		{"less is granted than its pods use", func() { b.grant(granted("1m", "1M")) }, "", "1m", false},
 		{"nothing at all is granted", func() { b.grant(&sharingv1alpha1.ResourceSliceStatus{Phase: sharingv1alpha1.SliceAccepted}) }, closedNothing, "0", false},
 		{"cordoned here meanwhile", func() { b.Edit(node, func() { node.Spec.Unschedulable = true }) }, closedNothing, "0", true},
 		{"granted again", func() { b.grant(granted("4", "8G")) }, "", "4", true},

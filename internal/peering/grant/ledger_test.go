@@ -250,6 +250,18 @@ func TestGrant(t *testing.T) {
 	}{
 		{"open", []*corev1.Node{node("n1", list("cpu", "60"))}, []*corev1.Pod{pod("a", "n1", "rome", list("cpu", "10"))}, list("cpu", "30"), 1},
 		{"the only node is cordoned", []*corev1.Node{node("n1", list("cpu", "60", "pods", "9"), cordoned)}, []*corev1.Pod{pod("a", "n1", "rome", list("cpu", "10"))}, list("cpu", "10", "pods", "1"), 0},
+		{
+			"all nodes are drained, and what was evicted waits for one",
+			[]*corev1.Node{node("n1", list("cpu", "60"), cordoned), node("n2", list("cpu", "40"), cordoned)},
+			[]*corev1.Pod{pod("a", "", "rome", list("cpu", "10"), phase(corev1.PodPending)), pod("b", "n1", "rome", list("cpu", "10"), phase(corev1.PodFailed))},
+			list(), 0,
+		},
+		{
+			"one of two is drained, half of the pods have moved",
+			[]*corev1.Node{node("n1", list("cpu", "60"), cordoned), node("n2", list("cpu", "40"))},
+			[]*corev1.Pod{pod("a", "n1", "rome", list("cpu", "10")), pod("b", "n2", "rome", list("cpu", "10"))},
+			list("cpu", "30", "pods", "1"), 1,
+		},
 		{"and nothing runs", []*corev1.Node{node("n1", list("cpu", "60"), cordoned)}, nil, list(), 0},
 		{"and only others' pods run", []*corev1.Node{node("n1", list("cpu", "60"), cordoned)}, []*corev1.Pod{pod("a", "n1", "", list("cpu", "1")), pod("b", "n1", "milan", list("cpu", "1"))}, list(), 0},
 		{

@@ -70,15 +70,20 @@ const (
 	mostValue    = 63
 )
 
-// DoubtfulLabels returns those labels of a remote pod that only some providers let it have, without those of its node.
+// DoubtfulLabels returns those labels of a remote pod that only some providers let it have, without those of its node. Most pods have none.
 func DoubtfulLabels(remote map[string]string) (kept map[string]string) {
+	var keys []string
 	for key, value := range remote {
-		if shadow.Doubtful(key) && len(key) <= mostKey && len(value) <= mostValue && len(kept) < mostDoubtful {
-			if kept == nil {
-				kept = map[string]string{}
-			}
-			kept[key] = value
+		if shadow.Doubtful(key) && len(key) <= mostKey && len(value) <= mostValue {
+			keys = append(keys, key)
 		}
+	}
+	slices.Sort(keys)
+	for _, key := range keys[:min(len(keys), mostDoubtful)] {
+		if kept == nil {
+			kept = map[string]string{}
+		}
+		kept[key] = remote[key]
 	}
 	return kept
 }
