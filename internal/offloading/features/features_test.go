@@ -169,7 +169,7 @@ func arrive(t *testing.T, local *corev1.Pod) arrived {
 			remote.Spec.EphemeralContainers = append(remote.Spec.EphemeralContainers, value)
 		}
 	}
-	return arrived{spec: remote.Spec, events: project.DroppedFields(local)}
+	return arrived{spec: remote.Spec, events: append(project.DroppedFields(local), shadow.LeftOut(crossing, shadow.Allowed{})...)}
 }
 
 // samples returns the pods that ask for what a row is about, by what they are.
