@@ -47,6 +47,8 @@ type Options struct {
 	Changed func(before, after client.Object)
 	// Synced is called once Changed has been called for all objects that a namespace has at the start.
 	Synced func(namespace string)
+	// Refused is called when the API server refuses a list or a watch, each time; nil: both are tried again until the namespace is removed.
+	Refused func(namespace string)
 	// Resumed is called when the watch of a synced namespace works again after an interruption.
 	Resumed func(namespace string)
 }
@@ -207,7 +209,7 @@ func (n *namespaceStore) listWatch() *toolscache.ListWatch {
 				options.ResourceVersion = ""
 			}
 			list := n.options.List()
-			return list, c.List(ctx, list, inNamespace(options)...)
+			return list, n.refused(c.List(ctx, list, inNamespace(options)...))
 		},
 		WatchFuncWithContext: func(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {
 			c, err := n.options.Client(ctx)
@@ -222,7 +224,7 @@ func (n *namespaceStore) listWatch() *toolscache.ListWatch {
 			}
 			w, err := c.Watch(ctx, n.options.List(), inNamespace(options)...)
 			if err != nil {
-				return nil, err
+				return nil, n.refused(err)
 			}
 			n.refusal.end()
 			n.watching(1, initial)
@@ -234,6 +236,14 @@ func (n *namespaceStore) listWatch() *toolscache.ListWatch {
 			})}, nil
 		},
 	}
+}
+
+// refused passes an error on, and reports a refusal.
+func (n *namespaceStore) refused(err error) error {
+	if n.options.Refused != nil && apierrors.IsForbidden(err) {
+		n.options.Refused(n.namespace)
+	}
+	return err
 }
 
 func (n *namespaceStore) watching(more int, initial bool) {

@@ -213,17 +213,7 @@ func TestSharedPods(t *testing.T) {
 // grants them, the budgets are there. If it takes back the right to write them, none stays there that cannot be corrected.
 func TestBudgetsNotGranted(t *testing.T) {
 	e := newEnv(t)
-	grant := func(verbs ...string) {
-		t.Helper()
-		role := &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: e.identity.Namespace}}
-		e.edit(e.provider, role, func() {
-			role.Rules = slices.DeleteFunc(role.Rules, func(rule rbacv1.PolicyRule) bool { return rule.APIGroups[0] == "policy" })
-			if len(verbs) > 0 {
-				role.Rules = append(role.Rules, rbacv1.PolicyRule{APIGroups: []string{"policy"}, Resources: []string{budgets}, Verbs: verbs})
-			}
-		})
-	}
-	grant()
+	e.grantBudgets()
 	local, remoteNS := e.offload()
 	e.runProvider(remoteNS)
 	e.run()
@@ -250,7 +240,7 @@ func TestBudgetsNotGranted(t *testing.T) {
 	if reported != 1 {
 		t.Errorf("%d events about budgets, want one: %v", reported, all.Items)
 	}
-	grant("get", "list", "watch", "create", "update", "patch", "delete")
+	e.grantBudgets("get", "list", "watch", "create", "update", "patch", "delete")
 	e.counts(local, "web", 2, 1)
 	there := e.number(remoteNS, "web", 2)
 	e.toProvider.mu.Lock()
@@ -265,8 +255,47 @@ func TestBudgetsNotGranted(t *testing.T) {
 		t.Errorf("%d lists of budgets, want some few", questions)
 	}
 
-	grant("get", "list", "watch", "delete") // peers.budgets=false
+	e.grantBudgets("get", "list", "watch", "delete") // peers.budgets=false
 	e.counts(local, "web", 3, 1)
 	e.until("a budget that is too small is gone", func() bool { return !e.exists(e.provider, there) })
 	e.until("an event reports why", func() bool { return e.event(local, "web", "FailedReflection", "value peers.budgets") })
+}
+
+// grantBudgets replaces what the provider lets the consumer do with budgets.
+func (e *env) grantBudgets(verbs ...string) {
+	e.t.Helper()
+	role := &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: e.identity.Namespace}}
+	e.edit(e.provider, role, func() {
+		role.Rules = slices.DeleteFunc(role.Rules, func(rule rbacv1.PolicyRule) bool { return rule.APIGroups[0] == "policy" })
+		if len(verbs) > 0 {
+			role.Rules = append(role.Rules, rbacv1.PolicyRule{APIGroups: []string{"policy"}, Resources: []string{budgets}, Verbs: verbs})
+		}
+	})
+}
+
+// TestBudgetRightsLost: a provider that goes back to an earlier version takes the rights away. Its namespace is not watched in vain, users learn it, and it is followed again
+// when the rights are back.
+func TestBudgetRightsLost(t *testing.T) {
+	e := newEnv(t)
+	local, remoteNS := e.offload()
+	e.runProvider(remoteNS)
+	e.run()
+	e.must(e.consumer.Create(t.Context(), e.pod(local, "a")))
+	e.untilPod(local, "a", "Ready", isReady)
+	e.budget(local, "web", "app", "x")
+	e.counts(local, "web", 1, 1)
+	e.number(remoteNS, "web", 1)
+	e.grantBudgets()
+	followed := func() bool { return e.reflection.objects.Kind("PodDisruptionBudget").Remote.Has(remoteNS) }
+	e.until("the namespace is not followed any more", func() bool {
+		e.proxy.Cut() // a watch that is open keeps its rights
+		return !followed()
+	})
+	e.until("an event names the value", func() bool { return e.event(local, "web", "ReflectionIncomplete", "value peers.budgets") })
+	if followed() {
+		t.Error("the namespace is watched without rights")
+	}
+	e.grantBudgets("get", "list", "watch", "create", "update", "patch", "delete")
+	e.counts(local, "web", 2, 1)
+	e.number(remoteNS, "web", 2)
 }

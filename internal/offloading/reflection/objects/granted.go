@@ -109,13 +109,34 @@ func (r *Reflector) mayRead(mapping *engine.Mapping) error {
 	return peer.List(mapping.Context, list, client.InNamespace(mapping.Remote), client.Limit(1))
 }
 
-// reportUngranted reports to the owner of a budget that the peer takes none.
-func (r *Reflector) reportUngranted(mapping *engine.Mapping, key types.NamespacedName) {
-	if why := r.granted.reason(mapping); why != nil {
-		if local := r.Local.Get(key); local != nil && r.disrupts(mapping.NamespaceMapping, local) {
-			r.engine.Recorder.Changed(local, r.kind.name, events.ReasonIncomplete, ungranted(why))
-		}
+// lostRights stops to follow a remote namespace whose peer does not let us read the kind any more, and asks again from then on.
+func (r *Reflector) lostRights(remote string) {
+	mapping := r.engine.Namespaces.Remote(remote)
+	if mapping == nil {
+		return // it ends
 	}
+	go func() { // the watch itself calls this, perhaps more than once
+		followed := false
+		r.granted.end(mapping, func() {
+			followed = r.Remote.Has(remote)
+			r.Remote.Remove(remote)
+		})
+		if followed {
+			r.askForRights(mapping)
+		}
+	}()
+}
+
+// reportUngranted reports to the owner of a budget that the peer takes none, and whether that is so.
+func (r *Reflector) reportUngranted(mapping *engine.Mapping, key types.NamespacedName) bool {
+	why := r.granted.reason(mapping)
+	if why == nil {
+		return false
+	}
+	if local := r.Local.Get(key); local != nil && r.disrupts(mapping.NamespaceMapping, local) {
+		r.engine.Recorder.Changed(local, r.kind.name, events.ReasonIncomplete, ungranted(why))
+	}
+	return true
 }
 
 func ungranted(why error) error {

@@ -53,7 +53,7 @@ func (o *Objects) newReflector(k *kind, workers int) *Reflector {
 		Synced:  r.synced,
 		Resumed: r.Queue.Retry,
 	})
-	r.Remote = fanin.New(fanin.Options{
+	remote := fanin.Options{
 		Object: &metav1.PartialObjectMetadata{}, List: engine.Metadata(k.remoteKind), Trim: engine.TrimRemote(k.remoteKind),
 		Client: e.Remote.WaitForClient, Changed: r.remoteChanged,
 		Synced: func(namespace string) {
@@ -66,7 +66,11 @@ func (o *Objects) newReflector(k *kind, workers int) *Reflector {
 				r.Queue.Retry(mapping.Local)
 			}
 		},
-	})
+	}
+	if k.optional {
+		remote.Refused = r.lostRights
+	}
+	r.Remote = fanin.New(remote)
 	loop := &engine.Loop{
 		Name: k.name, Workers: workers, Queue: r.Queue, Process: r.reconcile, Start: r.start, Freeze: r.stop, Stop: r.stop,
 		Reflected: func(mapping *engine.Mapping) int {
@@ -227,10 +231,10 @@ func (r *Reflector) reconcile(ctx context.Context, key types.NamespacedName) (ti
 	if mapping == nil || mapping.Terminating() {
 		return 0, nil
 	}
+	if r.kind.optional && r.reportUngranted(mapping, key) {
+		return 0, nil // its rights enqueue all objects of the mapping
+	}
 	if !mapping.Compared(r.kind.name) {
-		if r.kind.optional {
-			r.reportUngranted(mapping, key)
-		}
 		return 0, nil // compareAll enqueues all objects of the mapping
 	}
 	local := r.Local.Get(key)
