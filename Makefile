@@ -24,7 +24,7 @@ LINK := -s -w -funcalign=1 -X liqo.io/liqo/internal/kube/version.Version=$(VERSI
 comma := ,
 space := $(subst ,, )
 
-.PHONY: help quickstart example playground down build image mover demo-images stateful-images ingress-images traffic helm faults release generate contract test test-long unit race lint verify symbols vulnerabilities e2e fuzz soak bench bench-network bench-offload clean prerequisites
+.PHONY: help quickstart example playground down build image mover demo-images stateful-images ingress-images program-images traffic helm faults release generate contract test test-long unit race lint verify symbols vulnerabilities e2e fuzz soak bench bench-network bench-offload clean prerequisites
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' Makefile
@@ -71,6 +71,21 @@ stateful-images: build ## build the image of the example stateful-applications, 
 ingress-images: build ## build the images of the example global-ingress, bin/nginx-image.tar and bin/gdnsd-image.tar (from Debian)
 	bin/playground image build --name localhost/nginx:dev -o bin/nginx-image.tar --debian nginx --program /usr/sbin/nginx
 	bin/playground image build --name localhost/gdnsd:dev -o bin/gdnsd-image.tar --debian gdnsd --program /usr/sbin/gdnsd,/usr/bin/gdnsdctl
+
+program-images: build helm stateful-images ## build the programs of test/programs and their images, bin/operator-image.tar and others
+	$(GO) build -C test/programs/operator -ldflags '-s -w' -o ../../../bin/ .
+	$(GO) build -C test/programs/prometheus -tags remove_all_sd,enable_kubernetes_sd,enable_dns_sd -ldflags '-s -w' -o ../../../bin/ github.com/prometheus/prometheus/cmd/prometheus
+	$(GO) build -C test/programs/certmanager -ldflags '-s -w' -o ../../../bin/cert-manager/ $(addprefix github.com/cert-manager/cert-manager/cmd/,controller webhook cainjector)
+	$(GO) build -C test/programs/traefik -ldflags '-s -w' -o ../../../bin/ github.com/traefik/traefik/v3/cmd/traefik
+	bin/playground image build --binary bin/traefik --name localhost/traefik:dev -o bin/traefik-image.tar
+	bin/playground image build --binary bin/cert-manager/controller --name localhost/cert-manager-controller:dev -o bin/cert-manager-controller-image.tar
+	bin/playground image build --binary bin/cert-manager/webhook --name localhost/cert-manager-webhook:dev -o bin/cert-manager-webhook-image.tar
+	bin/playground image build --binary bin/cert-manager/cainjector --name localhost/cert-manager-cainjector:dev -o bin/cert-manager-cainjector-image.tar
+	bin/playground image build --binary bin/operator --name localhost/operator:dev -o bin/operator-image.tar
+	bin/playground image build --binary bin/prometheus --name localhost/prometheus:dev -o bin/prometheus-image.tar
+	bin/playground image build --binary $$(bin/playground assets)/etcd --name localhost/etcd:dev -o bin/etcd-image.tar
+	bin/playground image build --name localhost/redis:dev -o bin/redis-image.tar --debian redis-server --program /usr/bin/redis-server,/usr/bin/redis-cli
+	bin/playground image build --name localhost/nginx:dev -o bin/nginx-image.tar --debian nginx --program /usr/sbin/nginx
 
 traffic: build ## build the traffic of the network's tests, bin/traffic and bin/traffic-image.tar
 	$(GO) build -ldflags '-s -w' -o bin/ ./test/traffic

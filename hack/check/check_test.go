@@ -45,7 +45,7 @@ func TestStages(t *testing.T) {
 		{"bench", "bench", user, []string{"build", "-bench"}},
 		{"unit", "unit", everything, []string{"unit product", "unit playground", "unit kube"}},
 		{"race", "race", everything, []string{"build", "servers", "race product"}},
-		{"long", "long", everything, []string{"build", "playground", "quickstart", "e2e", "offload", "field", "faults", "network", "several", "soak", "tenants", "stateful", "examples", "install", "release", "fuzz x FuzzX"}},
+		{"long", "long", everything, []string{"build", "playground", "quickstart", "e2e", "offload", "field", "programs", "faults", "network", "several", "soak", "tenants", "stateful", "examples", "install", "release", "fuzz x FuzzX"}},
 		{"two long suites", "long", two, []string{"build", "network", "e2e"}},
 		{"soak", "soak", everything, []string{"build", "soak"}},
 		{"soak as ordinary user", "soak", user, []string{"build", "-soak"}},

@@ -10,7 +10,7 @@ import (
 
 // modulesWithCode are the modules that hold code of ours, the product first.
 // The other component modules only pin versions of programs.
-var modulesWithCode = []string{".", "playground", "playground/components/kube", "playground/components/coredns"}
+var modulesWithCode = []string{".", "playground", "playground/components/kube", "playground/components/coredns", "test/programs/operator"}
 
 // facts is what the plan depends on.
 type facts struct {
@@ -215,7 +215,7 @@ func apart(path string) bool {
 }
 
 // alone are the programs that run in the clusters of tests, and packages that decide or read; their own tests need no cluster.
-var alone = []string{"liqo.io/liqo/test/guide", "liqo.io/liqo/test/history", "liqo.io/liqo/test/soak/plan", "liqo.io/liqo/test/stamp", "liqo.io/liqo/test/traffic"}
+var alone = []string{"liqo.io/liqo/test/guide", "liqo.io/liqo/test/history", "liqo.io/liqo/test/programs/operator", "liqo.io/liqo/test/soak/plan", "liqo.io/liqo/test/stamp", "liqo.io/liqo/test/traffic"}
 
 func lint(found facts) []stage {
 	var plan []stage

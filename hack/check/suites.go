@@ -26,6 +26,11 @@ var suites = []stage{
 	{name: "field", about: "programs as people have them, once at home and once at the provider, with the same answer from both", commands: []command{
 		{args: []string{"go", "test", "-count=1", "-timeout", "60m", "./test/field", "-v", "-long"}},
 	}},
+	{name: "programs", about: "operators, Prometheus, databases and ingress controllers as their users run them, with replicas in both clusters", commands: []command{
+		{args: []string{"make", "--no-print-directory", "mover", "program-images"}},
+		{args: []string{"go", "test", "-count=1", "-timeout", "60m", "./test/programs", "-v"}},
+		{args: []string{"go", "test", "-count=1", "-timeout", "60m", "./test/programs", "-v", "-scenario", "stateful", "-run", "TestPrometheus|TestTraefik|TestGalera"}},
+	}},
 	{name: "faults", about: "200 offloaded pods while processes, servers, nodes and links fail, for minutes", commands: []command{
 		{args: []string{"go", "test", "-count=1", "./test/bench/offload"}},
 		{args: []string{"go", "test", "-count=1", "-timeout", "90m", "./test/faults", "-v", "-long"}},
