@@ -16,6 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/config"
 	ctrllog "sigs.k8s.io/controller-runtime/pkg/log"
 
+	"liqo.io/liqo/internal/kube/domain"
 	"liqo.io/liqo/internal/network/agent/route"
 	"liqo.io/liqo/internal/network/host"
 )
@@ -73,7 +74,7 @@ func runRoute(ctx context.Context, cfg *rest.Config, o *routeOptions) (err error
 
 // readResolvers reads the resolvers of the node, which the kubelet gives the pods of the host's network with the DNS policy Default.
 func readResolvers() (string, error) {
-	text, err := os.ReadFile("/etc/resolv.conf")
+	text, err := os.ReadFile(domain.File)
 	return string(text), err
 }
 

@@ -18,6 +18,7 @@ import (
 	discoveryv1alpha1 "liqo.io/liqo/apis/discovery/v1alpha1"
 	"liqo.io/liqo/apis/labels"
 	sharingv1alpha1 "liqo.io/liqo/apis/sharing/v1alpha1"
+	"liqo.io/liqo/internal/kube/storageclass"
 	"liqo.io/liqo/internal/peering/grant"
 )
 
@@ -31,8 +32,6 @@ const (
 	// virtualProvisioner is the provisioner of our virtual storage class, which represents the real ones of a peer.
 	virtualProvisioner = "liqo.io/storage"
 
-	defaultStorageClass  = "storageclass.kubernetes.io/is-default-class"
-	defaultStorageBeta   = "storageclass.beta.kubernetes.io/is-default-class"
 	defaultIngressClass  = networkingv1.AnnotationIsDefaultIngressClass
 	annotationTrue       = "true"
 	wholeClusterSentence = "the sharing percentage of the provider"
@@ -250,7 +249,7 @@ func compareSlice(last, now *sharingv1alpha1.ResourceSliceStatus, threshold int)
 // ones. Of several defaults the newest is the default, as in Kubernetes.
 func sharedStorageClasses(all []storagev1.StorageClass, drivers []storagev1.CSIDriver, names []string) []sharingv1alpha1.StorageClass {
 	var shared []sharingv1alpha1.StorageClass
-	var preferred *storagev1.StorageClass
+	var requested []storagev1.StorageClass
 	for i := range all {
 		class := &all[i]
 		if class.Provisioner == virtualProvisioner || class.DeletionTimestamp != nil || !slices.Contains(names, "*") && !slices.Contains(names, class.Name) {
@@ -258,12 +257,9 @@ func sharedStorageClasses(all []storagev1.StorageClass, drivers []storagev1.CSID
 		}
 		clones := slices.ContainsFunc(drivers, func(one storagev1.CSIDriver) bool { return one.Name == class.Provisioner })
 		shared = append(shared, sharingv1alpha1.StorageClass{StorageClassName: class.Name, Clones: clones})
-		if class.Annotations[defaultStorageClass] == annotationTrue || class.Annotations[defaultStorageBeta] == annotationTrue {
-			if preferred == nil || newer(&class.ObjectMeta, &preferred.ObjectMeta) {
-				preferred = class
-			}
-		}
+		requested = append(requested, *class)
 	}
+	preferred := storageclass.Default(requested)
 	slices.SortFunc(shared, func(a, b sharingv1alpha1.StorageClass) int {
 		return cmp.Compare(a.StorageClassName, b.StorageClassName)
 	})
@@ -271,11 +267,6 @@ func sharedStorageClasses(all []storagev1.StorageClass, drivers []storagev1.CSID
 		shared[i].Default = preferred != nil && shared[i].StorageClassName == preferred.Name
 	}
 	return shared
-}
-
-// newer orders by age, then by name.
-func newer(a, b *metav1.ObjectMeta) bool {
-	return cmp.Or(b.CreationTimestamp.Compare(a.CreationTimestamp.Time), cmp.Compare(a.Name, b.Name)) < 0
 }
 
 func sharedIngressClasses(all []networkingv1.IngressClass) []sharingv1alpha1.IngressClass {

@@ -14,6 +14,7 @@ import (
 	discoveryv1alpha1 "liqo.io/liqo/apis/discovery/v1alpha1"
 	"liqo.io/liqo/apis/labels"
 	sharingv1alpha1 "liqo.io/liqo/apis/sharing/v1alpha1"
+	"liqo.io/liqo/internal/kube/storageclass"
 	"liqo.io/liqo/internal/peering/grant"
 )
 
@@ -107,10 +108,10 @@ func TestIsSliceCopy(t *testing.T) {
 
 func TestSharedClasses(t *testing.T) {
 	old, young := metav1.NewTime(time.Unix(1000, 0)), metav1.NewTime(time.Unix(2000, 0))
-	byDefault := map[string]string{defaultStorageClass: "true"}
+	byDefault := map[string]string{storageclass.DefaultAnnotation: "true"}
 	classes := []storagev1.StorageClass{
 		{ObjectMeta: metav1.ObjectMeta{Name: "c", CreationTimestamp: old, Annotations: byDefault}, Provisioner: "x"},
-		{ObjectMeta: metav1.ObjectMeta{Name: "b", CreationTimestamp: young, Annotations: map[string]string{defaultStorageBeta: "true"}}, Provisioner: "x"},
+		{ObjectMeta: metav1.ObjectMeta{Name: "b", CreationTimestamp: young, Annotations: map[string]string{storageclass.OlderDefaultAnnotation: "true"}}, Provisioner: "x"},
 		{ObjectMeta: metav1.ObjectMeta{Name: "liqo", CreationTimestamp: young, Annotations: byDefault}, Provisioner: virtualProvisioner},
 		{ObjectMeta: metav1.ObjectMeta{Name: "a", CreationTimestamp: young}, Provisioner: "x"},
 	}

@@ -31,6 +31,7 @@ import (
 	"liqo.io/liqo/apis/labels"
 	sharingv1alpha1 "liqo.io/liqo/apis/sharing/v1alpha1"
 	"liqo.io/liqo/internal/kube/kubetest"
+	"liqo.io/liqo/internal/kube/storageclass"
 	"liqo.io/liqo/internal/peering/grant"
 )
 
@@ -239,7 +240,7 @@ func (b *sliceEnv) storageClasses() {
 	for name, provisioner := range map[string]string{"fast": "example.com/fast", "slow": "example.com/slow", "liqo": virtualProvisioner} {
 		class := &storagev1.StorageClass{ObjectMeta: metav1.ObjectMeta{Name: name}, Provisioner: provisioner}
 		if name == "fast" {
-			class.Annotations = map[string]string{defaultStorageClass: "true"}
+			class.Annotations = map[string]string{storageclass.DefaultAnnotation: "true"}
 		}
 		b.Make(class)
 	}

@@ -20,6 +20,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"liqo.io/liqo/apis/labels"
+	"liqo.io/liqo/internal/kube/storageclass"
 	"liqo.io/liqo/internal/storage/data"
 )
 
@@ -130,7 +131,8 @@ func (g *grower) Reconcile(ctx context.Context, request reconcile.Request) (reco
 
 // uncounted returns why a claim must not grow: a quota bounds the class of its data, and does not count it.
 func (g *grower) uncounted(ctx context.Context, claim, real *corev1.PersistentVolumeClaim) (string, error) {
-	return quotaProblem(ctx, g.client, g.kube, claim, classOf(real))
+	class, _ := storageclass.Of(real)
+	return quotaProblem(ctx, g.client, g.kube, claim, class)
 }
 
 func storageOf(size *resource.Quantity) map[string]any {

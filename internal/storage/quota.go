@@ -3,7 +3,6 @@
 package storage
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -13,39 +12,14 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"liqo.io/liqo/internal/kube/storageclass"
 )
 
 // +kubebuilder:rbac:groups="",resources=resourcequotas,verbs=list
 
-// defaultClassAnnotations mark the class that Kubernetes gives to claims that name none.
-var defaultClassAnnotations = []string{"storageclass.kubernetes.io/is-default-class", "storageclass.beta.kubernetes.io/is-default-class"}
-
 // classResources are what a quota of one class may bound.
 var classResources = []corev1.ResourceName{corev1.ResourceRequestsStorage, corev1.ResourcePersistentVolumeClaims}
-
-// defaultClass returns the class that Kubernetes gives to claims that name none: the newest of those that are marked; empty if none is.
-func defaultClass(all []storagev1.StorageClass) string {
-	var best *storagev1.StorageClass
-	for i := range all {
-		one := &all[i]
-		marked := slices.ContainsFunc(defaultClassAnnotations, func(key string) bool { return one.Annotations[key] == "true" })
-		if marked && (best == nil || cmp.Or(best.CreationTimestamp.Compare(one.CreationTimestamp.Time), cmp.Compare(one.Name, best.Name)) < 0) {
-			best = one
-		}
-	}
-	if best == nil {
-		return ""
-	}
-	return best.Name
-}
-
-// classOf returns the class by which Kubernetes counts a claim.
-func classOf(claim *corev1.PersistentVolumeClaim) string {
-	if class, old := claim.Annotations[corev1.BetaStorageClassAnnotation]; old || claim.Spec.StorageClassName == nil {
-		return class
-	}
-	return *claim.Spec.StorageClassName
-}
 
 // evaded returns why a claim of a virtual class must get no data in a real class; empty if it may. The real claim is in another namespace, so quotas for the
 // real class do not count it. An administrator who bounds the real class in a namespace has to bound the virtual class there as well.
@@ -72,11 +46,14 @@ func quotaProblem(ctx context.Context, cached client.Reader, kube kubernetes.Int
 		if err := cached.List(ctx, &classes, client.UnsafeDisableDeepCopy); err != nil {
 			return "", fmt.Errorf("list storage classes: %w", err)
 		}
-		real = defaultClass(classes.Items)
+		if class := storageclass.Default(classes.Items); class != nil {
+			real = class.Name
+		}
 	}
 	quotas, err := kube.CoreV1().ResourceQuotas(claim.Namespace).List(ctx, metav1.ListOptions{})
 	if err != nil {
 		return "", fmt.Errorf("list quotas of namespace %s: %w", claim.Namespace, err)
 	}
-	return evaded(claim.Namespace, classOf(claim), real, quotas.Items), nil
+	virtual, _ := storageclass.Of(claim)
+	return evaded(claim.Namespace, virtual, real, quotas.Items), nil
 }

@@ -12,6 +12,8 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"liqo.io/liqo/internal/kube/storageclass"
 )
 
 func bounding(name string, resources ...string) corev1.ResourceQuota {
@@ -44,29 +46,6 @@ func TestEvaded(t *testing.T) {
 	} {
 		if got := evaded("shop", "liqo", "disk", test.quotas); (got == "") != (test.want == "") || !strings.Contains(got, test.want) {
 			t.Errorf("%s: %q, want %q", name, got, test.want)
-		}
-	}
-}
-
-// TestDefaultClass: the newest of the classes that are marked, as for Kubernetes.
-func TestDefaultClass(t *testing.T) {
-	class := func(name string, age int, annotations ...string) storagev1.StorageClass {
-		one := storagev1.StorageClass{ObjectMeta: metav1.ObjectMeta{Name: name, CreationTimestamp: metav1.Unix(int64(-age), 0), Annotations: map[string]string{}}}
-		for _, key := range annotations {
-			one.Annotations[key] = "true"
-		}
-		return one
-	}
-	stable, beta := defaultClassAnnotations[0], defaultClassAnnotations[1]
-	for want, classes := range map[string][]storagev1.StorageClass{
-		"":     {class("a", 1), class("b", 2)},
-		"disk": {class("a", 1), class("disk", 2, stable)},
-		"old":  {class("old", 1, beta), class("b", 2)},
-		"new":  {class("older", 9, stable), class("new", 1, stable), class("old", 5, beta)},
-		"x":    {class("y", 1, stable), class("x", 1, stable)},
-	} {
-		if got := defaultClass(classes); got != want {
-			t.Errorf("%q, want %q", got, want)
 		}
 	}
 }
@@ -105,7 +84,7 @@ func TestAttackNL5(t *testing.T) {
 func TestAttackNL5Default(t *testing.T) {
 	b := newStorageEnv(t)
 	disk := &storagev1.StorageClass{ObjectMeta: metav1.ObjectMeta{Name: "disk"}}
-	b.Edit(disk, func() { disk.Annotations = map[string]string{defaultClassAnnotations[0]: "true"} })
+	b.Edit(disk, func() { disk.Annotations = map[string]string{storageclass.DefaultAnnotation: "true"} })
 	quota := bounding("disks", diskNumber)
 	b.Make(&quota)
 	p := b.provisioner() // names no real class

@@ -194,34 +194,16 @@ func (s *Server) serveDatagrams(ctx context.Context, at *net.UDPConn) error {
 
 // serveConnections answers what comes over TCP.
 func (s *Server) serveConnections(ctx context.Context, at net.Listener) error {
-	for pause := time.Duration(0); ; {
-		connection, err := at.Accept()
-		switch {
-		case ctx.Err() != nil:
-			if err == nil {
-				_ = connection.Close()
-			}
-			return nil
-		case errors.Is(err, net.ErrClosed):
-			return fmt.Errorf("listener of the name server: %w", err)
-		case err != nil: // too many open files, for example: it passes
-			pause = min(max(2*pause, 5*time.Millisecond), time.Second)
-			select {
-			case <-time.After(pause):
-			case <-ctx.Done():
-			}
-		default:
-			pause = 0
-			place := s.places.Enter(connection)
-			s.done.Go(func() {
-				stop := context.AfterFunc(ctx, func() { _ = connection.Close() })
-				s.serveConnection(ctx, connection)
-				stop()
-				_ = connection.Close()
-				place.Leave()
-			})
-		}
-	}
+	return listener.Each(ctx, at, s.options.Log, func(connection net.Conn) {
+		place := s.places.Enter(connection)
+		s.done.Go(func() {
+			stop := context.AfterFunc(ctx, func() { _ = connection.Close() })
+			s.serveConnection(ctx, connection)
+			stop()
+			_ = connection.Close()
+			place.Leave()
+		})
+	})
 }
 
 // serveConnection answers one question after the other.

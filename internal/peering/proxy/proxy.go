@@ -5,7 +5,6 @@ package proxy
 import (
 	"context"
 	"crypto/tls"
-	"errors"
 	"net"
 	"sync"
 	"sync/atomic"
@@ -113,29 +112,10 @@ func (p *Proxy) Serve(ctx context.Context, at net.Listener) error {
 	stop := context.AfterFunc(ctx, func() { _ = at.Close() })
 	defer stop()
 	defer p.end()
-	for pause := time.Duration(0); ; {
-		connection, err := at.Accept()
-		switch {
-		case ctx.Err() != nil:
-			if err == nil {
-				_ = connection.Close()
-			}
-			return nil
-		case errors.Is(err, net.ErrClosed):
-			return err
-		case err != nil: // too many open files, for example: it passes
-			pause = min(max(2*pause, 5*time.Millisecond), time.Second)
-			p.options.Log.Error(err, "connection not accepted, trying again", "after", pause.String())
-			select {
-			case <-time.After(pause):
-			case <-ctx.Done():
-			}
-		default:
-			pause = 0
-			place := p.admit(connection)
-			p.done.Go(func() { p.serve(ctx, connection, place) })
-		}
-	}
+	return listener.Each(ctx, at, p.options.Log, func(connection net.Conn) {
+		place := p.admit(connection)
+		p.done.Go(func() { p.serve(ctx, connection, place) })
+	})
 }
 
 // end closes all connections and waits for them.

@@ -3,7 +3,6 @@
 package home
 
 import (
-	"cmp"
 	"fmt"
 	"slices"
 
@@ -11,40 +10,9 @@ import (
 	storagev1 "k8s.io/api/storage/v1"
 
 	"liqo.io/liqo/apis/labels"
+	"liqo.io/liqo/internal/kube/storageclass"
 	"liqo.io/liqo/internal/storage/data"
 )
-
-const (
-	// defaultClass is the annotation of the class that claims without a class get.
-	defaultClass = "storageclass.kubernetes.io/is-default-class"
-	// oldClass is the annotation that chose the class of a claim before the field did. Kubernetes still prefers it.
-	oldClass = corev1.BetaStorageClassAnnotation
-)
-
-// classOf returns the name of the class of a claim; false if it has none yet, so that it gets the default one.
-func classOf(claim *corev1.PersistentVolumeClaim) (name string, chosen bool) {
-	if name, is := claim.Annotations[oldClass]; is {
-		return name, true
-	}
-	if claim.Spec.StorageClassName == nil {
-		return "", false
-	}
-	return *claim.Spec.StorageClassName, true
-}
-
-// byDefault returns the class that Kubernetes gives to claims without one: the youngest of those that are the default, by name if they are of one age.
-func byDefault(classes []storagev1.StorageClass) (chosen *storagev1.StorageClass) {
-	for i := range classes {
-		one := &classes[i]
-		if one.Annotations[defaultClass] != "true" {
-			continue
-		}
-		if chosen == nil || cmp.Or(one.CreationTimestamp.Compare(chosen.CreationTimestamp.Time), cmp.Compare(chosen.Name, one.Name)) > 0 {
-			chosen = one
-		}
-	}
-	return chosen
-}
 
 // Facts is what is known about one claim.
 type Facts struct {
@@ -65,7 +33,7 @@ func keeps(f Facts) string {
 		return ""
 	}
 	const try = "; with a storage class of the provisioner " + data.Provisioner + " its data would be where the pod runs"
-	class, _ := classOf(f.Claim)
+	class, _ := storageclass.Of(f.Claim)
 	switch {
 	case f.Claim.Spec.VolumeName != "":
 		return fmt.Sprintf("claim %s has the volume %s, which no other cluster has%s", f.Name, f.Claim.Spec.VolumeName, try)

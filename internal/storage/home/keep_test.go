@@ -5,7 +5,6 @@ package home
 import (
 	"strings"
 	"testing"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
@@ -72,26 +71,6 @@ func TestKeeps(t *testing.T) {
 		got := keeps(Facts{Name: "data", Claim: claim, Class: test.class, Volume: test.volume})
 		if test.want == "" && got != "" || !strings.Contains(got, test.want) || got != "" && !strings.HasPrefix(got, "claim data has ") {
 			t.Errorf("%s: %q, want %q", name, got, test.want)
-		}
-	}
-}
-
-// TestByDefault: as Kubernetes chooses.
-func TestByDefault(t *testing.T) {
-	made := func(name, marked string, age time.Duration) storagev1.StorageClass {
-		one := *class(name, "example.com/"+name)
-		one.Annotations = map[string]string{"storageclass.kubernetes.io/is-default-class": marked}
-		one.CreationTimestamp = metav1.NewTime(time.Unix(1_000_000, 0).Add(-age))
-		return one
-	}
-	for want, classes := range map[string][]storagev1.StorageClass{
-		"":      {made("other", "false", 0)},
-		"only":  {made("other", "false", 0), made("only", "true", time.Hour)},
-		"young": {made("old", "true", time.Hour), made("young", "true", time.Minute), made("older", "true", 2*time.Hour)},
-		"a":     {made("b", "true", 0), made("a", "true", 0), made("c", "true", 0)},
-	} {
-		if got := byDefault(classes); got == nil && want != "" || got != nil && got.Name != want {
-			t.Errorf("%v, want %s", got, want)
 		}
 	}
 }

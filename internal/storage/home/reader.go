@@ -10,6 +10,8 @@ import (
 	storagev1 "k8s.io/api/storage/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"liqo.io/liqo/internal/kube/storageclass"
 )
 
 // +kubebuilder:rbac:groups="",resources=persistentvolumes;persistentvolumeclaims,verbs=get;list;watch
@@ -80,13 +82,13 @@ func (r Reader) Keeping(ctx context.Context, name string, claim *corev1.Persiste
 
 // class returns the class of a claim; nil if it has none, or one that does not exist.
 func (r Reader) class(ctx context.Context, claim *corev1.PersistentVolumeClaim) (*storagev1.StorageClass, error) {
-	name, chosen := classOf(claim)
+	name, chosen := storageclass.Of(claim)
 	if !chosen {
 		var all storagev1.StorageClassList
 		if err := r.Cached.List(ctx, &all, client.UnsafeDisableDeepCopy); err != nil {
 			return nil, fmt.Errorf("list storage classes: %w", err)
 		}
-		return byDefault(all.Items), nil
+		return storageclass.Default(all.Items), nil
 	}
 	if name == "" {
 		return nil, nil

@@ -11,6 +11,7 @@ import (
 	volumehelpers "k8s.io/component-helpers/storage/volume"
 
 	"liqo.io/liqo/apis/labels"
+	"liqo.io/liqo/internal/kube/storageclass"
 	"liqo.io/liqo/internal/storage/data"
 )
 
@@ -66,7 +67,8 @@ func (f *Facts) refused() string {
 	case volume.Spec.ClaimRef == nil || volume.Spec.ClaimRef.UID != claim.UID:
 		return fmt.Sprintf("volume %s belongs to another claim than %s", volume.Name, name)
 	case volume.Annotations[data.Provisioned] != data.Provisioner || f.Class == nil:
-		return fmt.Sprintf("claim %s has the storage class %q, which is not one of Liqo's; only claims of a virtual storage class move", name, classOf(claim))
+		class, _ := storageclass.Of(claim)
+		return fmt.Sprintf("claim %s has the storage class %q, which is not one of Liqo's; only claims of a virtual storage class move", name, class)
 	case claim.Spec.VolumeMode != nil && *claim.Spec.VolumeMode == corev1.PersistentVolumeBlock:
 		return fmt.Sprintf("claim %s is a block device; only volumes with files move", name)
 	case data.IsRemote(volume) && volume.Annotations[labels.RemoteVolume] == "":
@@ -139,13 +141,6 @@ func (f *Facts) refusedPods() string {
 // the pods end, which a move has them do after the fence.
 func (f *Facts) attached() string {
 	return fmt.Sprintf("the volume of claim %s is attached to a node by its driver, so it cannot be copied while pods use it; stop them, and move without --online", f.Move.Name)
-}
-
-func classOf(claim *corev1.PersistentVolumeClaim) string {
-	if claim.Spec.StorageClassName == nil {
-		return ""
-	}
-	return *claim.Spec.StorageClassName
 }
 
 func nodeReady(node *corev1.Node) bool {
