@@ -227,6 +227,9 @@ const (
 	// LocalGeneration, on the copy of a custom resource, on a ShadowPod and on its pod, is the generation of the local object that it has. Of a pod whose spec was
 	// never changed, it is missing.
 	LocalGeneration = "liqo.io/local-generation"
+	// Architectures, on a pod and its ShadowPod, are the values of kubernetes.io/arch of the nodes on which the pod may run in a peer, separated by commas. Without it, the
+	// one of the virtual node. A pod that names them in its node selector or node affinity has it from there.
+	Architectures = "liqo.io/architectures"
 	// ForceRemoteNodePort, "true" on a Service, requests the same node ports in the peers.
 	ForceRemoteNodePort = "liqo.io/force-remote-node-port"
 	// AntiAffinityPreset, on a pod, spreads pods over the nodes of the peer: one of the AntiAffinity constants.

@@ -28,6 +28,7 @@ import (
 	discoveryv1alpha1 "liqo.io/liqo/apis/discovery/v1alpha1"
 	"liqo.io/liqo/apis/labels"
 	netv1alpha1 "liqo.io/liqo/apis/net/v1alpha1"
+	sharingv1alpha1 "liqo.io/liqo/apis/sharing/v1alpha1"
 	vkv1alpha1 "liqo.io/liqo/apis/virtualkubelet/v1alpha1"
 	"liqo.io/liqo/internal/kube/kubetest"
 	"liqo.io/liqo/internal/kube/manager"
@@ -75,20 +76,21 @@ func newShadowEnv(t *testing.T) *shadowEnv {
 	t.Parallel()
 	b := &shadowEnv{Env: kubetest.Env{T: t}, admin: kubetest.Cluster(t), scheme: runtime.NewScheme()}
 	b.ahead.Store(int64(2 * time.Minute))
-	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, discoveryv1alpha1.AddToScheme, netv1alpha1.AddToScheme, vkv1alpha1.AddToScheme} {
+	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, discoveryv1alpha1.AddToScheme, netv1alpha1.AddToScheme, vkv1alpha1.AddToScheme, sharingv1alpha1.AddToScheme} {
 		b.Must(add(b.scheme))
 	}
 	crds := "../../deployments/liqo/crds/"
 	_, err := envtest.InstallCRDs(b.admin, envtest.CRDInstallOptions{ErrorIfPathMissing: true, Paths: []string{
 		crds + "virtualkubelet.liqo.io_shadowpods.yaml", crds + "virtualkubelet.liqo.io_shadowendpointslices.yaml",
 		crds + "virtualkubelet.liqo.io_namespacemaps.yaml", crds + "discovery.liqo.io_foreignclusters.yaml", crds + "net.liqo.io_tunnelendpoints.yaml",
+		crds + "sharing.liqo.io_resourceslices.yaml",
 	}})
 	b.Must(err)
 	b.Client, err = client.New(b.admin, client.Options{Scheme: b.scheme})
 	b.Must(err)
 	// The rights in the RBAC markers: everywhere, and in remote namespaces.
 	var everywhere []rbacv1.PolicyRule
-	for _, file := range []string{"shadowpod_controller.go", "shadowpod_names.go", "shadowendpointslice_controller.go", "remotenamespaces_index.go"} {
+	for _, file := range []string{"shadowpod_controller.go", "shadowpod_names.go", "shadowpod_architectures.go", "shadowendpointslice_controller.go", "remotenamespaces_index.go"} {
 		rules := b.RBACMarkers(file)
 		everywhere, b.remoteRules = append(everywhere, rules[""]...), append(b.remoteRules, rules["liqo-remote"]...)
 	}

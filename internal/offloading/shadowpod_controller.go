@@ -287,8 +287,13 @@ func (r *shadowPods) create(ctx context.Context, shadowPod *vkv1alpha1.ShadowPod
 	if err != nil {
 		return false, err
 	}
+	reported, err := r.architectures(ctx, shadowPod.Namespace)
+	if err != nil {
+		return false, err
+	}
 	pod := shadow.Pod(shadowPod, peer, r.options.Allowed)
 	configure(&pod.Spec)
+	shadow.RunOn(&pod.Spec, shadow.Architectures(shadowPod, reported))
 	r.options.Defaults.Fill(&pod.Spec)
 	if err := r.isolated(ctx, shadowPod, pod); err != nil {
 		return false, err

@@ -8,6 +8,7 @@ import (
 	"reflect"
 	"slices"
 	"strconv"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -50,10 +51,13 @@ func ShadowPod(m NamespaceMapping, local *corev1.Pod, options PodOptions) (*vkap
 func podAnnotations(m NamespaceMapping, local *corev1.Pod) map[string]string {
 	kept := m.annotationsOf(local, labels.DeletionPeriod, labels.LocalGeneration)
 	maps.DeleteFunc(kept, func(key, _ string) bool { return shadow.Reach(key) != "" })
+	if kept == nil {
+		kept = map[string]string{}
+	}
+	if named := architectures(&local.Spec); len(named) > 0 {
+		kept[labels.Architectures] = strings.Join(named, ",")
+	}
 	if local.Generation > 1 { // that of a new pod is 1, and costs no annotation
-		if kept == nil {
-			kept = map[string]string{}
-		}
 		kept[labels.LocalGeneration] = strconv.FormatInt(local.Generation, 10)
 	}
 	return kept
