@@ -154,6 +154,9 @@ func followReady(t *testing.T, c *env.Cluster, namespace string, labels map[stri
 	working.Go(func() {
 		for event := range w.ResultChan() {
 			pod, is := event.Object.(*corev1.Pod)
+			if !is && ctx.Err() != nil { // how a watch that is ended reports that
+				return
+			}
 			if !is {
 				story += fmt.Sprintf("the watch failed: %v\n", event.Object)
 				fewest = -1

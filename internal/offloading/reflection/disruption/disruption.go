@@ -26,7 +26,7 @@ const (
 )
 
 // ErrNotObserved means that Kubernetes has not evaluated the budget as it is now.
-var ErrNotObserved = errors.New("Kubernetes has not evaluated the budget yet") //nolint:staticcheck // a name
+var ErrNotObserved = errors.New("the budget has not been evaluated by Kubernetes yet")
 
 // State is what a budget sees of a pod.
 type State struct {
