@@ -3,6 +3,7 @@
 package offloading_test
 
 import (
+	"errors"
 	"io"
 	"net/http"
 	"net/netip"
@@ -51,6 +52,9 @@ type shadowEnv struct {
 	admin  *rest.Config
 	// writes counts the writing requests of the controllers, except for events.
 	writes atomic.Int32
+	// trials counts the requests that change nothing; while noTrials, they fail, as if the API server had just gone away.
+	trials   atomic.Int32
+	noTrials atomic.Bool
 	// asked counts their reads of one ShadowEndpointSlice. While gate is locked, they get no events of ShadowEndpointSlices.
 	asked atomic.Int32
 	gate  sync.RWMutex
@@ -124,6 +128,11 @@ func (b *shadowEnv) run() (stop func()) {
 		return kubetest.RoundTripper(func(request *http.Request) (*http.Response, error) {
 			if request.Method != http.MethodGet && !strings.Contains(request.URL.Path, "/events") {
 				b.writes.Add(1)
+			}
+			if request.URL.Query().Has("dryRun") {
+				if b.trials.Add(1); b.noTrials.Load() {
+					return nil, errors.New("connection reset")
+				}
 			}
 			_, name, isShadowSlice := strings.Cut(request.URL.Path, "/shadowendpointslices")
 			if name != "" && request.Method == http.MethodGet {

@@ -10,6 +10,7 @@ import (
 	"sync"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"liqo.io/liqo/apis/labels"
@@ -46,15 +47,20 @@ func (i *keptFields) keeps(fields []string) {
 }
 
 // isolated returns an error if the API server of this cluster would drop a field that isolates a new pod: what ran without would have more rights than it asked for.
-// It asks once for each of these fields, with a request that changes nothing. A request that fails decides nothing: the creation fails, too.
+// It asks once for each of these fields, with a request that changes nothing. If it is refused, so is the creation; a failure of the moment
+// decides nothing, and is tried again.
 func (r *shadowPods) isolated(ctx context.Context, shadowPod *vkv1alpha1.ShadowPod, pod *corev1.Pod) error {
 	unknown := r.keptFields.unknown(shadow.Isolating(&pod.Spec))
 	if len(unknown) == 0 {
 		return nil
 	}
 	trial := pod.DeepCopy()
-	if r.live.Create(ctx, trial, client.FieldOwner(labels.OwnerShadowPod), client.DryRunAll) != nil {
+	switch err := r.live.Create(ctx, trial, client.FieldOwner(labels.OwnerShadowPod), client.DryRunAll); {
+	case err == nil:
+	case shadow.Judges(err) || apierrors.IsAlreadyExists(err):
 		return nil
+	default:
+		return fmt.Errorf("ask whether the API server keeps %s of pod %s/%s: %w", strings.Join(unknown, ", "), shadowPod.Namespace, shadowPod.Name, err)
 	}
 	has := shadow.Isolating(&trial.Spec)
 	r.keptFields.keeps(has)

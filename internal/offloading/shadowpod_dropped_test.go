@@ -41,6 +41,19 @@ func TestFieldsThatAnAPIServerDrops(t *testing.T) {
 	b.Must(b.Delete(t.Context(), less)) // it would be tried again
 	b.Until("it is gone", func() bool { return !b.exists(less) })
 
+	// As long as it cannot be asked for, the pod does not run.
+	b.noTrials.Store(true)
+	before := b.trials.Load()
+	later := b.createShadowPod("later", corev1.RestartPolicyAlways, func(s *vkv1alpha1.ShadowPod) {
+		s.Spec.Pod.SecurityContext = &corev1.PodSecurityContext{SupplementalGroupsPolicy: new(corev1.SupplementalGroupsPolicyStrict)}
+	})
+	b.Until("it is asked for twice", func() bool { return b.trials.Load() >= before+2 })
+	if b.exists(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: remoteNamespace, Name: later.Name}}) {
+		t.Error("the pod runs before it is known whether it is as isolated as it asked for")
+	}
+	b.noTrials.Store(false)
+	b.pod(later, nil)
+
 	// What it has is asked for once, and costs nothing afterwards.
 	var writes []int32
 	for _, name := range []string{"first", "second"} {

@@ -14,8 +14,12 @@ import (
 
 // An API server drops fields of a pod that its version does not have, or has switched off, without an error. The pod then runs without.
 
-// mostDropped bounds what is reported of a pod.
-const mostDropped = 10
+const (
+	// mostDropped bounds what is reported of a pod.
+	mostDropped = 10
+	// mostCompared bounds the lists whose elements are compared: a peer chooses their length.
+	mostCompared = 256
+)
 
 // Dropped returns the fields that a pod was created with and does not have.
 func Dropped(sent, has *corev1.PodSpec) (names []string) {
@@ -60,24 +64,41 @@ func compare(at []string, sent, has reflect.Value, report func([]string)) {
 	}
 }
 
-// counterpart returns the element of a list for one of another list: that with the same name, or at the same place if there are no names and the lists are as long.
+// counterpart returns the element of a list for one of another list: at the same place if the lists are as long, or else the one with the same name, if there is one
+// only. Variables and mounts may have the name of another one.
 func counterpart(sent, has reflect.Value, i int) (other reflect.Value, name string) {
-	if sent.Type().Elem().Kind() != reflect.Struct {
+	if sent.Type().Elem().Kind() != reflect.Struct || max(sent.Len(), has.Len()) > mostCompared {
 		return other, ""
 	}
-	named := sent.Index(i).FieldByName("Name")
-	if !named.IsValid() || named.Kind() != reflect.String || named.String() == "" {
-		if sent.Len() == has.Len() {
-			other = has.Index(i)
+	if name = nameOf(sent.Index(i)); sent.Len() == has.Len() && nameOf(has.Index(i)) == name {
+		if name == "" {
+			name = strconv.Itoa(i)
 		}
-		return other, strconv.Itoa(i)
+		return has.Index(i), name
 	}
-	for j := range has.Len() {
-		if one := has.Index(j); one.FieldByName("Name").String() == named.String() {
-			return one, named.String()
+	there, of := named(has, name)
+	if _, mine := named(sent, name); name == "" || of != 1 || mine != 1 {
+		return other, ""
+	}
+	return there, name
+}
+
+// named returns an element with a name, and how many there are.
+func named(list reflect.Value, name string) (one reflect.Value, of int) {
+	for i := range list.Len() {
+		if nameOf(list.Index(i)) == name {
+			one, of = list.Index(i), of+1
 		}
 	}
-	return other, ""
+	return one, of
+}
+
+// nameOf is empty for what has no name.
+func nameOf(element reflect.Value) string {
+	if name := element.FieldByName("Name"); name.IsValid() && name.Kind() == reflect.String {
+		return name.String()
+	}
+	return ""
 }
 
 // jsonName is the name of a field in JSON; empty for fields that are part of the whole.

@@ -4,6 +4,7 @@ package shadow
 
 import (
 	"slices"
+	"strconv"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -49,6 +50,31 @@ func TestDropped(t *testing.T) {
 		if got := Dropped(sent(func(*corev1.PodSpec) {}), sent(test.has)); !slices.Equal(got, test.want) {
 			t.Errorf("%s: %q, want %q", name, got, test.want)
 		}
+	}
+	twice := func(change func([]corev1.VolumeMount)) *corev1.PodSpec {
+		mounts := []corev1.VolumeMount{{Name: "all", MountPath: "/a"}, {Name: "all", MountPath: "/b", SubPath: "x", ReadOnly: true}, {Name: "all", MountPath: "/c"}}
+		change(mounts)
+		return &corev1.PodSpec{Containers: []corev1.Container{{Name: "main", VolumeMounts: mounts}}}
+	}
+	same := twice(func([]corev1.VolumeMount) {})
+	if got := Dropped(same, same); got != nil {
+		t.Errorf("a volume that is mounted three times: %q", got)
+	}
+	if got := Dropped(same, twice(func(m []corev1.VolumeMount) { m[1].SubPath = "" })); !slices.Equal(got, []string{"containers[main].volumeMounts[all].subPath"}) {
+		t.Errorf("a mount without its path: %q", got)
+	}
+	injected := twice(func([]corev1.VolumeMount) {})
+	injected.Containers[0].VolumeMounts = append([]corev1.VolumeMount{{Name: "injected"}}, injected.Containers[0].VolumeMounts...)
+	if got := Dropped(same, injected); got != nil {
+		t.Errorf("a volume that is mounted three times, and one that admission adds: %q", got)
+	}
+	var long corev1.PodSpec
+	long.Containers = []corev1.Container{{Name: "main"}}
+	for i := range 100_000 { // a search for each of them would take minutes
+		long.Containers[0].Env = append(long.Containers[0].Env, corev1.EnvVar{Name: strconv.Itoa(i), Value: "a"})
+	}
+	if got := Dropped(&long, &long); got != nil {
+		t.Errorf("many variables: %q", got)
 	}
 	var many, none corev1.PodSpec
 	for i := range 64 {

@@ -33,8 +33,13 @@ const (
 // deletedThere: the administrator of the peer has the last word about what keeps his nodes from being drained.
 func (r *Reflector) deletedThere(mapping *engine.Mapping, copied client.Object) {
 	key := types.NamespacedName{Namespace: mapping.Local, Name: copied.GetName()}
+	byOther := r.manages(mapping, copied) && r.budgets.Gone(key, copied.GetUID(), time.Now())
 	local := r.Local.Get(key)
-	if local != nil && !mapping.Terminating() && r.manages(mapping, copied) && r.budgets.Gone(key, copied.GetUID(), time.Now()) {
+	if local == nil {
+		r.budgets.Forget(key) // the user has deleted it
+		return
+	}
+	if byOther && !mapping.Terminating() {
 		r.engine.Recorder.Changed(local, r.kind.name, events.ReasonIncomplete, errDeletedThere)
 	}
 }

@@ -20,6 +20,8 @@ import (
 const (
 	// surelyRefused is after how many refusals in a row a peer grants no rights: those in a new namespace need a moment.
 	surelyRefused = 4
+	// lostPause is how long a peer that has taken rights back is not asked.
+	lostPause = 5 * time.Second
 	// lastQuestion is the longest wait between two questions whether the peer grants rights.
 	lastQuestion = 10 * time.Minute
 )
@@ -28,11 +30,40 @@ const (
 type granted struct {
 	mu      sync.Mutex
 	refused map[*engine.Mapping]error
+	// denied has how often in a row the peer refused a change of an object, by name.
+	denied map[*engine.Mapping]map[string]int
+}
+
+// deny counts a refusal of a change.
+func (g *granted) deny(mapping *engine.Mapping, name string) int {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.denied == nil {
+		g.denied = map[*engine.Mapping]map[string]int{}
+	}
+	if g.denied[mapping] == nil {
+		if mapping.Context.Err() != nil {
+			return surelyRefused
+		}
+		g.denied[mapping] = map[string]int{}
+	}
+	g.denied[mapping][name]++
+	return g.denied[mapping][name]
+}
+
+// allow ends a row of refusals.
+func (g *granted) allow(mapping *engine.Mapping, name string) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	delete(g.denied[mapping], name)
 }
 
 func (g *granted) refuse(mapping *engine.Mapping, why error) (isNew bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
+	if mapping.Context.Err() != nil {
+		return false
+	}
 	if g.refused == nil {
 		g.refused = map[*engine.Mapping]error{}
 	}
@@ -52,6 +83,7 @@ func (g *granted) end(mapping *engine.Mapping, do func()) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	delete(g.refused, mapping)
+	delete(g.denied, mapping)
 	do()
 }
 
@@ -118,10 +150,18 @@ func (r *Reflector) lostRights(remote string) {
 	go func() { // the watch itself calls this, perhaps more than once
 		followed := false
 		r.granted.end(mapping, func() {
+			if mapping.Context.Err() != nil {
+				return // the namespace may have another mapping already
+			}
 			followed = r.Remote.Has(remote)
 			r.Remote.Remove(remote)
 		})
-		if followed {
+		if !followed {
+			return
+		}
+		select { // without a pause, a peer that lets us list and not watch would be asked without end
+		case <-mapping.Context.Done():
+		case <-time.After(lostPause):
 			r.askForRights(mapping)
 		}
 	}()
@@ -143,9 +183,20 @@ func ungranted(why error) error {
 	return fmt.Errorf("the remote cluster takes no budget, so a drain of its nodes does not respect this one for the pods that run there; its administrator can update Liqo there, or set the value peers.budgets: %w", why)
 }
 
-// withdraw reports that the peer refuses a budget. A copy that cannot be corrected any more goes: it would keep nodes from being drained that the user lets go.
+// withdraw reports that the peer refuses a budget. A copy that cannot be corrected any more goes: it would keep nodes from being drained that the user lets go. One
+// refusal does not show that: an API server that starts refuses what it allows a second later.
 func (r *Reflector) withdraw(mapping *engine.Mapping, local client.Object, remote *metav1.PartialObjectMetadata, why error) (time.Duration, error) {
-	r.engine.Recorder.Failed(local, r.kind.name, events.ReasonFailed, ungranted(why))
+	if remote != nil {
+		if times := r.granted.deny(mapping, local.GetName()); times < surelyRefused {
+			return firstAttempt << (times - 1), nil
+		}
+		r.granted.allow(mapping, local.GetName())
+	}
+	hint := ""
+	if apierrors.IsForbidden(why) {
+		hint = " (the value peers.budgets there decides whether it takes any)"
+	}
+	r.engine.Recorder.Failed(local, r.kind.name, events.ReasonFailed, fmt.Errorf("the remote cluster refuses this budget%s, so that a drain of its nodes does not respect it for the pods that run there: %w", hint, why))
 	r.engine.CountFailure(mapping.Local, r.kind.name)
 	if remote != nil {
 		if err := r.remove(mapping, remote); err != nil && !refusals.Visible(err) {

@@ -296,6 +296,7 @@ func (r *Reflector) apply(mapping *engine.Mapping, local client.Object, intent r
 	err = applier.ApplyTo(mapping.Context, intent, live)
 	switch {
 	case err == nil:
+		r.granted.allow(mapping, local.GetName())
 		return r.applied(local, intent, creates, missing), nil
 	case r.refused.Learn(local, err, time.Now()):
 		r.engine.Recorder.Changed(local, r.kind.name, events.ReasonIncomplete, r.refused.Lacks(local))
