@@ -79,10 +79,15 @@ func TestNames(t *testing.T) {
 			})
 		}
 	}
-	for _, name := range []string{"metrics-server.kube-system.svc.cluster.local", "kubernetes.default.svc.cluster.local.", "liqo-auth.liqo.svc.cluster.local"} {
+	for _, name := range []string{"metrics-server.kube-system.svc.cluster.local", "liqo-auth.liqo.svc.cluster.local"} {
 		if r := rome.TryKubectl("", "-n", s.name, "exec", "there", "--", "busybox", "nslookup", name); r.Code == 0 {
 			t.Errorf("a name of milan exists for a pod of rome: %s\n%s", name, r.Out)
 		}
+	}
+	// The API server's name leads to that of rome, also for a program that does not read the hosts file.
+	server := strings.TrimSpace(rome.TryKubectl("", "-n", s.name, "exec", "there", "--", "busybox", "awk", "/ kubernetes.default.svc( |$)/ || /\tkubernetes.default.svc/ {print $1; exit}", "/etc/hosts").Out)
+	if r := rome.TryKubectl("", "-n", s.name, "exec", "there", "--", "busybox", "nslookup", "kubernetes.default.svc.cluster.local."); server == "" || !strings.Contains(r.Out, server) {
+		t.Errorf("the API server has the address %q in the hosts file, and by its name:\n%s", server, r)
 	}
 	if !*long {
 		return

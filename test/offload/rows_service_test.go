@@ -76,7 +76,7 @@ spec:
   healthCheckNodePort: '*'
   ipFamilyPolicy: SingleStack
   sessionAffinity: ClientIP
-  sessionAffinityConfig: {clientIP: {timeoutSeconds: 10800}}
+  sessionAffinityConfig: {clientIP: {timeoutSeconds: 600}}
   publishNotReadyAddresses: true
 `)
 	if fmt.Sprint(env.At(whole.Object, "spec.healthCheckNodePort")) == "30066" {
