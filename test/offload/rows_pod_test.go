@@ -90,7 +90,7 @@ spec:
   runtimeClassName: null
   overhead: null
   serviceAccountName: default
-  os: null
+  os: {name: linux}
   automountServiceAccountToken: false
   readinessGates: null
   hostNetwork: null
