@@ -141,14 +141,21 @@ func TestBudgets(t *testing.T) {
 	stop()
 }
 
+// runsPod starts everything, with one pod that is Ready.
+func (e *env) runsPod() (local, remoteNS string) {
+	e.t.Helper()
+	local, remoteNS = e.offload()
+	e.runProvider(remoteNS)
+	e.run()
+	e.must(e.consumer.Create(e.t.Context(), e.pod(local, "a")))
+	e.untilPod(local, "a", "Ready", isReady)
+	return local, remoteNS
+}
+
 // TestBudgetDeletedThere: the peer's administrator deletes a budget that keeps his node from being drained, and it stays away. The user learns it.
 func TestBudgetDeletedThere(t *testing.T) {
 	e := newEnv(t)
-	local, remoteNS := e.offload()
-	e.runProvider(remoteNS)
-	e.run()
-	e.must(e.consumer.Create(t.Context(), e.pod(local, "a")))
-	e.untilPod(local, "a", "Ready", isReady)
+	local, remoteNS := e.runsPod()
 	e.budget(local, "web", "app", "x")
 	e.counts(local, "web", 1, 1)
 	there := e.number(remoteNS, "web", 1)
@@ -192,11 +199,7 @@ func TestBudgetLabels(t *testing.T) {
 // TestSharedPods: Kubernetes refuses to evict a pod of two budgets. Who wrote them learns that it is so there as well.
 func TestSharedPods(t *testing.T) {
 	e := newEnv(t)
-	local, remoteNS := e.offload()
-	e.runProvider(remoteNS)
-	e.run()
-	e.must(e.consumer.Create(t.Context(), e.pod(local, "a")))
-	e.untilPod(local, "a", "Ready", isReady)
+	local, remoteNS := e.runsPod()
 	for _, name := range []string{"one", "two"} {
 		e.budget(local, name, "app", "x")
 	}
@@ -214,11 +217,7 @@ func TestSharedPods(t *testing.T) {
 func TestBudgetsNotGranted(t *testing.T) {
 	e := newEnv(t)
 	e.grantBudgets()
-	local, remoteNS := e.offload()
-	e.runProvider(remoteNS)
-	e.run()
-	e.must(e.consumer.Create(t.Context(), e.pod(local, "a")))
-	e.untilPod(local, "a", "Ready", isReady)
+	local, remoteNS := e.runsPod()
 	e.budget(local, "web", "app", "x")
 	e.budget(local, "others", "app", "y")
 	for _, name := range []string{"web", "others"} {
@@ -277,11 +276,7 @@ func (e *env) grantBudgets(verbs ...string) {
 // when the rights are back.
 func TestBudgetRightsLost(t *testing.T) {
 	e := newEnv(t)
-	local, remoteNS := e.offload()
-	e.runProvider(remoteNS)
-	e.run()
-	e.must(e.consumer.Create(t.Context(), e.pod(local, "a")))
-	e.untilPod(local, "a", "Ready", isReady)
+	local, remoteNS := e.runsPod()
 	e.budget(local, "web", "app", "x")
 	e.counts(local, "web", 1, 1)
 	e.number(remoteNS, "web", 1)

@@ -12,6 +12,9 @@ import (
 	policyv1 "k8s.io/api/policy/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	klabels "k8s.io/apimachinery/pkg/labels"
+
+	"liqo.io/liqo/internal/offloading/podplan"
+	"liqo.io/liqo/internal/offloading/reflection/project"
 )
 
 const (
@@ -49,21 +52,7 @@ func StateOf(pod *corev1.Pod) State {
 	if pod == nil {
 		return State{}
 	}
-	state := State{Labels: pod.Labels}
-	if pod.DeletionTimestamp != nil || Ended(pod) {
-		return state
-	}
-	for i := range pod.Status.Conditions {
-		if one := &pod.Status.Conditions[i]; one.Type == corev1.PodReady {
-			state.Healthy = one.Status == corev1.ConditionTrue
-		}
-	}
-	return state
-}
-
-// Ended reports whether nothing of a pod runs any more, so that it cannot be disrupted.
-func Ended(pod *corev1.Pod) bool {
-	return pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
+	return State{Labels: pod.Labels, Healthy: pod.DeletionTimestamp == nil && !project.Finished(pod.Status.Phase) && podplan.Ready(&pod.Status)}
 }
 
 // Memory is what was decided last about a budget.

@@ -55,7 +55,7 @@ func (o *Objects) podChanged(before, after client.Object) {
 		return
 	}
 	was, is := disruption.StateOf(old), disruption.StateOf(now)
-	existed, exists := old != nil && !disruption.Ended(old), now != nil && !disruption.Ended(now)
+	existed, exists := old != nil && !project.Finished(old.Status.Phase), now != nil && !project.Finished(now.Status.Phase)
 	if was.Healthy == is.Healthy && existed == exists && maps.Equal(was.Labels, is.Labels) {
 		return
 	}
@@ -158,7 +158,7 @@ func (r *Reflector) disrupts(mapping project.NamespaceMapping, object client.Obj
 	}
 	selector := selectorOf(object)
 	return slices.ContainsFunc(r.options.NodePods(object.GetNamespace()), func(pod *corev1.Pod) bool {
-		return !disruption.Ended(pod) && selector.Matches(klabels.Set(pod.Labels))
+		return !project.Finished(pod.Status.Phase) && selector.Matches(klabels.Set(pod.Labels))
 	})
 }
 

@@ -135,11 +135,11 @@ func (p *Pods) OfNamespace(namespace string) (all []*corev1.Pod) {
 	return all
 }
 
-// LabelsThere returns those labels of a remote pod that only some providers let it have; false if the peer has no such pod.
+// LabelsThere returns what the cache keeps of the labels of a remote pod, those that only some providers let it have; false if the peer has no such pod.
 func (p *Pods) LabelsThere(remote types.NamespacedName) (map[string]string, bool) {
 	pod := p.Remote.Get(remote)
 	if pod == nil {
 		return nil, false
 	}
-	return project.DoubtfulLabels(pod.GetLabels()), true
+	return pod.GetLabels(), true
 }
