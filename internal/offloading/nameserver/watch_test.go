@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
@@ -118,8 +119,16 @@ func TestWatch(t *testing.T) {
 		t.Helper()
 		b.Until(address+" is "+want, func() bool { return found(address) == want })
 	}
+	waiting := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "shop-rome", Name: "waiting", Labels: map[string]string{labels.ManagedBy: labels.ManagedByShadowPod}},
+		Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "c", Image: "image:1"}}, AutomountServiceAccountToken: new(false)},
+	}
+	b.Make(waiting)
 	pod("shop-rome", "late", labels.ManagedByShadowPod, "10.1.0.4")
 	until("10.1.0.4", "web.shop-rome.svc.cluster.local")
+	if err := mgr.GetCache().Get(t.Context(), client.ObjectKeyFromObject(waiting), waiting.DeepCopy()); !apierrors.IsNotFound(err) {
+		t.Errorf("a pod without an address, created before one that is known: got %v, want that it is not sent to this process", err)
+	}
 	b.EditStatus(ended, func() { ended.Status.Phase = corev1.PodSucceeded })
 	until("10.1.0.1", "unknown")
 	b.Edit(asked, func() { asked.Annotations[labels.ClusterDomain] = "other.example" })
