@@ -34,11 +34,11 @@ func TestStages(t *testing.T) {
 		want        []string // stage names; "-" in front of those that are not run
 	}{
 		{"all as root", "all", everything, []string{
-			"format", "conventions", "generated", "build", "-vulnerabilities", "servers", "unit product", "unit playground", "unit kube", "race product",
+			"format", "conventions", "generated", "build", "unit playground", "-vulnerabilities", "servers", "race product", "unit product", "unit kube",
 			"lint product", "lint playground", "lint kube", "journey", "several", "stateful",
 		}},
 		{"all as ordinary user", "all", user, []string{
-			"format", "conventions", "generated", "build", "-vulnerabilities", "servers", "unit product", "unit playground", "unit kube", "race product",
+			"format", "conventions", "generated", "build", "unit playground", "-vulnerabilities", "servers", "race product", "unit product", "unit kube",
 			"lint product", "lint playground", "lint kube", "-journey", "-several", "-stateful",
 		}},
 		{"journey", "e2e", everything, []string{"build", "journey"}},
@@ -85,6 +85,64 @@ func TestStages(t *testing.T) {
 	}
 }
 
+// What computes runs beside the clusters and leaves the processors to them; what a playground disturbs has ended before.
+func TestGate(t *testing.T) {
+	plan, err := stages("all", facts{root: true, modules: []module{
+		{dir: ".", packages: []string{"a", "b"}, concurrent: []string{"b"}}, {dir: "playground", packages: []string{"c", "d"}, concurrent: []string{"d"}},
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	lanes, yields, began := map[string]string{}, map[string]bool{}, map[string]int{}
+	for start, next := 0, 0; start < len(plan); start = next {
+		var all map[string][]int
+		all, next = abreast(plan, start)
+		for lane, ones := range all {
+			for _, i := range ones {
+				lanes[plan[i].name], began[plan[i].name] = lane, start
+				for _, c := range plan[i].commands {
+					yields[plan[i].name] = c.yields
+				}
+			}
+		}
+	}
+	for name, lane := range map[string]string{"race product": "race", "unit product": "others", "lint product": "others", "lint playground": "others"} {
+		if began[name] != began["journey"] || lanes[name] != lane || !yields[name] {
+			t.Errorf("%s: in lane %q, at low priority: %v, beside the journey: %v", name, lanes[name], yields[name], began[name] == began["journey"])
+		}
+	}
+	for _, name := range []string{"format", "conventions", "generated", "build", "unit playground", "race playground", "servers"} {
+		if began[name] >= began["journey"] || yields[name] {
+			t.Errorf("%s: before the journey: %v, at low priority: %v", name, began[name] < began["journey"], yields[name])
+		}
+	}
+	for _, name := range []string{"journey", "several", "stateful"} {
+		if lanes[name] != "clusters" || yields[name] {
+			t.Errorf("%s: in lane %q, at low priority: %v", name, lanes[name], yields[name])
+		}
+	}
+}
+
+// A command that yields runs at a lower priority than another one.
+func TestYields(t *testing.T) {
+	nice := map[bool]int{}
+	for _, yields := range []bool{false, true} {
+		var out bytes.Buffer
+		c := command{args: []string{"cut", "-d", " ", "-f", "19", "/proc/self/stat"}, yields: yields}
+		if err := runCommand(t.Context(), c, new([]string), &printer{out: &out}); err != nil {
+			t.Fatal(err)
+		}
+		var value int
+		if _, err := fmt.Sscan(out.String(), &value); err != nil {
+			t.Fatalf("%q: %v", out.String(), err)
+		}
+		nice[yields] = value
+	}
+	if nice[false] < 19 && nice[true] <= nice[false] {
+		t.Errorf("a command has nice value %d, and %d if it yields", nice[false], nice[true])
+	}
+}
+
 func TestSoakCommand(t *testing.T) {
 	for seed, want := range map[string]string{
 		"":  "go test -count=1 -timeout 0 ./test/soak -v -for 1h -namespaces 20 -each 15 -pace 12s",
@@ -115,6 +173,36 @@ func TestUnitOrRace(t *testing.T) {
 	}
 	if !slices.Equal(ran["a"], []string{"unit product"}) || !slices.Equal(ran["b"], []string{"race product"}) {
 		t.Errorf("the packages ran in %v", ran)
+	}
+}
+
+// A test that the race detector leaves out runs among the unit tests, of its package alone.
+func TestSingle(t *testing.T) {
+	found := facts{modules: []module{{dir: ".", packages: []string{"a", "b", "c"}, concurrent: []string{"b", "c"}, single: map[string][]string{"c": {"TestY", "TestX"}, "b": {"TestX"}}}}}
+	for _, group := range []string{"all", "unit"} {
+		plan, err := stages(group, found)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var got []string
+		for _, s := range plan {
+			if s.name == "unit product" {
+				for _, c := range s.commands {
+					got = append(got, strings.Join(c.args, " "))
+				}
+			}
+		}
+		want := map[string][]string{
+			"all":  {"go test -timeout 30m -vet=off a", "go test -timeout 30m -vet=off -run ^(TestX|TestY)$ b c"},
+			"unit": {"go test -timeout 30m a b c"},
+		}[group]
+		if !slices.Equal(got, want) {
+			t.Errorf("%s: %q, want %q", group, got, want)
+		}
+	}
+	text := "func TestA(t *testing.T) {\n\tsingle.Goroutine(t)\n}\n\nfunc TestB(t *testing.T) {\n\tt.Log(\"single.Goroutine(t)\")\n\tsingle.Goroutine(t)\n}\n"
+	if names := singleTests.FindAllStringSubmatch(text, -1); len(names) != 1 || names[0][1] != "TestA" {
+		t.Errorf("found %q", names)
 	}
 }
 
@@ -206,10 +294,12 @@ func TestLanes(t *testing.T) {
 		{name: "left", lane: "left", commands: sh("echo left 1; echo x >there; read y <back; echo left 2; touch left")},
 		{name: "right", lane: "right", commands: sh("read x <there; echo right 1; echo y >back; exit 3")},
 		{name: "left after left", lane: "left", commands: sh("test -e left")},
+		{name: "left's last", lane: "left", last: true, commands: sh("true")},
+		{name: "right's last", lane: "right", last: true, commands: sh("true")},
 		{name: "after", commands: sh("test -e left")},
 		{name: "journey", last: true, commands: sh("true")},
 	}, &out, func(result) error { return nil })
-	for i, want := range []string{"passed", "passed", "FAILED", "passed", "passed", "NOT RUN"} {
+	for i, want := range []string{"passed", "passed", "FAILED", "passed", "passed", "NOT RUN", "passed", "NOT RUN"} {
 		if line := summary(results[i:i+1], 0); !strings.Contains(line, want) {
 			t.Errorf("stage %s: %q, want %s", results[i].stage.name, line, want)
 		}

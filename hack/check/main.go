@@ -78,6 +78,9 @@ var fuzzTargets = regexp.MustCompile(`(?m)^func (Fuzz\w+)\(`)
 // usualTime is how long a fuzz target, or the soak, runs if the user names no time. Among the long suites, a target has what all of them can have within half an hour.
 var usualTime = map[string]string{"long": "30s"}
 
+// singleTests finds the tests that the race detector leaves out, see package single.
+var singleTests = regexp.MustCompile(`(?m)^func (Test\w+)\(t \*testing\.T\) \{\n\tsingle\.Goroutine\(t\)$`)
+
 // observe collects what the plan depends on.
 func observe(ctx context.Context, group string) (facts, error) {
 	found := facts{
@@ -92,7 +95,7 @@ func observe(ctx context.Context, group string) (facts, error) {
 		if err != nil {
 			return facts{}, fmt.Errorf("list packages of module %s: %w", dir, err)
 		}
-		module, size := module{dir: dir}, map[string]int{}
+		module, size := module{dir: dir, single: map[string][]string{}}, map[string]int{}
 		for line := range strings.Lines(string(output)) {
 			path, folder, _ := strings.Cut(strings.TrimSpace(line), " ")
 			code, tests, err := source(folder)
@@ -102,6 +105,9 @@ func observe(ctx context.Context, group string) (facts, error) {
 			module.packages, size[path] = append(module.packages, path), len(tests)
 			if concurrency.Match(code) {
 				module.concurrent = append(module.concurrent, path)
+				for _, name := range singleTests.FindAllSubmatch(tests, -1) {
+					module.single[path] = append(module.single[path], string(name[1]))
+				}
 			}
 			if !fuzz {
 				continue

@@ -33,8 +33,10 @@ func run(ctx context.Context, plan []stage, out io.Writer, record func(result) e
 		var running sync.WaitGroup
 		for _, lane := range lanes {
 			running.Go(func() {
+				inLane := []result{}
 				for _, i := range lane {
-					results[i] = runStage(ctx, plan[i], failed(before), &env, screen)
+					results[i] = runStage(ctx, plan[i], failed(before) || failed(inLane), &env, screen)
+					inLane = append(inLane, results[i])
 				}
 			})
 		}
@@ -125,7 +127,11 @@ func runCommand(ctx context.Context, c command, env *[]string, out io.Writer) er
 		return runTests(ctx, c, env, out)
 	}
 	var output bytes.Buffer
-	cmd := exec.CommandContext(ctx, c.args[0], c.args[1:]...)
+	args := c.args
+	if c.yields {
+		args = append([]string{"nice", "-n", "10"}, args...)
+	}
+	cmd := exec.CommandContext(ctx, args[0], args[1:]...)
 	cmd.Dir, cmd.Env = c.dir, slices.Concat(*env, c.env)
 	cmd.Stdout, cmd.Stderr = io.MultiWriter(out, &output), out
 	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }

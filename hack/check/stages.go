@@ -4,6 +4,7 @@ package main
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 )
@@ -29,6 +30,8 @@ type module struct {
 	packages []string
 	// concurrent are those of the packages that start goroutines, hold a lock or use a channel.
 	concurrent []string
+	// single are the tests of concurrent packages that the race detector leaves out, by package.
+	single map[string][]string
 }
 
 // fuzzTarget is one fuzz test of a package.
@@ -39,7 +42,7 @@ type stage struct {
 	name     string
 	about    string
 	skip     string // reason not to run it
-	last     bool   // not worth starting once something has failed
+	last     bool   // not worth starting once something before it or in its lane has failed
 	lane     string // runs at the same time as neighbours of other lanes; empty: alone
 	commands []command
 	after    []command // run in any case once the first command was started; they take away what the commands have made
@@ -50,7 +53,9 @@ type command struct {
 	args []string
 	env  []string // on top of the environment
 	// silent: any output is a failure, as with formatters that list files.
-	silent  bool
+	silent bool
+	// yields: at low priority, beside clusters of which tests expect that they answer.
+	yields  bool
 	results results
 	// assets: the last line printed is the directory for KUBEBUILDER_ASSETS,
 	// which all later commands get.
@@ -67,6 +72,9 @@ const collectLess = "GOGC=400"
 // servers, alone done in four minutes, has needed more than Go's ten minutes beside them.
 const hanging = "30m"
 
+// noVet leaves out the part of go vet that go test runs, for each package and once more with the race detector: lint runs all of it.
+const noVet = "-vet=off"
+
 const tools = "-modfile=%shack/tools/go.mod"
 
 func groups() []string {
@@ -77,13 +85,11 @@ func groups() []string {
 func stages(group string, found facts) ([]stage, error) {
 	switch group {
 	case "all":
-		plan := []stage{format(), conventions(), generated(), build(), vulnerabilities(found), servers()}
-		plan = append(plan, abreastOfRace(unit(found, false, ""), race(found), lint(found))...)
-		return append(plan, journey(found), severalShort(found), statefulShort(found)), nil
+		return gate(found), nil
 	case "unit":
 		return unit(found, true, " (those that need an API server skip themselves; `make test` runs them)"), nil
 	case "race":
-		return append([]stage{build(), servers()}, race(found)...), nil
+		return append([]stage{build(), servers()}, raceDetector(found)...), nil
 	case "lint":
 		return append([]stage{format()}, lint(found)...), nil
 	case "conventions":
@@ -168,9 +174,14 @@ func unit(found facts, all bool, remark string) []stage {
 		if len(packages) == 0 {
 			continue
 		}
-		s := stage{name: "unit " + label(module.dir), about: "unit tests", commands: []command{{
-			dir: module.dir, args: append([]string{"go", "test", "-timeout", hanging}, packages...), env: []string{collectLess},
-		}}}
+		args := []string{"go", "test", "-timeout", hanging}
+		if !all {
+			args = append(args, noVet)
+		}
+		s := stage{name: "unit " + label(module.dir), about: "unit tests", commands: []command{{dir: module.dir, args: append(args, packages...), env: []string{collectLess}}}}
+		if command, some := singles(module); some && !all {
+			s.commands = append(s.commands, command)
+		}
 		if module.dir == "." {
 			s.about += remark
 		}
@@ -179,9 +190,22 @@ func unit(found facts, all bool, remark string) []stage {
 	return plan
 }
 
-// race runs the packages that start goroutines, hold a lock or use a channel with the race detector, which needs cgo. -p 4: their tests wait
-// for API servers more than they compute.
-func race(found facts) []stage {
+// singles runs the tests that the race detector leaves out. They start with single.Goroutine, and so does no other test of the same name in these packages.
+func singles(module module) (c command, some bool) {
+	packages := slices.Sorted(maps.Keys(module.single))
+	var names []string
+	for _, path := range packages {
+		names = append(names, module.single[path]...)
+	}
+	slices.Sort(names)
+	return command{
+		dir: module.dir, args: append([]string{"go", "test", "-timeout", hanging, noVet, "-run", "^(" + strings.Join(slices.Compact(names), "|") + ")$"}, packages...), env: []string{collectLess},
+	}, len(packages) > 0
+}
+
+// raceDetector runs the packages that start goroutines, hold a lock or use a channel with the race detector, which needs cgo. -p 3: beside clusters
+// and the other unit tests, more of them at the same time would only be slower each.
+func raceDetector(found facts) []stage {
 	var plan []stage
 	for _, module := range found.modules {
 		packages := slices.DeleteFunc(slices.Clone(module.concurrent), apart)
@@ -190,22 +214,49 @@ func race(found facts) []stage {
 		}
 		plan = append(plan, stage{
 			name: "race " + label(module.dir), about: "unit and API server tests of concurrent packages with the race detector",
-			commands: []command{{dir: module.dir, args: append([]string{"go", "test", "-race", "-p", "4", "-timeout", hanging}, packages...), env: []string{"CGO_ENABLED=1", collectLess}}},
+			commands: []command{{dir: module.dir, args: append([]string{"go", "test", "-race", "-p", "3", "-timeout", hanging, noVet}, packages...), env: []string{"CGO_ENABLED=1", collectLess}}},
 		})
 	}
 	return plan
 }
 
-// abreastOfRace has the longest stage, the product with the race detector, run at the same time as the others: it computes, and they mostly wait.
-func abreastOfRace(groups ...[]stage) (plan []stage) {
-	for _, s := range slices.Concat(groups...) {
-		s.lane = "others"
-		if s.name == "race product" {
-			s.lane = "race"
+// gate is `make test`. What computes runs beside the clusters, which mostly wait, and leaves the processors to them. First what judges the source, beside the
+// playground's own tests: these make network namespaces like those of a playground, and one refuses to run beside one.
+func gate(found facts) (plan []stage) {
+	var own, race, others []stage
+	for _, s := range slices.Concat(unit(found, false, ""), raceDetector(found), lint(found)) {
+		switch s.name {
+		case "unit playground", "race playground":
+			own = append(own, s)
+		case "race product":
+			race = append(race, s)
+		default:
+			others = append(others, s)
 		}
-		plan = append(plan, s)
 	}
-	return plan
+	return slices.Concat(
+		inLane("source", format(), conventions(), generated()), inLane("playground", append([]stage{build()}, own...)...),
+		[]stage{vulnerabilities(found), servers()},
+		inLane("race", yielding(race)...), inLane("others", yielding(others)...), inLane("clusters", journey(found), severalShort(found), statefulShort(found)),
+	)
+}
+
+// inLane has stages run one after the other, at the same time as neighbours in other lanes.
+func inLane(lane string, all ...stage) []stage {
+	for i := range all {
+		all[i].lane = lane
+	}
+	return all
+}
+
+// yielding has stages leave the processors to what runs beside them.
+func yielding(all []stage) []stage {
+	for _, s := range all {
+		for i := range s.commands {
+			s.commands[i].yields = true
+		}
+	}
+	return all
 }
 
 // apart reports whether a package has a stage of its own.
@@ -238,7 +289,7 @@ var kubeconfigs = []string{
 	"LIQO_E2E_PROVIDER_KUBECONFIG=/var/lib/liqo-playground/kubeconfig/milan.yaml",
 }
 
-// journey brings one pair of clusters up and runs on it what a user does with Liqo. -p 1: the packages share the clusters. -parallel 4: tests in
+// journey brings one pair of clusters up and runs on it what a user does with Liqo. -p 1: the packages share the clusters. -parallel 8: tests in
 // namespaces of their own wait for the clusters more than they compute.
 func journey(found facts) stage {
 	s := stage{
@@ -246,7 +297,7 @@ func journey(found facts) stage {
 		commands: []command{
 			{args: []string{"bin/playground", "down"}},
 			{args: []string{"bin/playground", "up", "quick-start", "--audit"}},
-			{args: []string{"go", "test", "-count=1", "-p", "1", "-parallel", "4", "-timeout", "60m", "-v", "./test/e2e", "./test/offload", "./test/field", "./test/quickstart"}, env: kubeconfigs},
+			{args: []string{"go", "test", "-count=1", "-p", "1", "-parallel", "8", "-timeout", "60m", "-v", "./test/e2e", "./test/offload", "./test/field", "./test/quickstart"}, env: kubeconfigs},
 		},
 		after: []command{{args: []string{"bin/playground", "down"}}},
 	}
@@ -257,7 +308,7 @@ func journey(found facts) stage {
 func severalShort(found facts) stage {
 	s := stage{
 		name: "several", about: "one application in a consumer and two providers, traffic from one provider to the other", last: true,
-		commands: []command{{args: []string{"go", "test", "-count=1", "-timeout", "20m", "-v", "./test/several"}}},
+		commands: []command{{args: []string{"go", "test", "-count=1", "-parallel", "4", "-timeout", "20m", "-v", "./test/several"}}},
 	}
 	return withRoot(s, found)
 }

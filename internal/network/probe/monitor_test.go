@@ -6,6 +6,8 @@ import (
 	"math/rand"
 	"testing"
 	"time"
+
+	"liqo.io/liqo/internal/kube/kubetest/single"
 )
 
 var start = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
@@ -122,6 +124,7 @@ func TestMonitorStatistics(t *testing.T) {
 
 // Losses by chance alone do not reach the timeout, and the timeout stays short.
 func TestMonitorTimeout(t *testing.T) {
+	single.Goroutine(t)
 	ms := time.Millisecond
 	for name, test := range map[string]struct {
 		takes time.Duration

@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+
+	"liqo.io/liqo/internal/kube/kubetest/single"
 )
 
 func TestPacket(t *testing.T) {
@@ -96,6 +98,7 @@ func FuzzParse(f *testing.F) {
 }
 
 func TestLimiter(t *testing.T) {
+	single.Goroutine(t)
 	var l limiter
 	one := netip.MustParseAddr("10.0.0.1")
 	allowed := 0

@@ -19,6 +19,7 @@ import (
 
 	"liqo.io/liqo/apis/labels"
 	vkv1alpha1 "liqo.io/liqo/apis/virtualkubelet/v1alpha1"
+	"liqo.io/liqo/internal/kube/kubetest/single"
 )
 
 // history simulates one name in a namespace of a provider, with every actor that changes it: the consumer, the kubelet, the garbage
@@ -403,6 +404,7 @@ func trimmedPod(pod *corev1.Pod) *corev1.Pod {
 // TestRandomHistories: for any order of events and any age of the snapshots that a controller reads, no fence runs again after it has ended,
 // no unmanaged pod is touched, and no name is free before its pod is gone; when the actors stop, the pod of the ShadowPod runs, or both are gone.
 func TestRandomHistories(t *testing.T) {
+	single.Goroutine(t)
 	made, again, freed := 0, 0, 0
 	for seed := range int64(2000) {
 		h := &history{

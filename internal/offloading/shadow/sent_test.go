@@ -18,6 +18,7 @@ import (
 
 	"liqo.io/liqo/apis/labels"
 	vkv1alpha1 "liqo.io/liqo/apis/virtualkubelet/v1alpha1"
+	"liqo.io/liqo/internal/kube/kubetest/single"
 )
 
 // applied returns a pod after a JSON patch, as an API server applies it.
@@ -173,6 +174,7 @@ func userPod() *vkv1alpha1.ShadowPod {
 // TestMutatingProvider: the admission of a provider changes pods, and a user changes them as well. Each change of the user arrives, what the provider did to other
 // fields stays, and nothing is written twice. The same holds for pods that an earlier version of Liqo made.
 func TestMutatingProvider(t *testing.T) {
+	single.Goroutine(t)
 	for seed := range int64(400) {
 		random := rand.New(rand.NewSource(seed))
 		var theirs []func(*corev1.Pod, bool)
