@@ -27,7 +27,7 @@ type Resolver struct {
 	Domain string
 	// Servers are the name servers, in order.
 	Servers []netip.Addr
-	// Searches are the search domains after those of the cluster: those of the node, or of the pod's own dnsConfig.
+	// Searches are the search domains after those of the cluster: those of the node, or of the pod's own dnsConfig. Pods may have each of them.
 	Searches []string
 }
 
@@ -54,13 +54,19 @@ func Parse(text string) (Resolver, error) {
 		domain := search[i+2]
 		namespace, own := strings.CutSuffix(search[i], "."+search[i+1])
 		if own && search[i+1] == "svc."+domain && len(validation.IsDNS1123Label(namespace)) == 0 && Valid(domain) {
-			found.Domain, found.Searches = domain, slices.Concat(search[:i], search[i+3:])
+			found.Domain, found.Searches = domain, slices.DeleteFunc(slices.Concat(search[:i], search[i+3:]), unfit)
+			if len(found.Searches) == 0 {
+				found.Searches = nil
+			}
 			return found, nil
 		}
 	}
 	return Resolver{}, fmt.Errorf("the search path %.300q of %s does not start with NAMESPACE.svc.DOMAIN svc.DOMAIN DOMAIN, as a kubelet writes it for the dnsPolicy ClusterFirst; set --cluster-domain of the kubelets, or this pod's dnsPolicy",
 		strings.Join(search, " "), File)
 }
+
+// unfit reports whether an API server refuses a pod with this search domain. A node without search domains may state that as a dot, which some kubelets pass on.
+func unfit(search string) bool { return len(validation.IsDNS1123SubdomainWithUnderscore(search)) > 0 }
 
 // Valid reports whether a text can be the domain of a cluster.
 func Valid(text string) bool { return len(validation.IsDNS1123Subdomain(text)) == 0 }

@@ -31,6 +31,14 @@ func TestParse(t *testing.T) {
 			Resolver{Domain: "cluster.local", Servers: address("10.96.0.10"), Searches: []string{"eu.compute.internal", "example.com"}},
 		},
 		{
+			"a node without domains, as systemd-resolved states it", "search liqo.svc.cluster.local svc.cluster.local cluster.local .\nnameserver 10.96.0.10\noptions ndots:5\n",
+			Resolver{Domain: "cluster.local", Servers: address("10.96.0.10")},
+		},
+		{
+			"domains that no pod may have", "search a.svc.x svc.x x . eu.example. -bad- corp_lan.example two..dots " + strings.Repeat("long.", 60) + "example\n",
+			Resolver{Domain: "x", Searches: []string{"eu.example", "corp_lan.example"}},
+		},
+		{
 			"another domain, upper case, dots at the end", "search liqo.svc.K8s.Example.COM. svc.k8s.example.com. k8s.example.com.\nnameserver fd00:10::a\nnameserver 10.96.0.10",
 			Resolver{Domain: "k8s.example.com", Servers: address("fd00:10::a", "10.96.0.10")},
 		},
