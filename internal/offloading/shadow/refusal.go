@@ -5,11 +5,11 @@ package shadow
 import (
 	"errors"
 	"fmt"
+	"reflect"
 	"regexp"
 	"slices"
 	"strings"
 
-	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -104,21 +104,57 @@ func withoutSubject(message string) string {
 	return message
 }
 
-// Names returns what a peer has named in a ShadowPod: the pod, its containers, their images and its claims.
+// mostNames bounds what a peer is taken to have named: each is a guess at a name of another, which the text of a refusal would confirm.
+const mostNames = 500
+
+// Names returns what a peer has named in a ShadowPod: each text of it that is one word, such as the names of containers, images, labels and their values.
 func Names(shadow *vkv1alpha1.ShadowPod) []string {
-	names, spec := []string{shadow.Name}, &shadow.Spec.Pod
-	for _, containers := range [][]corev1.Container{spec.InitContainers, spec.Containers} {
-		for i := range containers {
-			names = append(names, containers[i].Name, containers[i].Image)
+	names := []string{shadow.Name}
+	add := func(text string) {
+		if len(names) < mostNames && len(text) <= maxRefusal && text != "" && word.FindString(text) == text {
+			names = append(names, text)
 		}
 	}
-	for i := range spec.EphemeralContainers {
-		names = append(names, spec.EphemeralContainers[i].Name, spec.EphemeralContainers[i].Image)
-	}
-	for i := range spec.Volumes {
-		if claim := spec.Volumes[i].PersistentVolumeClaim; claim != nil {
-			names = append(names, claim.ClaimName)
+	spec := &shadow.Spec.Pod
+	for _, first := range []any{spec.InitContainers, spec.Containers, spec.EphemeralContainers} { // the images of all of them before what else each has
+		for i := range reflect.ValueOf(first).Len() {
+			one := reflect.ValueOf(first).Index(i)
+			add(one.FieldByName("Name").String())
+			add(one.FieldByName("Image").String())
 		}
 	}
+	for _, all := range []map[string]string{shadow.Labels, shadow.Annotations} {
+		texts(reflect.ValueOf(all), add)
+	}
+	texts(reflect.ValueOf(spec), add)
 	return names
+}
+
+// texts calls a function with each text in a value.
+func texts(in reflect.Value, do func(string)) {
+	switch in.Kind() {
+	case reflect.String:
+		do(in.String())
+	case reflect.Pointer:
+		if !in.IsNil() {
+			texts(in.Elem(), do)
+		}
+	case reflect.Slice:
+		for i := range in.Len() {
+			texts(in.Index(i), do)
+		}
+	case reflect.Map:
+		keys := in.MapKeys()
+		slices.SortFunc(keys, func(a, b reflect.Value) int { return strings.Compare(a.String(), b.String()) })
+		for _, key := range keys {
+			texts(key, do)
+			texts(in.MapIndex(key), do)
+		}
+	case reflect.Struct:
+		for i := range in.NumField() {
+			if in.Type().Field(i).IsExported() {
+				texts(in.Field(i), do)
+			}
+		}
+	}
 }

@@ -5,6 +5,7 @@ package shadow
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -13,6 +14,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	vkv1alpha1 "liqo.io/liqo/apis/virtualkubelet/v1alpha1"
 )
 
 // TestRefusals: whatever refuses an object of a peer, the peer's user gets the API server's own words.
@@ -65,6 +68,56 @@ func TestRefusals(t *testing.T) {
 		if got, want := Refusal(err, "ns"), "the API server of this cluster cannot do that now ("+reason+"); Liqo tries again"; got != want {
 			t.Errorf("%q, want %q", got, want)
 		}
+	}
+}
+
+// TestWordsOfPolicies: what known policies state about a pod arrives as they state it. Numbers, fields of pods and what the peer has named are no names of others.
+func TestWordsOfPolicies(t *testing.T) {
+	shadow := &vkv1alpha1.ShadowPod{}
+	shadow.Name, shadow.Labels = "web", map[string]string{"team": "blue", "example.com/owner": "shop-7"}
+	shadow.Annotations = map[string]string{"docs": "see namespace bank-1"}
+	shadow.Spec.Pod = corev1.PodSpec{
+		Containers: []corev1.Container{{
+			Name: "main", Image: "nginx/nginx-ingress:1.0", Env: []corev1.EnvVar{{Name: "PROXY", Value: "http://proxy.example:3128"}},
+			EnvFrom: []corev1.EnvFromSource{{SecretRef: &corev1.SecretEnvSource{LocalObjectReference: corev1.LocalObjectReference{Name: "db"}}}},
+		}},
+		Volumes: []corev1.Volume{{Name: "data", VolumeSource: corev1.VolumeSource{NFS: &corev1.NFSVolumeSource{Server: "10.7.0.5", Path: "/exports/shop"}}}},
+	}
+	for _, text := range []string{
+		`[psp-pods-allowed-user-ranges] Container main is attempting to run as disallowed user 0. Allowed runAsUser: {"rule": "MustRunAsNonRoot"}`,
+		`[container-must-have-limits] container <main> has no resource limits`,
+		`[repos] container <main> has an invalid image repo <nginx/nginx-ingress:1.0>, allowed repos are ["registry.example.com/team/", "gcr.io/proj/"]`,
+		`require-requests-limits: validate-resources: 'validation error: requests/limits of cpu/memory are required. rule validate-resources failed at path /spec/containers/0/resources/limits/'`,
+		`resource Pod/shop-rome-1/web was blocked due to the following policies: labels and/or annotations are missing`,
+		`0/3 rules passed; run as user: 65532 or users 1000 and 2000`,
+		`label example.com/owner has the value "shop-7", and namespace "blue" is not one of a team`,
+		`env PROXY of main leads to http://proxy.example:3128, volume data to 10.7.0.5 and /exports/shop`,
+		`command/args of main, requests.cpu=100m, ephemeral-storage 1Gi, hostPath volumes are forbidden. The field spec.volumes[*].hostPath must be unset`,
+		`violates PodSecurity "restricted:v1.34": runAsNonRoot != true (pod or container "main" must set securityContext.runAsNonRoot=true), seccompProfile`,
+		`image index.docker.io/nginx/nginx-ingress@sha256:0123456789abcdef has no signature`,
+	} {
+		err := apierrors.NewForbidden(corev1.Resource("pods"), "web", errors.New(text))
+		if got, want := Refusal(err, "shop-rome-1", Names(shadow)...), "this cluster refuses it: "+text; got != want {
+			t.Errorf("%q\n want %q", got, want)
+		}
+	}
+	for theirs, want := range map[string]string{
+		"user 'bank-7' or user bank-7 or user 10.0.0.7":                  "user '(another's)' or user (another's) or user (an address)",
+		"node 7 of namespace 12, requests/web-1 and bank/requests":       "node (another's) of namespace (another's), (another's) and (another's)",
+		"opa (see https://opa.example/rules), or https://opa.example/2;": "opa (see (an address)), or (an address);",
+		"from 10.7.0.6:/exports/bank":                                    "from (an address)",
+		"limits/bank-1 is full, as are bank-1/0 and namespace bank-1":    "(another's) is full, as are (another's) and namespace (another's)",
+	} {
+		err := apierrors.NewForbidden(corev1.Resource("pods"), "web", errors.New(theirs))
+		if got, want := Refusal(err, "shop-rome-1", Names(shadow)...), "this cluster refuses it: "+want; got != want {
+			t.Errorf("%q: %q, want %q", theirs, got, want)
+		}
+	}
+	for i := range 1000 {
+		shadow.Spec.Pod.Containers[0].Args = append(shadow.Spec.Pod.Containers[0].Args, fmt.Sprintf("guess-%d", i))
+	}
+	if got := Names(shadow); len(got) > mostNames || !slices.Contains(got, "nginx/nginx-ingress:1.0") || !slices.Contains(got, "blue") {
+		t.Errorf("%d names", len(got))
 	}
 }
 

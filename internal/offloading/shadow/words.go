@@ -4,11 +4,15 @@ package shadow
 
 import (
 	"net/netip"
+	"reflect"
 	"regexp"
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
 )
 
@@ -30,7 +34,7 @@ func words(message, namespace string, own []string) string {
 	before, rest := "", 0
 	for _, at := range word.FindAllStringIndex(message, -1) {
 		one, between := message[at[0]:at[1]], message[rest:at[0]]
-		bare := strings.TrimRight(one, ".:?")
+		bare := strings.TrimRight(one, ".:?,;)")
 		out.WriteString(between)
 		out.WriteString(instead(bare, before+between, namespace, own))
 		out.WriteString(one[len(bare):])
@@ -57,10 +61,19 @@ func instead(one, before, namespace string, own []string) string {
 // owners is what stands before the name of an owner, which may be in quotes or after a colon.
 var owners = regexp.MustCompile("^(namespace|node|user|tenant)s?([ :=]*)([\"'`]?)$")
 
-// isNamed reports whether a word is the name of a namespace, a node or a user: it follows that word, and is in quotes, after a colon, or no word of a language.
+// isNamed reports whether a word is the name of a namespace, a node or a user: it follows that word, and is in quotes, after a colon, or no word of a language. A user that
+// is a number is one of a container.
 func isNamed(one, before string) bool {
 	found := owners.FindStringSubmatch(before)
-	return found != nil && (found[3] != "" || strings.ContainsAny(found[2], ":=") || strings.ContainsAny(one, "-.0123456789"))
+	if found == nil || found[1] == "user" && isNumber(one) {
+		return false
+	}
+	return (found[3] != "" || strings.ContainsAny(found[2], ":=") || strings.ContainsAny(one, "-.0123456789"))
+}
+
+func isNumber(one string) bool {
+	_, err := strconv.ParseUint(one, 10, 64)
+	return err == nil
 }
 
 // isAddress reports whether a word is where something listens: a URL, an address with or without prefix or port, the name of a Service, or a name with a port.
@@ -79,6 +92,9 @@ func isAddress(one string) bool {
 	}
 	host, _, _ := strings.Cut(one, "/")
 	host, port, hasPort := strings.Cut(host, ":")
+	if _, err := netip.ParseAddr(host); err == nil { // with a path
+		return true
+	}
 	if labels := strings.Split(host, "."); len(labels) > 2 && labels[2] == "svc" || len(labels) == 2 && labels[1] == "svc" {
 		return true
 	}
@@ -87,12 +103,42 @@ func isAddress(one string) bool {
 }
 
 // isQualified reports whether a word names an object of another namespace: namespace/name. The kinds of Kubernetes, such as pods/exec, and keys in a domain, such
-// as example.com/key, have that form as well.
+// as example.com/key, have that form as well, and so have numbers (0/3) and two words of the same kind (requests/limits).
 func isQualified(one, namespace string) bool {
 	first, second, found := strings.Cut(one, "/")
 	return found && first != namespace && len(validation.IsDNS1123Label(first)) == 0 && len(validation.IsDNS1123Subdomain(second)) == 0 &&
-		!slices.Contains(subresources, second)
+		!slices.Contains(subresources, second) && !(isNumber(first) && isNumber(second)) && !(vocabulary()[first] && vocabulary()[second])
 }
+
+// vocabulary are the words of the API of pods: the names of its fields, of the resources that each node has, and what joins them.
+var vocabulary = sync.OnceValue(func() map[string]bool {
+	words := map[string]bool{"and": true, "or": true}
+	for _, one := range [...]corev1.ResourceName{corev1.ResourceCPU, corev1.ResourceMemory} {
+		words[string(one)] = true
+	}
+	seen := map[reflect.Type]bool{}
+	var add func(reflect.Type)
+	add = func(of reflect.Type) {
+		switch of.Kind() {
+		case reflect.Pointer, reflect.Slice:
+			add(of.Elem())
+		case reflect.Struct:
+			if seen[of] || of.PkgPath() != reflect.TypeFor[corev1.PodSpec]().PkgPath() {
+				return
+			}
+			seen[of] = true
+			for i := range of.NumField() {
+				words[jsonName(of.Field(i))] = true
+				add(of.Field(i).Type)
+			}
+		}
+	}
+	add(reflect.TypeFor[corev1.PodSpec]())
+	for _, one := range reflect.VisibleFields(reflect.TypeFor[metav1.ObjectMeta]()) {
+		words[jsonName(one)] = true
+	}
+	return words
+})
 
 var subresources = []string{"exec", "log", "status", "resize", "ephemeralcontainers", "eviction", "binding", "portforward", "attach", "scale", "finalizers"}
 
