@@ -137,7 +137,7 @@ func projectVolumes(m NamespaceMapping, local *corev1.Pod, spec *corev1.PodSpec,
 				source.Name = ConfigMapName(m, source.Name)
 			}
 		}
-		volume.Projected.Sources = tokenSources(local, volume.Name, volume.Projected.Sources, tokens)
+		volume.Projected.Sources = tokenSources(local, volume, tokens)
 	}
 	eachContainer(spec, func(container *corev1.Container) {
 		for i := range container.EnvFrom {

@@ -117,8 +117,8 @@ func isTrustBundle(source corev1.VolumeProjection) bool { return source.ClusterT
 // tokenSources returns the sources of a projected volume, with tokens taken from the Secret, or without any.
 //
 // Beside a token, the file with the pod's namespace holds the namespace of the service account: the account has no rights in a namespace of the remote name.
-func tokenSources(local *corev1.Pod, volume string, sources []corev1.VolumeProjection, tokens bool) []corev1.VolumeProjection {
-	sources = slices.DeleteFunc(slices.DeleteFunc(sources, isPodCertificate), isTrustBundle)
+func tokenSources(local *corev1.Pod, volume *corev1.Volume, tokens bool) []corev1.VolumeProjection {
+	sources := slices.DeleteFunc(slices.DeleteFunc(volume.Projected.Sources, isPodCertificate), isTrustBundle)
 	if !slices.ContainsFunc(sources, func(source corev1.VolumeProjection) bool { return source.ServiceAccountToken != nil }) {
 		return sources
 	}
@@ -132,7 +132,9 @@ func tokenSources(local *corev1.Pod, volume string, sources []corev1.VolumeProje
 		switch {
 		case source.ServiceAccountToken != nil && tokens:
 			path := source.ServiceAccountToken.Path
-			remote = append(remote, items(corev1.KeyToPath{Key: tokenKey(volume, path), Path: path, User: source.ServiceAccountToken.User}))
+			remote = append(remote, items(corev1.KeyToPath{
+				Key: tokenKey(volume.Name, path), Path: path, User: source.ServiceAccountToken.User, Mode: tokenMode(local, volume.Projected.DefaultMode),
+			}))
 		case source.ServiceAccountToken != nil:
 		case source.DownwardAPI != nil && tokens:
 			var others []corev1.DownwardAPIVolumeFile
@@ -151,6 +153,38 @@ func tokenSources(local *corev1.Pod, volume string, sources []corev1.VolumeProje
 		}
 	}
 	return remote
+}
+
+// tokenMode returns the mode of a token's file, nil for that of the volume. A kubelet lets the one user of a pod own its tokens, whatever the mode of the volume. A file
+// of a Secret belongs to root, so that user needs the right of all others. If the pod has a group for its files (fsGroup), a kubelet gives that the right to read both.
+func tokenMode(local *corev1.Pod, ofVolume *int32) *int32 {
+	if ofVolume == nil || *ofVolume&othersRead != 0 || !hasOneUser(&local.Spec) || local.Spec.SecurityContext != nil && local.Spec.SecurityContext.FSGroup != nil {
+		return nil
+	}
+	return some(*ofVolume | allRead)
+}
+
+const allRead, othersRead = 0o444, 0o004
+
+// hasOneUser reports whether all containers of a pod run as the same user, as its specification states.
+func hasOneUser(spec *corev1.PodSpec) bool {
+	var user *int64
+	for _, containers := range [][]corev1.Container{spec.InitContainers, spec.Containers} {
+		for i := range containers {
+			var its *int64
+			if spec.SecurityContext != nil {
+				its = spec.SecurityContext.RunAsUser
+			}
+			if own := containers[i].SecurityContext; own != nil && own.RunAsUser != nil {
+				its = own.RunAsUser
+			}
+			if its == nil || user != nil && *user != *its {
+				return false
+			}
+			user = its
+		}
+	}
+	return user != nil
 }
 
 func tokenKey(volume, path string) string { return volume + "-" + hash(path) }
