@@ -79,7 +79,7 @@ var catalog = []kind{
 			if mapping.Skips(local) {
 				return nil, nil
 			}
-			named, err := project.ExternalName(local, r.remoteOf)
+			named, err := project.ExternalName(mapping, local, r.remoteOf)
 			if err != nil {
 				return nil, err
 			}

@@ -11,8 +11,8 @@ import (
 )
 
 // ExternalName returns a Service whose external name is right in the peer: the name of a Service of this cluster has the remote namespace there. remoteOf returns the
-// remote namespace of a namespace of this cluster. The error is ErrRefused if that Service is not in the peer.
-func ExternalName(local *corev1.Service, remoteOf func(namespace string) (string, bool)) (*corev1.Service, error) {
+// remote namespace of a namespace of this cluster. The error is ErrRefused if that Service is not in the peer. A name below the domain of another cluster stays.
+func ExternalName(m NamespaceMapping, local *corev1.Service, remoteOf func(namespace string) (string, bool)) (*corev1.Service, error) {
 	if local.Spec.Type != corev1.ServiceTypeExternalName {
 		return local, nil
 	}
@@ -24,6 +24,8 @@ func ExternalName(local *corev1.Service, remoteOf func(namespace string) (string
 	namespace, domain := parts[svc-1], strings.Join(parts[svc+1:], ".")
 	remote, offloaded := remoteOf(namespace)
 	switch {
+	case m.Domain != "" && domain != "" && domain != m.Domain && domain != DefaultDomain:
+		return local, nil
 	case offloaded:
 		parts[svc-1] = remote
 		named := local.DeepCopy()

@@ -23,9 +23,10 @@ func TestExternalName(t *testing.T) {
 		"web.shop.svc.cluster.local": "web.shop-rome-ab12cd.svc.cluster.local", "web.shop.svc": "web.shop-rome-ab12cd.svc", "web-0.web.shop.svc.rome.example.": "web-0.web.shop-rome-ab12cd.svc.rome.example",
 		"web.same.svc.cluster.local": "web.same.svc.cluster.local", "svc.example.com": "svc.example.com", "a.svc.example.com": "a.svc.example.com", "idx.prod.svc.region.vectors.example": "idx.prod.svc.region.vectors.example",
 		"vault.bank.svc.cluster.local": "", "kubernetes.default.svc": "", "kubernetes.default.svc.cluster.local": "",
+		"db.shop.svc.paris.example": "db.shop.svc.paris.example", "db.shop.svc.eu.rome.example": "db.shop.svc.eu.rome.example", // a namespace of the same name in another cluster
 	} {
 		local := &corev1.Service{Spec: corev1.ServiceSpec{Type: corev1.ServiceTypeExternalName, ExternalName: name}}
-		got, err := project.ExternalName(local, remoteOf)
+		got, err := project.ExternalName(mapping, local, remoteOf)
 		switch {
 		case want == "" && (!errors.Is(err, project.ErrRefused) || !strings.Contains(err.Error(), "offload the namespace")):
 			t.Errorf("%s: %v, want a refusal", name, err)
@@ -36,8 +37,14 @@ func TestExternalName(t *testing.T) {
 			t.Errorf("%s: the local Service has changed", name)
 		}
 	}
+	unknown := mapping
+	unknown.Domain = ""
+	local := &corev1.Service{Spec: corev1.ServiceSpec{Type: corev1.ServiceTypeExternalName, ExternalName: "web.shop.svc.rome.example"}}
+	if got, err := project.ExternalName(unknown, local, remoteOf); err != nil || got.Spec.ExternalName != "web.shop-rome-ab12cd.svc.rome.example" {
+		t.Errorf("the domain of this cluster is not known: %v, %v", got, err)
+	}
 	plain := &corev1.Service{Spec: corev1.ServiceSpec{Type: corev1.ServiceTypeClusterIP, ExternalName: "vault.bank.svc"}}
-	if got, err := project.ExternalName(plain, remoteOf); err != nil || got != plain {
+	if got, err := project.ExternalName(mapping, plain, remoteOf); err != nil || got != plain {
 		t.Errorf("a Service of another type: %v, %v", got, err)
 	}
 }
