@@ -49,7 +49,7 @@ func PodStatus(m NamespaceMapping, local, remote *corev1.Pod, restarts Restarts,
 	}
 	status := corev1.PodStatus{
 		Phase: phase(theirs.Phase), Reason: reason(theirs.Reason), Message: text(theirs.Message, maxMessage),
-		Conditions: conditions(local, remote), ObservedGeneration: observedGeneration(local, remote),
+		Conditions: conditions(m, local, remote), ObservedGeneration: observedGeneration(local, remote),
 		StartTime: mine.StartTime, PodIPs: addresses, HostIP: hostIP,
 		// These belong to the local pod: its class follows from its own requests, and controllers of this cluster reserve the rest.
 		QOSClass: mine.QOSClass, NominatedNodeName: mine.NominatedNodeName, ResourceClaimStatuses: mine.ResourceClaimStatuses,
@@ -142,7 +142,7 @@ func localAddresses(remote *corev1.PodStatus, translator Translator) ([]corev1.P
 // is Ready if the remote pod is, which has no gates, and all gates are open. It translates the observed generations, which are those of the remote pod.
 // DisruptionTarget is a remote condition only once the pod has ended, when Jobs read it: the disruption controller of this cluster resets that of a pod that is not
 // being deleted, and each write of ours would make it do so again.
-func conditions(local, remote *corev1.Pod) []corev1.PodCondition {
+func conditions(m NamespaceMapping, local, remote *corev1.Pod) []corev1.PodCondition {
 	observed := observedGeneration(local, remote)
 	isGate := func(kind corev1.PodConditionType) bool {
 		return slices.Contains(local.Spec.ReadinessGates, corev1.PodReadinessGate{ConditionType: kind})
@@ -160,6 +160,9 @@ func conditions(local, remote *corev1.Pod) []corev1.PodCondition {
 			condition.Status = corev1.ConditionUnknown
 		}
 		condition.ObservedGeneration = conditionGeneration(condition, local, remote, observed)
+		if condition.Type == corev1.PodScheduled && condition.Status != corev1.ConditionTrue && condition.Message != "" {
+			condition.Message = m.spoken(condition.Message) // it counts the nodes of another cluster
+		}
 		condition.Reason, condition.Message = text(condition.Reason, maxReason), text(condition.Message, maxMessage)
 		condition.LastProbeTime, condition.LastTransitionTime = moment(condition.LastProbeTime), moment(condition.LastTransitionTime)
 		all = append(all, condition)

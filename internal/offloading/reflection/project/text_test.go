@@ -53,4 +53,21 @@ func TestSpeaker(t *testing.T) {
 			t.Errorf("%q: %v", theirs, event)
 		}
 	}
+	remote := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "shop-rome", Name: "web"}, Status: corev1.PodStatus{Conditions: []corev1.PodCondition{
+		{Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Reason: "Unschedulable", Message: "0/3 nodes are available: 3 Insufficient cpu."},
+		{Type: corev1.PodInitialized, Status: corev1.ConditionFalse, Message: "containers with incomplete status: [first]"},
+	}}}
+	status, err := project.PodStatus(m, local, remote, project.Restarts{}, nil, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, want := range []string{`cluster "milan": 0/3 nodes are available: 3 Insufficient cpu.`, "containers with incomplete status: [first]"} {
+		if got := status.Conditions[i].Message; got != want {
+			t.Errorf("condition %s: %q, want %q", status.Conditions[i].Type, got, want)
+		}
+	}
+	remote.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodScheduled, Status: corev1.ConditionTrue}}
+	if status, err = project.PodStatus(m, local, remote, project.Restarts{}, nil, ""); err != nil || status.Conditions[0].Message != "" {
+		t.Errorf("a pod that has a node: %v, %+v", err, status.Conditions)
+	}
 }
