@@ -116,7 +116,7 @@ func nodePage(ctx context.Context, node *vk.Node, o *virtualKubeletOptions) page
 		SignedServing: o.api.certificateType == certificateKubelet,
 	}
 	if live, err := node.Registered(ctx); err == nil && live != nil {
-		page.Version, page.Pods = live.Status.NodeInfo.KubeletVersion, live.Status.Allocatable.Pods().Value()
+		page.Version, page.Pods, page.Since = live.Status.NodeInfo.KubeletVersion, live.Status.Allocatable.Pods().Value(), live.CreationTimestamp
 	}
 	return page
 }

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"liqo.io/liqo/internal/offloading/exposition"
 )
@@ -15,6 +16,8 @@ import (
 // Node is what the pages show of the node itself.
 type Node struct {
 	Name string
+	// Since is when the node was registered.
+	Since metav1.Time
 	// Version is that of the kubelet in the status of the node: rules compare the versions of all components.
 	Version string
 	// Port is the port of this API, Pods how many pods the node may have, 0 if that is not known.

@@ -15,9 +15,12 @@ import (
 	"testing"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 
 	"liqo.io/liqo/internal/kube/remote"
+	"liqo.io/liqo/internal/offloading/pages"
 )
 
 // fakeProvider serves the text that a test sets.
@@ -194,12 +197,21 @@ func TestSummary(t *testing.T) {
 		{"metadata":{"name":"web","namespace":"shop-rome"},"timestamp":"2026-01-02T03:04:05Z","containers":[
 			{"name":"app","usage":{"cpu":"1500n","memory":"2Ki"}},{"name":"side","usage":{"cpu":"-1","memory":"1Ki"}}]},
 		{"metadata":{"name":"unknown","namespace":"shop-rome"},"containers":[{"name":"app","usage":{"cpu":"1","memory":"1Gi"}}]}]}`)
+	at := func(minute int) metav1.Time { return metav1.Date(2026, 1, 2, 3, minute, 0, 0, time.UTC) }
+	k.options.Node = func(context.Context) pages.Node { return pages.Node{Since: at(0)} }
+	k.options.EachPod = func(do func(*corev1.Pod)) {
+		start := at(1)
+		do(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web", UID: "uid-web"}, Status: corev1.PodStatus{StartTime: &start, ContainerStatuses: []corev1.ContainerStatus{
+			{Name: "app", State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: at(2)}}}, {Name: "side"},
+		}}})
+	}
 	code, lines := answered(k.summary)
 	if got := s.asked.Load(); got != "/apis/metrics.k8s.io/v1beta1/namespaces/shop-rome/pods" {
 		t.Errorf("asked %v", got)
 	}
 	for _, want := range []string{
-		`"podRef":{"name":"web","namespace":"shop","uid":"uid-web"}`, `{"name":"app","cpu":{"time":"2026-01-02T03:04:05Z","usageNanoCores":1500},"memory":{"time":"2026-01-02T03:04:05Z","workingSetBytes":2048}}`,
+		`"nodeName":"liqo-milan","startTime":"2026-01-02T03:00:00Z"`, `"uid":"uid-web"},"startTime":"2026-01-02T03:01:00Z"`, `"name":"side","startTime":null`,
+		`"podRef":{"name":"web","namespace":"shop","uid":"uid-web"}`, `{"name":"app","startTime":"2026-01-02T03:02:00Z","cpu":{"time":"2026-01-02T03:04:05Z","usageNanoCores":1500},"memory":{"time":"2026-01-02T03:04:05Z","workingSetBytes":2048}}`,
 		`"nodeName":"liqo-milan"`, `"workingSetBytes":3072`,
 	} {
 		if code != http.StatusOK || !strings.Contains(lines[0], want) {

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"golang.org/x/sync/errgroup"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -65,9 +66,10 @@ type (
 		WorkingSetBytes uint64      `json:"workingSetBytes"`
 	}
 	containerStats struct {
-		Name   string      `json:"name"`
-		CPU    cpuStats    `json:"cpu"`
-		Memory memoryStats `json:"memory"`
+		Name      string      `json:"name"`
+		StartTime metav1.Time `json:"startTime"`
+		CPU       cpuStats    `json:"cpu"`
+		Memory    memoryStats `json:"memory"`
 	}
 	podReference struct {
 		Name      string    `json:"name"`
@@ -76,14 +78,16 @@ type (
 	}
 	podStats struct {
 		PodRef     podReference     `json:"podRef"`
+		StartTime  metav1.Time      `json:"startTime"`
 		Containers []containerStats `json:"containers"`
 		CPU        cpuStats         `json:"cpu"`
 		Memory     memoryStats      `json:"memory"`
 	}
 	nodeStats struct {
-		NodeName string      `json:"nodeName"`
-		CPU      cpuStats    `json:"cpu"`
-		Memory   memoryStats `json:"memory"`
+		NodeName  string      `json:"nodeName"`
+		StartTime metav1.Time `json:"startTime"`
+		CPU       cpuStats    `json:"cpu"`
+		Memory    memoryStats `json:"memory"`
 	}
 	stats struct {
 		Node nodeStats  `json:"node"`
@@ -91,10 +95,36 @@ type (
 	}
 )
 
+// started is since when a pod and its containers run, as this cluster shows it. Readers take a missing time for one long ago.
+type started struct {
+	pod        metav1.Time
+	containers map[string]metav1.Time
+}
+
+// starts returns that of each pod of the node.
+func (k *Kubelet) starts() map[types.UID]started {
+	all := map[types.UID]started{}
+	k.each(func(pod *corev1.Pod) {
+		one := started{containers: map[string]metav1.Time{}}
+		if at := pod.Status.StartTime; at != nil {
+			one.pod = *at
+		}
+		for _, list := range [][]corev1.ContainerStatus{pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses, pod.Status.EphemeralContainerStatuses} {
+			for i := range list {
+				if running := list[i].State.Running; running != nil {
+					one.containers[list[i].Name] = running.StartedAt
+				}
+			}
+		}
+		all[pod.UID] = one
+	})
+	return all
+}
+
 // summary serves /stats/summary from the metrics.k8s.io API of the provider.
 func (k *Kubelet) summary(w http.ResponseWriter, r *http.Request) {
-	pods := k.podsByRemoteName()
-	answer := stats{Node: nodeStats{NodeName: k.options.NodeName}, Pods: []podStats{}}
+	pods, starts := k.podsByRemoteName(), k.starts()
+	answer := stats{Node: nodeStats{NodeName: k.options.NodeName, StartTime: k.node(r).Since}, Pods: []podStats{}}
 	answer.Node.CPU.Time, answer.Node.Memory.Time = metav1.NewTime(time.Now()), metav1.NewTime(time.Now())
 	var mu sync.Mutex
 	ctx, cancel := context.WithTimeout(r.Context(), answerTime)
@@ -117,13 +147,14 @@ func (k *Kubelet) summary(w http.ResponseWriter, r *http.Request) {
 					continue
 				}
 				seen[item.Metadata.Name] = true
-				one := podStats{PodRef: podReference{Name: pod.Name, Namespace: pod.Namespace, UID: pod.UID}}
+				since := starts[pod.UID]
+				one := podStats{PodRef: podReference{Name: pod.Name, Namespace: pod.Namespace, UID: pod.UID}, StartTime: since.pod}
 				one.CPU.Time, one.Memory.Time = item.Timestamp, item.Timestamp
 				for _, container := range item.Containers[:min(len(item.Containers), mostContainers)] {
 					if len(validation.IsDNS1123Label(container.Name)) > 0 {
 						continue
 					}
-					c := containerStats{Name: container.Name, CPU: cpuStats{Time: item.Timestamp}, Memory: memoryStats{Time: item.Timestamp}}
+					c := containerStats{Name: container.Name, StartTime: since.containers[container.Name], CPU: cpuStats{Time: item.Timestamp}, Memory: memoryStats{Time: item.Timestamp}}
 					c.CPU.UsageNanoCores, c.Memory.WorkingSetBytes = amount(container.Usage["cpu"].Quantity, resource.Nano), amount(container.Usage["memory"].Quantity, 0)
 					one.CPU.UsageNanoCores += c.CPU.UsageNanoCores
 					one.Memory.WorkingSetBytes += c.Memory.WorkingSetBytes
