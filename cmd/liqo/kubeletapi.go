@@ -62,6 +62,7 @@ type reflected interface {
 	vk.NamespaceMappings
 	vk.Pods
 	EachPod(do func(*corev1.Pod))
+	Another(namespace, name string) bool
 }
 
 // serveKubeletAPI serves the API server until ctx ends.
@@ -84,7 +85,7 @@ func serveKubeletAPI(ctx context.Context, cfg *rest.Config, o *virtualKubeletOpt
 	}
 	callers := caller.New(local)
 	api := vk.NewKubelet(vk.KubeletOptions{
-		NodeName: o.node.NodeName, ConsumerID: o.homeID, RemoteName: o.remoteName, Mappings: from, Pods: from,
+		NodeName: o.node.NodeName, ConsumerID: o.homeID, RemoteName: o.remoteName, Mappings: from, Pods: from, Another: from.Another,
 		Provider: vk.NewUplink(local, o.node.Namespace, o.node.ClusterID), Callers: callers,
 		EachPod: from.EachPod, Synced: node.Synced, Process: processMetrics(),
 		Node: func(ctx context.Context) pages.Node { return nodePage(ctx, node, o) },

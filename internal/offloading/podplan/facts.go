@@ -203,6 +203,12 @@ func Belongs(m project.NamespaceMapping, local, remote *corev1.Pod, shadow *meta
 	return shadow != nil && owner != nil && owner.UID == shadow.UID && shadow.Annotations[labels.Fence] == string(local.UID)
 }
 
+// Another reports whether the peer's pod of the name of a local pod is that of an earlier one: what is asked of the pod by its name would be asked of the other.
+func Another(local, remote metav1.Object) bool {
+	fence := remote.GetAnnotations()[labels.Fence]
+	return fence != "" && fence != string(local.GetUID())
+}
+
 // ended reports whether a remote pod in a terminal phase has ended for good. If the peer creates it again, reporting its end here would make the workload run
 // twice.
 func (f *Facts) ended(remote *corev1.Pod) bool {

@@ -103,8 +103,14 @@ func TestSuccessorWaits(t *testing.T) {
 	if n := provider.creations(second); n != 0 {
 		t.Errorf("it was created %d times beside its predecessor", n)
 	}
+	if !e.reflection.Another(local, "web-0") || e.reflection.Another(local, "web-1") {
+		t.Error("what is asked of the successor would be asked of its predecessor")
+	}
 	provider.endAll(remoteNS)
 	second = e.untilPod(local, "web-0", "Ready", isReady)
+	if e.reflection.Another(local, "web-0") {
+		t.Error("the pod of its own is taken for another's")
+	}
 	if one := condition(second); one != nil || second.Status.Reason != "" || second.Status.Message != "" {
 		t.Errorf("it runs, and has condition %+v, reason %q, message %q", one, second.Status.Reason, second.Status.Message)
 	}

@@ -274,6 +274,11 @@ func (r *Reflection) Pods(do func(*corev1.Pod)) {
 	}
 }
 
+// Another reports whether the peer still has a pod of the name of a pod of the node that is not that pod's.
+func (r *Reflection) Another(namespace, name string) bool {
+	return r.pods != nil && r.pods.Another(types.NamespacedName{Namespace: namespace, Name: name})
+}
+
 // Failing returns why the node must get no more pods; empty if it may.
 func (r *Reflection) Failing() string {
 	if r.pods == nil {

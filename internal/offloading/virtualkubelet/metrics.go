@@ -44,11 +44,11 @@ type Pods interface {
 	PodRefs() []PodRef
 }
 
-// podsByRemoteName returns the pods of the node by their names in the remote cluster.
+// podsByRemoteName returns the pods of the node by their names in the remote cluster, without those whose name an earlier pod still has there.
 func (k *Kubelet) podsByRemoteName() map[types.NamespacedName]PodRef {
 	all := map[types.NamespacedName]PodRef{}
 	for _, pod := range k.options.Pods.PodRefs() {
-		if remote, ok := k.options.Mappings.Remote(pod.Namespace); ok {
+		if remote, ok := k.options.Mappings.Remote(pod.Namespace); ok && !k.another(pod.Namespace, pod.Name) {
 			all[types.NamespacedName{Namespace: remote, Name: pod.Name}] = pod
 		}
 	}

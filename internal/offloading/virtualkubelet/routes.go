@@ -266,6 +266,11 @@ func disabled(reason string) http.HandlerFunc {
 	return func(w http.ResponseWriter, _ *http.Request) { http.Error(w, reason, http.StatusMethodNotAllowed) }
 }
 
+// another reports whether what is asked of a pod by its name would be asked of an earlier one.
+func (k *Kubelet) another(namespace, name string) bool {
+	return k.options.Another != nil && k.options.Another(namespace, name)
+}
+
 // anotherPod reports whether a path names the UID of a pod that is not there any more.
 func (k *Kubelet) anotherPod(s *stream, uid string) bool {
 	if uid == "" {

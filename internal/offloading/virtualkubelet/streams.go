@@ -54,8 +54,10 @@ type KubeletOptions struct {
 	ConsumerID, RemoteName string
 	Mappings               NamespaceMappings
 	Pods                   Pods
-	Provider               Provider
-	Callers                *caller.Callers
+	// Another, if not nil, reports whether the provider still has an earlier pod of the name of a pod.
+	Another  func(namespace, name string) bool
+	Provider Provider
+	Callers  *caller.Callers
 	// EachPod calls a function with each pod of the node, as this cluster has it.
 	EachPod pages.Each
 	// Node, if not nil, returns what is known of the node, without its name.
@@ -106,6 +108,10 @@ func (k *Kubelet) stream(kind string) http.HandlerFunc {
 		namespace, ok := k.options.Mappings.Remote(s.namespace)
 		if !ok {
 			http.Error(w, fmt.Sprintf("namespace %s is not offloaded to cluster %s; see its NamespaceOffloading", s.namespace, k.options.RemoteName), http.StatusBadRequest)
+			return
+		}
+		if k.another(s.namespace, s.pod) {
+			http.Error(w, fmt.Sprintf("pod %q waits for its predecessor of the same name, which cluster %s still has", s.pod, k.options.RemoteName), http.StatusBadRequest)
 			return
 		}
 		path, query, err := s.target(namespace)

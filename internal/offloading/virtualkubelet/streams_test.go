@@ -61,6 +61,19 @@ type mappings struct {
 	mu      sync.Mutex
 	of      map[string]string
 	podRefs []PodRef
+	another bool // the provider has an earlier pod of each name
+}
+
+func (p *mappings) Another(string, string) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.another
+}
+
+func (p *mappings) earlier(there bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.another = there
 }
 
 func (p *mappings) Remote(local string) (string, bool) {
@@ -142,7 +155,7 @@ func (r *streamEnv) serve() {
 	local, err := NewClient(r.kubelet)
 	r.Must(err)
 	r.api = NewKubelet(KubeletOptions{
-		NodeName: nodeName, ConsumerID: "rome-id", RemoteName: "milan", Mappings: r.mappings, Pods: r.mappings,
+		NodeName: nodeName, ConsumerID: "rome-id", RemoteName: "milan", Mappings: r.mappings, Pods: r.mappings, Another: r.mappings.Another,
 		Provider: NewUplink(local, tenant, "milan-id"), Callers: caller.New(local),
 	})
 	certificate, err := serving.New(serving.Names{Common: nodeName, IPs: []net.IP{net.IPv4(127, 0, 0, 1)}})
@@ -244,6 +257,7 @@ func TestStreams(t *testing.T) {
 			step(t, "port-forward", func(t *testing.T) { r.testPortForward(t, webSockets) })
 		})
 	}
+	step(t, "predecessor", r.testPredecessor)
 	step(t, "user", r.testUser)
 	step(t, "callers", r.testCallers)
 	step(t, "either end", r.testEitherEnd)
@@ -284,6 +298,25 @@ func (r *streamEnv) testLogs(t *testing.T) {
 	r.mappings.mu.Lock()
 	delete(r.mappings.of, "elsewhere")
 	r.mappings.mu.Unlock()
+}
+
+// testPredecessor: while the provider still has an earlier pod of the name, nothing that is asked of the pod reaches that one.
+func (r *streamEnv) testPredecessor(t *testing.T) {
+	r.mappings.earlier(true)
+	defer r.mappings.earlier(false)
+	before := r.provided.last()
+	for _, command := range [][]string{{"logs", "web", "-c", "app"}, {"exec", "web", "-c", "app", "--", "true"}, {"attach", "web", "-c", "app"}} {
+		out, errs, code := r.run(t, true, "", command...)
+		if want := `pod "web" waits for its predecessor of the same name, which cluster milan still has`; code == 0 || out != "" || !strings.Contains(errs, want) {
+			t.Errorf("%s: %d, %q, %q", command[0], code, out, errs)
+		}
+	}
+	if got := r.provided.last(); got != before {
+		t.Errorf("the provider's kubelet was asked %s", got)
+	}
+	if pods := r.api.podsByRemoteName(); len(pods) != 0 {
+		t.Errorf("the metrics of the earlier pods are taken for those of %v", pods)
+	}
 }
 
 func (r *streamEnv) testFollow(t *testing.T) {

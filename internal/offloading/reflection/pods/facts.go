@@ -135,6 +135,17 @@ func (p *Pods) OfNamespace(namespace string) (all []*corev1.Pod) {
 	return all
 }
 
+// Another is podplan.Another of a pod of this cluster; false if the peer has no pod of its name.
+func (p *Pods) Another(local types.NamespacedName) bool {
+	mapping, _ := p.engine.Namespaces.Local(local.Namespace)
+	pod := p.Local.Get(local)
+	if mapping == nil || pod == nil {
+		return false
+	}
+	remote := p.Remote.Get(types.NamespacedName{Namespace: mapping.Remote, Name: local.Name})
+	return remote != nil && podplan.Another(pod, remote)
+}
+
 // LabelsThere returns what the cache keeps of the labels of a remote pod, those that only some providers let it have; false if the peer has no such pod.
 func (p *Pods) LabelsThere(remote types.NamespacedName) (map[string]string, bool) {
 	pod := p.Remote.Get(remote)
