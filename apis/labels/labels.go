@@ -214,6 +214,8 @@ const (
 	Fence = "virtualkubelet.liqo.io/fence"
 	// DeletionPeriod is on ShadowPods that are deleted with another grace period than that of their pod: its seconds.
 	DeletionPeriod = "virtualkubelet.liqo.io/deletion-grace-period-seconds"
+	// HomeDNS, on a ShadowPod, are those name servers in the dnsConfig of its pod that are the DNS of the consumer, separated by commas.
+	HomeDNS = "virtualkubelet.liqo.io/home-dns"
 	// PodIP is no annotation of any object: a container at a peer that reads it by the downward API gets the address that the consumer shows for its pod.
 	PodIP = "liqo.io/pod-ip"
 	// Downward starts the keys of annotations of ShadowPods and their pods that carry what containers read by the downward API: the value of the consumer's pod.

@@ -4,13 +4,16 @@ package main
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"maps"
+	"net"
 	"net/netip"
 	"os"
 	"slices"
 	"strconv"
+	"time"
 
 	"github.com/spf13/pflag"
 	"k8s.io/client-go/rest"
@@ -19,6 +22,7 @@ import (
 	netv1alpha1 "liqo.io/liqo/apis/net/v1alpha1"
 	"liqo.io/liqo/internal/kube/domain"
 	"liqo.io/liqo/internal/network/translator"
+	"liqo.io/liqo/internal/offloading/names"
 	"liqo.io/liqo/internal/offloading/reflection"
 	"liqo.io/liqo/internal/offloading/reflection/project"
 	"liqo.io/liqo/internal/offloading/shadow"
@@ -34,7 +38,7 @@ type reflectionOptions struct {
 	apiServerHost, apiServerPort  string
 	// serviceAddress and servicePort are those of the Service kubernetes, from the environment of every pod.
 	serviceAddress, servicePort string
-	// domain is that of this cluster's Services; empty: homeDomain.
+	// domain is that of this cluster's Services; empty: homeNames.
 	domain string
 }
 
@@ -57,11 +61,28 @@ func (o *reflectionOptions) Register(flags *pflag.FlagSet) {
 	o.serviceAddress, o.servicePort = os.Getenv("KUBERNETES_SERVICE_HOST"), os.Getenv("KUBERNETES_SERVICE_PORT")
 }
 
-// homeDomain returns the domain of this cluster's Services, as the kubelet of this pod states it; empty if it does not.
-func homeDomain() string {
+// lookupTime bounds the start of the process if the DNS of the cluster does not answer.
+const lookupTime = 2 * time.Second
+
+// homeNames returns the domain of this cluster's Services and its name servers, as the kubelet of this pod states them; nothing if it does not. With a cache of DNS on
+// each node, the kubelet states that, and pods may name the Service behind it.
+func homeNames() domain.Resolver {
 	text, _ := os.ReadFile(domain.File)
-	found, _ := domain.Parse(string(text)) // outside of a pod, there is none
-	return found.Domain
+	found, err := domain.Parse(string(text))
+	if err != nil {
+		return domain.Resolver{} // outside of a pod, there is none
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), lookupTime)
+	defer cancel()
+	for _, service := range names.ClusterDNS {
+		addresses, _ := net.DefaultResolver.LookupNetIP(ctx, "ip", service+"."+found.Domain+".") // none: the cluster has another
+		for _, one := range addresses {
+			if one = one.Unmap(); !slices.Contains(found.Servers, one) {
+				found.Servers = append(found.Servers, one)
+			}
+		}
+	}
+	return found
 }
 
 // Validate refuses what cannot work.
@@ -187,10 +208,11 @@ func (o *virtualKubeletOptions) engine(denied project.Denied, addresses project.
 	for kind, count := range o.reflection.workers {
 		workers[kind] = *count
 	}
+	home := homeNames()
 	return reflection.Options{
 		Namespace: o.node.Namespace, NamespaceMap: peer.UniqueName(), RemoteName: o.remoteName, HostIP: o.node.NodeIP,
 		Mapping: project.NamespaceMapping{
-			Domain:  cmp.Or(o.reflection.domain, homeDomain()),
+			Domain: cmp.Or(o.reflection.domain, home.Domain), DNS: home.Servers,
 			LocalID: o.homeID, LocalName: o.homeName, RemoteID: o.node.ClusterID, NodeName: o.node.NodeName, Skip: denied,
 		},
 		Workers: workers, ReflectIPs: !o.reflection.disableIPs, Translator: addresses, APIServer: o.reflection.home(addresses),

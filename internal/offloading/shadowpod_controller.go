@@ -283,7 +283,7 @@ func (r *shadowPods) create(ctx context.Context, shadowPod *vkv1alpha1.ShadowPod
 	if err != nil || peer == "" {
 		return false, err
 	}
-	configure, err := r.names(ctx, shadowPod.Namespace)
+	configure, err := r.names(ctx, shadowPod)
 	if err != nil {
 		return false, err
 	}

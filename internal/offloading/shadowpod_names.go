@@ -23,8 +23,8 @@ type Names interface {
 	Settings() (names.Settings, error)
 }
 
-// names returns what gives a new pod of a remote namespace its DNS settings. It reads caches only.
-func (r *shadowPods) names(ctx context.Context, namespace string) (func(*corev1.PodSpec), error) {
+// names returns what gives the new pod of a ShadowPod its DNS settings. It reads caches only.
+func (r *shadowPods) names(ctx context.Context, shadowPod *vkv1alpha1.ShadowPod) (func(*corev1.PodSpec), error) {
 	nothing := func(*corev1.PodSpec) {}
 	if r.options.Names == nil {
 		return nothing, nil
@@ -33,7 +33,7 @@ func (r *shadowPods) names(ctx context.Context, namespace string) (func(*corev1.
 	if err != nil || !settings.Server.IsValid() {
 		return nothing, err
 	}
-	metadata, err := r.options.RemoteNamespaces.metadata(ctx, namespace)
+	metadata, err := r.options.RemoteNamespaces.metadata(ctx, shadowPod.Namespace)
 	if err != nil || metadata == nil {
 		return nothing, err
 	}
@@ -45,6 +45,7 @@ func (r *shadowPods) names(ctx context.Context, namespace string) (func(*corev1.
 	if !found {
 		return nothing, nil
 	}
+	at.DNS = strings.Split(shadowPod.Annotations[labels.HomeDNS], ",")
 	return func(spec *corev1.PodSpec) { settings.Configure(spec, at) }, nil
 }
 

@@ -90,6 +90,13 @@ func TestNames(t *testing.T) {
 	if own.Spec.DNSPolicy != corev1.DNSDefault || own.Spec.DNSConfig != nil {
 		t.Errorf("a pod with a policy of its own has %s, %v", own.Spec.DNSPolicy, own.Spec.DNSConfig)
 	}
+	byAddress := b.pod(b.createShadowPod("by-address", corev1.RestartPolicyAlways, func(s *vkv1alpha1.ShadowPod) {
+		s.Annotations[labels.HomeDNS] = "10.80.0.10"
+		s.Spec.Pod.DNSPolicy, s.Spec.Pod.DNSConfig = corev1.DNSNone, &corev1.PodDNSConfig{Nameservers: []string{"10.80.0.10", "192.0.2.53"}, Searches: []string{"svc.rome.example"}}
+	}), nil)
+	if got := byAddress.Spec.DNSConfig; !slices.Equal(got.Nameservers, []string{"10.96.0.77", "192.0.2.53"}) || !slices.Equal(got.Searches, []string{"svc.rome.example"}) || byAddress.Annotations[labels.HomeDNS] != "" {
+		t.Errorf("a pod that names the DNS of its cluster by address has %v, %v", got, byAddress.Annotations)
+	}
 	// A peer that announces nothing, as before, and one that announces what is no domain.
 	probes := 0
 	for name, announced := range map[string]string{"silent": "", "hostile": "rome example\nnameserver 192.0.2.66"} {

@@ -25,11 +25,14 @@ type Settings struct {
 type Place struct {
 	// Domain and Namespace are those of the consumer, Remote is the namespace in this cluster.
 	Domain, Namespace, Remote string
+	// DNS are the addresses by which the pod names the DNS of the consumer.
+	DNS []string
 }
 
 // Configure gives a pod the DNS settings that it would have at home, with our name server: what a kubelet does for the policy ClusterFirst, in which the pod's
-// own dnsConfig is added. Pods with another policy keep theirs.
+// own dnsConfig is added. Pods with another policy keep theirs. Where a pod names the DNS of its own cluster by address, it gets our name server.
 func (s Settings) Configure(spec *corev1.PodSpec, at Place) {
+	spec.DNSConfig = s.instead(spec.DNSConfig, at.DNS)
 	first := spec.DNSPolicy == "" || spec.DNSPolicy == corev1.DNSClusterFirst || spec.DNSPolicy == corev1.DNSClusterFirstWithHostNet
 	if !first || !s.Server.IsValid() || s.Domain == "" || at.Domain == "" || at.Namespace == "" {
 		return
@@ -46,6 +49,21 @@ func (s Settings) Configure(spec *corev1.PodSpec, at Place) {
 		Searches:    fitting(unique(searches)),
 		Options:     merged([]corev1.PodDNSConfigOption{{Name: "ndots", Value: new("5")}}, own.Options),
 	}
+}
+
+// instead returns a configuration in which our name server stands for the DNS of the consumer.
+func (s Settings) instead(own *corev1.PodDNSConfig, home []string) *corev1.PodDNSConfig {
+	if own == nil || !s.Server.IsValid() || !slices.ContainsFunc(own.Nameservers, func(one string) bool { return slices.Contains(home, one) }) {
+		return own
+	}
+	config := own.DeepCopy()
+	for i, one := range config.Nameservers {
+		if slices.Contains(home, one) {
+			config.Nameservers[i] = s.Server.String()
+		}
+	}
+	config.Nameservers = unique(config.Nameservers)
+	return config
 }
 
 // unique drops what is there already.

@@ -20,6 +20,11 @@ func TestConfig(t *testing.T) {
 	config := func(servers, searches string, options ...corev1.PodDNSConfigOption) *corev1.PodDNSConfig {
 		return &corev1.PodDNSConfig{Nameservers: strings.Fields(servers), Searches: strings.Fields(searches), Options: options}
 	}
+	at := func(dns ...string) Place {
+		with := place
+		with.DNS = dns
+		return with
+	}
 	var many []string
 	for i := range 40 {
 		many = append(many, fmt.Sprintf("d%d.example", i))
@@ -45,10 +50,18 @@ func TestConfig(t *testing.T) {
 		{
 			"the same names in both clusters",
 			Settings{Server: settings.Server, Domain: "cluster.local"},
-			Place{"cluster.local", "shop", "shop"},
+			Place{Domain: "cluster.local", Namespace: "shop", Remote: "shop"},
 			"", nil,
 			"10.96.0.77 | shop.svc.cluster.local svc.cluster.local cluster.local | ndots:5",
 		},
+		{
+			"the DNS of its own cluster by address", settings, at("10.80.0.10", "169.254.20.10"), corev1.DNSNone,
+			config("169.254.20.10 10.80.0.10 1.1.1.1", "shop.svc.cluster.local example.com", corev1.PodDNSConfigOption{Name: "ndots", Value: new("3")}),
+			"10.96.0.77 1.1.1.1 | shop.svc.cluster.local example.com | ndots:3",
+		},
+		{"the same beside the usual settings", settings, at("10.80.0.10"), corev1.DNSClusterFirst, config("10.80.0.10 1.1.1.1", ""), "10.96.0.77 1.1.1.1 | " + strings.TrimPrefix(usual, "10.96.0.77 | ") + " | ndots:5"},
+		{"another DNS by address", settings, at("10.80.0.10"), corev1.DNSNone, config("10.96.0.10", "example.com"), ""},
+		{"the DNS of its own cluster, without a name server here", Settings{Domain: "cluster.local"}, at("10.80.0.10"), corev1.DNSNone, config("10.80.0.10", "example.com"), ""},
 		{"None", settings, place, corev1.DNSNone, config("1.1.1.1", "example.com"), ""},
 		{"Default", settings, place, corev1.DNSDefault, nil, ""},
 		{"no name server", Settings{Domain: "cluster.local"}, place, "", nil, ""},
@@ -66,11 +79,11 @@ func TestConfig(t *testing.T) {
 				}
 				return
 			}
-			if diff := cmp.Diff(c.want, text(spec.DNSConfig)); spec.DNSPolicy != corev1.DNSNone || diff != "" {
-				t.Errorf("policy %s: %s", spec.DNSPolicy, diff)
-			}
 			if c.own != nil && cmp.Diff(before.DNSConfig, c.own) != "" {
 				t.Error("the configuration of the ShadowPod was changed")
+			}
+			if diff := cmp.Diff(c.want, text(spec.DNSConfig)); spec.DNSPolicy != corev1.DNSNone || diff != "" {
+				t.Errorf("policy %s: %s", spec.DNSPolicy, diff)
 			}
 		})
 	}

@@ -32,8 +32,8 @@ type Cluster struct {
 	Server string
 }
 
-// clusterDNS are the names of the Service of a cluster's DNS, below the domain: programs with a resolver of their own look them up.
-var clusterDNS = []string{"kube-dns.kube-system.svc", "dns-default.openshift-dns.svc"}
+// ClusterDNS are the names of the Service of a cluster's DNS, below the domain: programs with a resolver of their own look them up.
+var ClusterDNS = []string{"kube-dns.kube-system.svc", "dns-default.openshift-dns.svc"}
 
 // NewView returns the view of a consumer whose domain is theirs. remote maps its namespaces to those of this cluster.
 func NewView(theirs string, here Cluster, remote map[string]string) *View {
@@ -74,7 +74,7 @@ func (v *View) Look(name string) (Kind, string) {
 		return Pass, name
 	case isCommon(rest):
 		return Mapped, join(rest, v.ours)
-	case slices.Contains(clusterDNS, rest):
+	case slices.Contains(ClusterDNS, rest):
 		return Mapped, join(v.server, v.ours)
 	}
 	labels, at := namespaceOf(rest)

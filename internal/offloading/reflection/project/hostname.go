@@ -4,6 +4,8 @@ package project
 
 import (
 	"cmp"
+	"net/netip"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 )
@@ -26,4 +28,20 @@ func (m NamespaceMapping) nameHost(local *corev1.Pod, spec *corev1.PodSpec) {
 	if len(full) <= mostHostname {
 		spec.HostnameOverride, spec.SetHostnameAsFQDN = &full, nil
 	}
+}
+
+// nodeCache is where the cache of DNS that Kubernetes documents listens on each node. Webhooks write it into pods, also where kubelets name another server.
+var nodeCache = netip.MustParseAddr("169.254.20.10")
+
+// homeDNS returns those name servers of a pod that are the DNS of this cluster. In the peer, these addresses lead nowhere, or to its own DNS.
+func (m NamespaceMapping) homeDNS(config *corev1.PodDNSConfig) (servers []string) {
+	if config == nil {
+		return nil
+	}
+	for _, one := range config.Nameservers {
+		if address, err := netip.ParseAddr(one); err == nil && (slices.Contains(m.DNS, address) || address == nodeCache) && !slices.Contains(servers, one) {
+			servers = append(servers, one)
+		}
+	}
+	return servers
 }

@@ -31,6 +31,8 @@ type NamespaceMapping struct {
 	NodeName string
 	// Domain is the domain of the Services of this cluster; empty: DefaultDomain.
 	Domain string
+	// DNS are the name servers of this cluster.
+	DNS []netip.Addr
 	// Local and Remote are the names of the namespaces.
 	Local, Remote string
 	// Skip is what is not reflected.

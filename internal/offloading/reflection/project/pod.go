@@ -57,6 +57,9 @@ func podAnnotations(m NamespaceMapping, local *corev1.Pod) map[string]string {
 	if named := architectures(&local.Spec); len(named) > 0 {
 		kept[labels.Architectures] = strings.Join(named, ",")
 	}
+	if servers := m.homeDNS(local.Spec.DNSConfig); len(servers) > 0 {
+		kept[labels.HomeDNS] = strings.Join(servers, ",")
+	}
 	if local.Generation > 1 { // that of a new pod is 1, and costs no annotation
 		kept[labels.LocalGeneration] = strconv.FormatInt(local.Generation, 10)
 	}

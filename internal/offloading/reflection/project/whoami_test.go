@@ -375,3 +375,25 @@ func TestFullName(t *testing.T) {
 		}
 	}
 }
+
+// TestHomeDNS: the ShadowPod of a pod that names the DNS of its own cluster by address states that, so that the provider puts its own name server there. Other pods have no annotation more.
+func TestHomeDNS(t *testing.T) {
+	knows := mapping
+	knows.DNS = []netip.Addr{netip.MustParseAddr("10.80.0.10"), netip.MustParseAddr("fd00:80::a")}
+	for config, want := range map[string]string{
+		`{}`: "", `{searches: [example.com]}`: "", `{nameservers: [1.1.1.1, 10.96.0.10]}`: "",
+		`{nameservers: [10.80.0.10]}`: "10.80.0.10", `{nameservers: [1.1.1.1, "FD00:80::A", 10.80.0.10, 10.80.0.10]}`: "FD00:80::A,10.80.0.10",
+		`{nameservers: [169.254.20.10]}`: "169.254.20.10",
+	} {
+		for _, policy := range []string{"None", "ClusterFirst"} {
+			intent, err := project.ShadowPod(knows, identity(t, `{containers: [{name: main}], dnsPolicy: `+policy+`, dnsConfig: `+config+`}`), project.PodOptions{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			got, has := intent.Annotations[labels.HomeDNS]
+			if got != want || has != (want != "") {
+				t.Errorf("%s, %s: %q, want %q", policy, config, got, want)
+			}
+		}
+	}
+}
