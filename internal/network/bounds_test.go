@@ -73,7 +73,7 @@ func TestPace(t *testing.T) {
 	}}
 	r := &tunnelReconciler{
 		shared:   &shared{options: Options{Now: func() time.Time { return now }}, client: milan, live: milan},
-		badSince: map[string]time.Time{}, lost: map[string][]string{}, carried: map[string]string{}, limiters: newLimiters(),
+		badSince: map[string]time.Time{}, lost: map[string][]string{}, carried: map[string]string{}, limiters: newLimiters(), steady: newSteadiness(),
 	}
 	reconciled := func() (count int) {
 		for range 10 * paceBurst {

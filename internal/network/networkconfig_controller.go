@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"strconv"
 	"sync"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -23,6 +24,7 @@ import (
 	discoveryv1alpha1 "liqo.io/liqo/apis/discovery/v1alpha1"
 	"liqo.io/liqo/apis/labels"
 	netv1alpha1 "liqo.io/liqo/apis/net/v1alpha1"
+	"liqo.io/liqo/internal/kube/ratelimit"
 )
 
 // +kubebuilder:rbac:groups=net.liqo.io,resources=networkconfigs,verbs=list;watch
@@ -34,10 +36,12 @@ type configReconciler struct {
 	*shared
 	// signed are the specs that this process signed last, by tenant namespace: the cache may have an earlier one, or none yet, and must not bring its version back.
 	signed sync.Map
+	// reported limits what is written into the status of ours: it follows the answer of the peer, which writes that itself.
+	reported *ratelimit.Limiter[string]
 }
 
 func setupNetworkConfig(mgr manager.Manager, s *shared) error {
-	r := &configReconciler{shared: s}
+	r := &configReconciler{shared: s, reported: newReported()}
 	allPeers := handler.EnqueueRequestsFromMapFunc(s.allPeers)
 	err := builder.ControllerManagedBy(mgr).Named("networkconfig").
 		Watches(&netv1alpha1.NetworkConfig{}, handler.EnqueueRequestsFromMapFunc(s.byConfig)).
@@ -73,7 +77,8 @@ func (r *configReconciler) Reconcile(ctx context.Context, request reconcile.Requ
 	case ours != nil && ours.DeletionTimestamp != nil:
 		return reconcile.Result{}, nil // the event of its deletion enqueues the namespace again
 	}
-	return reconcile.Result{}, r.publish(ctx, to, ours)
+	again, err := r.publish(ctx, to, ours)
+	return reconcile.Result{RequeueAfter: again}, err
 }
 
 // clear withdraws NetworkConfigs from a namespace without a peer. It checks that with a live read, because a mistake would disconnect the peer.
@@ -110,19 +115,19 @@ func (r *configReconciler) withdraw(ctx context.Context, ours *netv1alpha1.Netwo
 	return nil
 }
 
-// publish writes our NetworkConfig, and the condition that reports whether it is complete.
-func (r *configReconciler) publish(ctx context.Context, to *tenancy, ours *netv1alpha1.NetworkConfig) error {
+// publish writes our NetworkConfig, and the condition that reports whether it is complete. again is set if the limiter postpones the condition.
+func (r *configReconciler) publish(ctx context.Context, to *tenancy, ours *netv1alpha1.NetworkConfig) (again time.Duration, err error) {
 	external, err := r.poolReader.External(ctx)
 	if err != nil {
-		return err
+		return 0, err
 	}
 	ends, keys, err := r.lanes(ctx)
 	if err != nil || keys == nil {
-		return err // without keys there is nothing to publish; the event of the Secret enqueues the namespace again
+		return 0, err // without keys there is nothing to publish; the event of the Secret enqueues the namespace again
 	}
 	identity, err := r.identity.keys(ctx)
 	if err != nil || identity == nil {
-		return err // without a key to sign with, no peer would believe it; the event of the Secret enqueues the namespace again
+		return 0, err // without a key to sign with, no peer would believe it; the event of the Secret enqueues the namespace again
 	}
 	spec := configSpec(to, r.options.PodCIDRs[0].String(), external.String(), ends, keys)
 	last, _ := r.signed.Load(to.namespace)
@@ -137,21 +142,30 @@ func (r *configReconciler) publish(ctx context.Context, to *tenancy, ours *netv1
 		WithSpec(specApply(spec))
 	if ours == nil {
 		if err := r.withdrawOld(ctx, to); err != nil {
-			return err
+			return 0, err
 		}
 		if cleared, err := r.clearName(ctx, to); err != nil || cleared {
-			return err
+			return 0, err
 		}
-		return r.own.ApplyTo(ctx, intent, nil) // its event enqueues the namespace again, for the status
+		return 0, r.own.ApplyTo(ctx, intent, nil) // its event enqueues the namespace again, for the status
 	}
 	if err := r.own.ApplyTo(ctx, intent, ours); err != nil {
-		return err
+		return 0, err
 	}
 	_, _, answerErr := r.answerOf(to, ours)
 	condition := published(ours, publication(ours, ends, answerErr), metav1.NewTime(r.options.Now()))
+	if !r.reports(to.namespace, ours, &condition) {
+		return statusPause, nil
+	}
 	status := netapply.NetworkConfig(ours.Name, ours.Namespace).WithUID(ours.UID).
 		WithStatus(netapply.NetworkConfigStatus().WithConditions(conditionApply(&condition)))
-	return client.IgnoreNotFound(r.own.ApplyStatusTo(ctx, status, ours))
+	return 0, client.IgnoreNotFound(r.own.ApplyStatusTo(ctx, status, ours))
+}
+
+// reports reports whether the condition may be as given now: it is already, or was not written too often. The peer may write it as well, or remove it.
+func (r *configReconciler) reports(namespace string, ours *netv1alpha1.NetworkConfig, now *metav1.Condition) bool {
+	before := meta.FindStatusCondition(ours.Status.Conditions, netv1alpha1.ConditionPublished)
+	return before != nil && *before == *now || r.reported.Allow(namespace, r.options.Now())
 }
 
 // withdrawOld deletes what an earlier version published under another name.

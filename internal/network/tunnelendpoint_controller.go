@@ -45,6 +45,7 @@ type tunnelReconciler struct {
 	carried map[string]string
 	// limiters are by namespace.
 	limiters *ratelimit.Limiter[string]
+	steady   *steadiness
 }
 
 func newLimiters() *ratelimit.Limiter[string] {
@@ -52,7 +53,7 @@ func newLimiters() *ratelimit.Limiter[string] {
 }
 
 func setupTunnelEndpoint(mgr manager.Manager, s *shared) error {
-	r := &tunnelReconciler{shared: s, badSince: map[string]time.Time{}, lost: map[string][]string{}, carried: map[string]string{}, limiters: newLimiters()}
+	r := &tunnelReconciler{shared: s, badSince: map[string]time.Time{}, lost: map[string][]string{}, carried: map[string]string{}, limiters: newLimiters(), steady: newSteadiness()}
 	allPeers := handler.EnqueueRequestsFromMapFunc(s.allPeers)
 	err := builder.ControllerManagedBy(mgr).Named("tunnelendpoint").
 		// One worker: two peers must not be given the same network. It waits for our own API server only.
@@ -83,6 +84,10 @@ type tunnelScope struct {
 	claim   claim
 	agreed  agreement
 	refused *refusal
+	// unread: the claim is not read yet, because the peer changed it too often. What was agreed before stays.
+	unread bool
+	// held: the networks of the claim do not count yet, and claim has those that do. The peer gets no answer yet.
+	held bool
 	// awaits is what nodes have not reported for it.
 	awaits awaits
 	// reached are the networks that nodes reach without a peer, if assessed.

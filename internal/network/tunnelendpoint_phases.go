@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"net/netip"
 	"slices"
-	"strconv"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -22,10 +21,11 @@ import (
 	"liqo.io/liqo/apis/labels"
 	netv1alpha1 "liqo.io/liqo/apis/net/v1alpha1"
 	"liqo.io/liqo/internal/network/ipam"
+	"liqo.io/liqo/internal/network/pace"
 	"liqo.io/liqo/internal/network/signature"
 )
 
-// agreement holds the prefixes under which we reach the networks of a peer.
+// agreement holds the two networks of a cluster, or the prefixes under which the other one reaches them.
 type agreement struct{ pods, external netip.Prefix }
 
 // observe reads the objects of the peer.
@@ -65,6 +65,7 @@ func (r *tunnelReconciler) prune(ctx context.Context, s *tunnelScope) error {
 	delete(r.badSince, s.namespace)
 	delete(r.lost, s.namespace)
 	delete(r.carried, s.namespace)
+	r.steady.forget(s.namespace)
 	if s.tunnel == nil || s.tunnel.DeletionTimestamp != nil || s.fc != nil && s.tunnel.Spec.ClusterIdentity.ClusterID != s.peer.ClusterID {
 		return nil
 	}
@@ -95,6 +96,10 @@ func (r *tunnelReconciler) decide(ctx context.Context, s *tunnelScope) error {
 	if !present(s.theirs) {
 		return nil
 	}
+	if s.unread = !r.steady.reads(s, r.options.Now()); s.unread {
+		s.requeue(claimPause)
+		return nil
+	}
 	if s.refused = distrust(s.fc, s.tunnel, s.theirs); s.refused != nil {
 		return nil
 	}
@@ -103,8 +108,13 @@ func (r *tunnelReconciler) decide(ctx context.Context, s *tunnelScope) error {
 		return err
 	}
 	all, pools, err := r.assess(ctx, s, r.client, lanes)
-	if err != nil || s.refused != nil || s.recall(pools, r.poolReader.wordsOf(all)) && s.sameLanes() {
+	if err != nil || s.refused != nil {
 		return err
+	}
+	if s.recall(pools, r.poolReader.wordsOf(all)) && s.sameLanes() {
+		if r.steady.claim(s, r.options.Now()); !s.held {
+			return nil
+		}
 	}
 	all, pools, err = r.assess(ctx, s, r.live, lanes)
 	if err != nil || s.refused != nil {
@@ -117,7 +127,7 @@ func (r *tunnelReconciler) decide(ctx context.Context, s *tunnelScope) error {
 	if s.refused != nil {
 		return nil
 	}
-	if r.checkKeys(ctx, s, all); s.refused != nil {
+	if r.checkKeys(s, all); s.refused != nil {
 		return nil
 	}
 	servers, err := r.peerServers(ctx)
@@ -134,6 +144,7 @@ func (r *tunnelReconciler) decide(ctx context.Context, s *tunnelScope) error {
 			return nil
 		}
 	}
+	r.steady.claim(s, r.options.Now())
 	before := s.inUse(pools)
 	if s.agreed.pods, _, err = pools.Acquire(s.namespace, ipam.PodNetwork, s.claim.pods, word.about(s.namespace, s.claim.pods)); err == nil {
 		s.agreed.external, _, err = pools.Acquire(s.namespace, ipam.ExternalNetwork, s.claim.external, word.about(s.namespace, s.claim.external))
@@ -192,7 +203,7 @@ func (s *tunnelScope) dropIdle(all *records, ours []int) {
 
 // checkKeys refuses a key that belongs to another peer or to us: the gateway of a lane has one device for all peers, and would send this peer the
 // packets of the other. The peer that agreed on a key first keeps it.
-func (r *tunnelReconciler) checkKeys(ctx context.Context, s *tunnelScope, all *records) {
+func (r *tunnelReconciler) checkKeys(s *tunnelScope, all *records) {
 	taken := keysOfOthers(all, s.namespace)
 	for i := range all.configs {
 		if config := &all.configs[i]; isOwn(config) {
@@ -205,14 +216,13 @@ func (r *tunnelReconciler) checkKeys(ctx context.Context, s *tunnelScope, all *r
 		lane := &s.claim.lanes[i]
 		if whose := taken[laneKey{lane.Number, lane.PublicKey}]; whose != "" {
 			s.refused = refuse(netv1alpha1.ReasonKeyInUse, "lane %d: public key %s belongs to %s", lane.Number, lane.PublicKey, whose)
-			log.FromContext(ctx).Info("peer claims a key that is not its own", "clusterID", s.peer.ClusterID, "key", lane.PublicKey, "owner", whose)
 		}
 	}
 }
 
 // answer writes the decision into the status of the peer's copy. The write carries the version that was read, so it never answers another claim.
 func (r *tunnelReconciler) answer(ctx context.Context, s *tunnelScope) error {
-	if !present(s.theirs) {
+	if !present(s.theirs) || s.unread || s.held {
 		return nil
 	}
 	after := s.theirs.DeepCopy()
@@ -239,7 +249,11 @@ func (r *tunnelReconciler) answer(ctx context.Context, s *tunnelScope) error {
 	if err != nil {
 		return fmt.Errorf("answer network configuration %s/%s: %w", s.theirs.Namespace, s.theirs.Name, err)
 	}
-	log.FromContext(ctx).Info("network of a peer decided", "clusterID", s.peer.ClusterID, "pods", after.Status.PodCIDRNAT, "external", after.Status.ExternalCIDRNAT, "refused", s.refused != nil)
+	why := ""
+	if s.refused != nil {
+		why = s.refused.reason
+	}
+	log.FromContext(ctx).Info("network of a peer decided", "clusterID", s.peer.ClusterID, "pods", after.Status.PodCIDRNAT, "external", after.Status.ExternalCIDRNAT, "refused", why)
 	return nil
 }
 
@@ -269,63 +283,6 @@ func sameAnswer(a, b *netv1alpha1.NetworkConfigStatus) bool {
 		a.ObservedGeneration == b.ObservedGeneration && slices.Equal(a.Conditions, b.Conditions) && slices.Equal(a.Signatures, b.Signatures)
 }
 
-// ensureTunnel creates the tunnel as soon as both sides have answered, and leaves it unchanged while the peer's claim is refused.
-func (r *tunnelReconciler) ensureTunnel(ctx context.Context, s *tunnelScope) error {
-	if !present(s.ours) || !present(s.theirs) || s.refused != nil || !s.ours.Status.Processed {
-		return nil
-	}
-	pods, external, err := r.answerOf(&s.tenancy, s.ours)
-	if err != nil {
-		return nil // the condition Published of our NetworkConfig reports it
-	}
-	own := map[string]string{labels.TunnelCluster: s.peer.ClusterID, labels.AppPartOf: labels.PartOf}
-	if s.fc.Inside() {
-		own[labels.TunnelInBand] = annotationTrue
-	}
-	if s.pools.IsVacant(pods) {
-		own[labels.TunnelShown] = annotationTrue
-	}
-	if token := s.fc.Labels[labels.Invitation]; token != "" {
-		own[labels.Invitation] = token
-	}
-	intent := netapply.TunnelEndpoint(s.peer.UniqueName(), s.namespace).
-		WithLabels(own).
-		WithSpec(tunnelSpec(s, pods, external).WithBackendConfig(previousKeys(s.tunnel, s.claim.lanes, r.options.Now())))
-	r.recordUse(s)
-	if s.tunnel == nil {
-		log.FromContext(ctx).Info("network agreed", "clusterID", s.peer.ClusterID, "pods", s.agreed.pods, "external", s.agreed.external)
-		return r.own.ApplyTo(ctx, intent, nil)
-	}
-	return r.own.ApplyTo(ctx, intent, s.tunnel)
-}
-
-func tunnelSpec(s *tunnelScope, pods, external netip.Prefix) *netapply.TunnelEndpointSpecApplyConfiguration {
-	spec := netapply.TunnelEndpointSpec().
-		WithClusterIdentity(netapply.ClusterIdentity().WithClusterID(s.peer.ClusterID).WithClusterName(s.peer.ClusterName)).
-		WithLocalPodCIDR(s.ours.Spec.PodCIDR).WithLocalNATPodCIDR(natOf(s.ours.Spec.PodCIDR, pods)).
-		WithLocalExternalCIDR(s.ours.Spec.ExternalCIDR).WithLocalNATExternalCIDR(natOf(s.ours.Spec.ExternalCIDR, external)).
-		WithRemotePodCIDR(netv1alpha1.CIDR(s.claim.pods.String())).WithRemoteNATPodCIDR(remap(s.claim.pods, s.agreed.pods)).
-		WithRemoteExternalCIDR(netv1alpha1.CIDR(s.claim.external.String())).WithRemoteNATExternalCIDR(remap(s.claim.external, s.agreed.external)).
-		WithEndpointIP("").WithBackendType(backend).WithPeerVersion(s.theirs.Spec.Version)
-	if len(s.claim.lanes) == 0 {
-		spec.WithBackendConfig(map[string]string{"publicKey": ""}) // the field is required
-	}
-	for i := range s.claim.lanes {
-		lane := &s.claim.lanes[i]
-		spec.WithLanes(laneApply(*lane))
-		if i > 0 {
-			continue
-		}
-		config := map[string]string{"publicKey": lane.PublicKey}
-		if len(lane.Carriers) > 0 && lane.Carriers[0].Type == netv1alpha1.CarrierUDP {
-			spec.WithEndpointIP(lane.Carriers[0].Addresses[0])
-			config["port"] = strconv.Itoa(int(lane.Carriers[0].Port))
-		}
-		spec.WithBackendConfig(config)
-	}
-	return spec
-}
-
 // writeStatus reports the state of the tunnel if it changed.
 func (r *tunnelReconciler) writeStatus(ctx context.Context, s *tunnelScope) error {
 	if s.tunnel == nil || s.tunnel.DeletionTimestamp != nil {
@@ -333,7 +290,7 @@ func (r *tunnelReconciler) writeStatus(ctx context.Context, s *tunnelScope) erro
 	}
 	facts := &tunnelFacts{
 		tunnel: s.tunnel, observations: r.gateways.observations(), refused: s.refused, badSince: r.badSince[s.namespace], lost: r.lost[s.namespace],
-		now: r.options.Now(), namespace: r.options.Namespace, ours: s.ours, use: r.wordsFor(&s.tenancy).use(s.namespace, &s.tunnel.Spec, s.awaits),
+		now: r.options.Now(), namespace: r.options.Namespace, ours: s.ours, use: r.wordsFor(&s.tenancy).use(s.namespace, &s.tunnel.Spec, s.awaits) + r.steady.text(s.namespace), unread: s.unread, mtu: r.steady.mtu[s.namespace],
 	}
 	var err error
 	if facts.lanes, err = r.ownLanes(ctx); err != nil {
@@ -355,8 +312,15 @@ func (r *tunnelReconciler) writeStatus(ctx context.Context, s *tunnelScope) erro
 	if delete(r.badSince, s.namespace); !badSince.IsZero() {
 		r.badSince[s.namespace] = badSince
 	}
-	r.lost[s.namespace] = facts.cutOffNow()
+	r.lost[s.namespace], r.steady.mtu[s.namespace] = facts.cutOffNow(), facts.mtu
 	s.requeue(requeueAfter)
+	if facts.mtu.Unsteady {
+		s.requeue(pace.Stand)
+	}
+	if !r.steady.reports(s.namespace, &s.tunnel.Status, &status, r.options.Now()) {
+		s.requeue(statusPause)
+		return nil
+	}
 	intent := netapply.TunnelEndpoint(s.tunnel.Name, s.tunnel.Namespace).WithUID(s.tunnel.UID).WithStatus(statusApply(&status))
 	if err := r.own.ApplyStatusTo(ctx, intent, s.tunnel); client.IgnoreNotFound(err) != nil {
 		return err

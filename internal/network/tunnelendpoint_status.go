@@ -16,6 +16,7 @@ import (
 
 	netv1alpha1 "liqo.io/liqo/apis/net/v1alpha1"
 	"liqo.io/liqo/internal/kube/printable"
+	"liqo.io/liqo/internal/network/pace"
 	"liqo.io/liqo/internal/network/reach"
 	"liqo.io/liqo/internal/network/report"
 )
@@ -40,6 +41,8 @@ type tunnelFacts struct {
 	ready []string
 	// refused is why the present claim of the peer is not used; the spec holds the previous agreement.
 	refused *refusal
+	// unread: the present claim of the peer is not read yet, because it changed too often.
+	unread bool
 	// ours is what this cluster publishes for the peer; nil if nothing.
 	ours *netv1alpha1.NetworkConfig
 	// use states under which networks the peer is reached, and by whose word.
@@ -50,7 +53,9 @@ type tunnelFacts struct {
 	badSince time.Time
 	// lost are the nodes that did not reach the peer at the last reconcile. A new gateway never had a report from them.
 	lost []string
-	now  time.Time
+	// mtu is what is remembered of the MTU; tunnelStatus updates it.
+	mtu pace.Memory[int32]
+	now time.Time
 	// namespace of the gateways, for advice in messages.
 	namespace string
 }
@@ -81,7 +86,7 @@ func tunnelStatus(f *tunnelFacts) (status netv1alpha1.TunnelEndpointStatus, badS
 	cut, silent := f.cutOff(), f.silentNodes()
 	reason, message := judge(laneStatuses, cut, silent, f.namespace)
 	if working := slices.IndexFunc(laneStatuses, func(l laneStatus) bool { return l.up }); working >= 0 {
-		describe(&status, f.tunnel, laneStatuses, working, f.now)
+		f.describe(&status, laneStatuses, working)
 	}
 	reaching := len(f.ready) - len(cut) - len(silent)
 	now := healthOf(reason, reaching, len(f.ready))
@@ -135,6 +140,9 @@ func (f *tunnelFacts) setReady(status *netv1alpha1.TunnelEndpointStatus) {
 		f.set(&status.Conditions, netv1alpha1.ConditionReady, false, netv1alpha1.ReasonAnswerPending, fmt.Sprintf(
 			"the networks of this cluster are now %s for pods and %s for other addresses, and the peer has not answered that; the previous agreement stays in use until another peer has",
 			f.ours.Spec.PodCIDR, f.ours.Spec.ExternalCIDR))
+		return
+	}
+	if f.unread && meta.FindStatusCondition(status.Conditions, netv1alpha1.ConditionReady) != nil {
 		return
 	}
 	if f.refused != nil {
@@ -279,7 +287,8 @@ func judge(laneStatuses []laneStatus, cut, silent []string, namespace string) (r
 }
 
 // describe fills in what the tunnel uses, from the lowest lane that is up. It does not rewrite values that only waver.
-func describe(status *netv1alpha1.TunnelEndpointStatus, tunnel *netv1alpha1.TunnelEndpoint, laneStatuses []laneStatus, working int, now time.Time) {
+func (f *tunnelFacts) describe(status *netv1alpha1.TunnelEndpointStatus, laneStatuses []laneStatus, working int) {
+	tunnel, now := f.tunnel, f.now
 	used, connection := &laneStatuses[working], &status.Connection
 	status.GatewayIP = used.address
 	host, port := used.peer.Endpoint, ""
@@ -314,7 +323,7 @@ func describe(status *netv1alpha1.TunnelEndpointStatus, tunnel *netv1alpha1.Tunn
 		}
 	}
 	if smallest > 0 {
-		connection.MTU = int32(min(smallest, 1<<16))
+		connection.MTU, f.mtu = settleMTU(f.mtu, connection.MTU, int32(min(smallest, 1<<16)), now)
 	}
 }
 

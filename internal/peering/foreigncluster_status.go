@@ -248,6 +248,8 @@ func (f *fcFacts) noTunnel() string {
 	switch here, there := refusal(f.peerNetwork, netv1alpha1.ConditionReady), refusal(f.ourNetwork, netv1alpha1.ConditionReady); {
 	case here != "":
 		return "this cluster does not accept the network of the remote one: " + here
+	case there != "" && unpublished != "":
+		return unpublished // it repeats that, and changes less often than the peer may
 	case there != "":
 		return "the remote cluster does not accept the network of this one: " + there
 	case !f.outgoing && f.slice == nil && len(f.copies) == 0:

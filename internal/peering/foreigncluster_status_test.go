@@ -67,6 +67,8 @@ func TestConditions(t *testing.T) {
 	}
 	unpublished := described(false, "")
 	unpublished.Status.Conditions = []metav1.Condition{{Type: netv1alpha1.ConditionPublished, Status: metav1.ConditionFalse, Message: "there is no gateway"}}
+	repeated := described(false, "another reason each time")
+	repeated.Status.Conditions = append(repeated.Status.Conditions, metav1.Condition{Type: netv1alpha1.ConditionPublished, Status: metav1.ConditionFalse, Message: "the peer refuses this cluster's network: no capacity"})
 	for _, c := range []struct {
 		name  string
 		facts fcFacts
@@ -97,6 +99,7 @@ func TestConditions(t *testing.T) {
 		{"not answered here", fcFacts{internalNetwork: true, outgoing: true, ourNetwork: described(true, ""), peerNetwork: described(false, "")}, network, "None TunnelEndpointNotFound this cluster has not processed"},
 		{"refused here", fcFacts{internalNetwork: true, outgoing: true, peerNetwork: described(true, "too large")}, network, "None TunnelEndpointNotFound this cluster does not accept the network of the remote one: too large"},
 		{"refused there", fcFacts{internalNetwork: true, outgoing: true, ourNetwork: described(true, "no capacity"), peerNetwork: described(true, "")}, network, "None TunnelEndpointNotFound the remote cluster does not accept the network of this one: no capacity"},
+		{"refused there, and reported", fcFacts{internalNetwork: true, outgoing: true, ourNetwork: repeated, peerNetwork: described(true, "")}, network, "None TunnelEndpointNotFound the peer refuses this cluster's network: no capacity"},
 		{"not published", fcFacts{internalNetwork: true, outgoing: true, ourNetwork: unpublished, peerNetwork: described(true, "")}, network, "None TunnelEndpointNotFound there is no gateway"},
 		{"agreed, no tunnel yet", fcFacts{internalNetwork: true, outgoing: true, ourNetwork: described(true, ""), peerNetwork: described(true, "")}, network, "None TunnelEndpointNotFound being created"},
 		{"tunnel not reported", fcFacts{internalNetwork: true, tunnel: tunnel("", "")}, network, "Pending TunnelEndpointConnecting not reported"},

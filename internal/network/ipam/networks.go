@@ -59,3 +59,8 @@ func CheckReserved(pools, reserved []netip.Prefix, own []Use) error {
 	}
 	return nil
 }
+
+// Without returns the pools without the assignments of an owner.
+func (p *Pools) Without(owner string) *Pools {
+	return p.without(owner, PodNetwork).without(owner, ExternalNetwork)
+}
