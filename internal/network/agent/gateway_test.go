@@ -189,8 +189,8 @@ func checkMetrics(t *testing.T, g *gateway.Gateway) {
 		"liqo_peer_receive_bytes_total" + peer: "7", "liqo_peer_transmit_bytes_total" + peer: "8", "liqo_peer_is_connected" + peer: "1",
 		"liqo_peer_mtu_bytes" + peer: "1420", "liqo_wireguard_implementation wireguard userspace": "1",
 		"liqo_peer_carrier UDP" + peer: "1", "liqo_peer_stream_receive_bytes_total" + peer: "0", "liqo_peer_stream_transmit_bytes_total" + peer: "0",
-		"liqo_peer_stream_dropped_packets_total" + peer: "0",
-		"liqo_peer_latency_us" + peer:                   "", "liqo_peer_handshake_age_seconds" + peer: "",
+		"liqo_peer_stream_dropped_packets_total" + peer: "0", "liqo_peer_stream_oversized_packets_total" + peer: "0",
+		"liqo_peer_latency_us" + peer: "", "liqo_peer_handshake_age_seconds" + peer: "",
 		"liqo_probe_loss_ratio milan milan gateway-gateway ": "", "liqo_probe_loss_ratio   node-gateway n1": "0",
 	} {
 		if value, ok := got[name]; !ok || want != "" && value != want {

@@ -105,6 +105,9 @@ func (b *Bind) receiver(done chan struct{}) conn.ReceiveFunc {
 			sizes[i], endpoints[i] = copy(packets[i], one), from
 			if len(one) > len(packets[i]) {
 				sizes[i] = 0 // no datagram of WireGuard
+				if s := b.hub.at(now.from); s != nil {
+					s.totals.Oversized.Add(1)
+				}
 			}
 		}
 		if now.datagrams = now.datagrams[n:]; len(now.datagrams) == 0 {

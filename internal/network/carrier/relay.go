@@ -112,14 +112,18 @@ func (r *Relay) receive(address netip.AddrPort, from *socket) {
 		if err != nil {
 			continue // the device has no socket at the moment
 		}
-		datagrams = datagrams[:0]
-		for i := range messages[:n] {
-			datagrams = append(datagrams, messages[i].Buffers[0][:messages[i].N])
-		}
 		s := r.hub.at(address)
 		if s == nil {
 			messages = messages[:1:1]
 			continue // lost, as on any network
+		}
+		datagrams = datagrams[:0]
+		for i := range messages[:n] {
+			if messages[i].N > maxPacket { // its end is lost, so the peer could not decrypt it
+				s.totals.Oversized.Add(1)
+				continue
+			}
+			datagrams = append(datagrams, messages[i].Buffers[0][:messages[i].N])
 		}
 		if udp, is := s.trialTo(); is {
 			for _, one := range datagrams {
@@ -136,7 +140,7 @@ func (r *Relay) receive(address netip.AddrPort, from *socket) {
 func buffers(n int) []ipv4.Message {
 	messages := make([]ipv4.Message, n)
 	for i := range messages {
-		messages[i].Buffers = [][]byte{make([]byte, maxPacket)}
+		messages[i].Buffers = [][]byte{make([]byte, maxPacket+1)} // one more, to notice a larger one
 	}
 	return messages
 }

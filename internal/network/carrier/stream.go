@@ -32,8 +32,9 @@ type Info struct {
 	Since   time.Time
 }
 
-// Totals count what streams have carried: bytes of datagrams, and datagrams that found the queue full.
-type Totals struct{ Sent, Received, Dropped atomic.Uint64 }
+// Totals count what streams have carried: bytes of datagrams, datagrams that found the queue full, and datagrams that no stream or device takes, because they are
+// larger than every one that it may get.
+type Totals struct{ Sent, Received, Dropped, Oversized atomic.Uint64 }
 
 // stream carries datagrams to and from one peer.
 type stream struct {
@@ -72,11 +73,15 @@ func newStream(conn, raw net.Conn, address netip.AddrPort, info Info, totals *To
 	return s
 }
 
-// send queues datagrams. What does not fit is dropped.
+// send queues datagrams. What does not fit is dropped, and what is no datagram for any carrier as well.
 func (s *stream) send(datagrams [][]byte) {
 	s.mu.Lock()
 	for _, one := range datagrams {
-		if len(s.queue)+headerSize+len(one) > s.limit || len(one) > maxDatagram {
+		if len(one) > maxDatagram {
+			s.totals.Oversized.Add(1)
+			continue // the queue is not full
+		}
+		if len(s.queue)+headerSize+len(one) > s.limit {
 			s.totals.Dropped.Add(1)
 			s.full = true
 			continue

@@ -167,6 +167,51 @@ func TestSlowStream(t *testing.T) {
 	}
 }
 
+// TestOversized: a datagram that is too large has a counter of its own, does not make the queue grow, and takes none along. The counters are those of the peer.
+func TestOversized(t *testing.T) {
+	near, far := net.Pipe()
+	defer far.Close()
+	totals := &Totals{}
+	s := newStream(near, near, netip.AddrPort{}, Info{}, totals)
+	s.send([][]byte{make([]byte, maxDatagram+1), make([]byte, 1400), make([]byte, maxDatagram)})
+	if over, dropped, sent := totals.Oversized.Load(), totals.Dropped.Load(), totals.Sent.Load(); over != 1 || dropped != 0 || s.full || sent != 1400+maxDatagram {
+		t.Errorf("%d are too large, %d dropped, %d bytes sent, full %v", over, dropped, sent, s.full)
+	}
+	for s.totals.Dropped.Load() == 0 {
+		s.send([][]byte{make([]byte, maxDatagram)})
+	}
+	if over := totals.Oversized.Load(); over != 1 || !s.full {
+		t.Errorf("%d are too large after the queue is full, full %v", over, s.full)
+	}
+}
+
+// TestOversizedRelay: a datagram of the kernel that does not fit into a buffer is counted. What is left of it would be no datagram of WireGuard.
+func TestOversizedRelay(t *testing.T) {
+	device, err := net.ListenUDP("udp4", &net.UDPAddr{IP: net.IPv4(127, 0, 0, 1)})
+	must(t, err)
+	defer device.Close()
+	hub, peer := New(Options{Log: logr.Discard()}), Key{1}
+	relay, err := NewRelay(hub, uint16(device.LocalAddr().(*net.UDPAddr).Port))
+	must(t, err)
+	defer relay.Close()
+	must(t, relay.Keep([]Key{peer}))
+	near, far := net.Pipe()
+	defer far.Close()
+	totals := hub.TotalsOf(peer)
+	hub.mu.Lock()
+	hub.streams[peer] = newStream(near, near, hub.member(peer).address, Info{}, totals)
+	hub.index()
+	hub.mu.Unlock()
+	for _, size := range []int{maxPacket + 1, 2 * maxPacket, maxPacket, 1400} {
+		_, err := device.WriteToUDPAddrPort(make([]byte, size), hub.AddressOf(peer))
+		must(t, err)
+	}
+	eventually(t, "the last one is sent", func() bool { return totals.Sent.Load() >= maxPacket+1400 })
+	if over, dropped, sent := totals.Oversized.Load(), totals.Dropped.Load(), totals.Sent.Load(); over != 2 || dropped != 0 || sent != maxPacket+1400 {
+		t.Errorf("%d are too large, %d dropped, %d bytes sent", over, dropped, sent)
+	}
+}
+
 // BenchmarkCarriers sends as many datagrams as each kind takes, between two ends of this process. As with TCP inside, some are on their way at any time.
 func BenchmarkCarriers(b *testing.B) {
 	ends := func(b *testing.B) (from, to *Bind, peer Key, udp, tcp netip.AddrPort, received func(func(int)), hub *Hub) {

@@ -31,6 +31,7 @@ var (
 	streamReceived = describe("liqo_peer_stream_receive_bytes_total", "Bytes of the tunnel received from a peer over TLS or WebSockets, copies that try UDP excepted.", peerLabels...)
 	streamSent     = describe("liqo_peer_stream_transmit_bytes_total", "Bytes of the tunnel sent to a peer over TLS or WebSockets.", peerLabels...)
 	streamDropped  = describe("liqo_peer_stream_dropped_packets_total", "Packets to a peer that a stream was too slow for.", peerLabels...)
+	streamTooLarge = describe("liqo_peer_stream_oversized_packets_total", "Packets to or from a peer that are larger than a stream or the tunnel's device takes; streams were not too slow for them.", peerLabels...)
 	peerMTU        = describe("liqo_peer_mtu_bytes", "Largest packet that passed to the peer and back, in bytes.", peerLabels...)
 	loss           = describe("liqo_probe_loss_ratio", "Share of the last probes that were lost.", strings.Fields("leg cluster_id cluster_name node")...)
 	implementation = describe("liqo_wireguard_implementation", "1, with the implementation of WireGuard as a label.", "driver", "implementation")
@@ -38,7 +39,7 @@ var (
 
 // Describe implements prometheus.Collector.
 func (g *Gateway) Describe(all chan<- *prometheus.Desc) {
-	for _, one := range []*prometheus.Desc{received, transmitted, latency, connected, handshakeAge, carriedBy, streamReceived, streamSent, streamDropped, peerMTU, loss, implementation} {
+	for _, one := range []*prometheus.Desc{received, transmitted, latency, connected, handshakeAge, carriedBy, streamReceived, streamSent, streamDropped, streamTooLarge, peerMTU, loss, implementation} {
 		all <- one
 	}
 }
@@ -92,6 +93,7 @@ func (g *Gateway) collectPeers(send func(what *prometheus.Desc, kind prometheus.
 			send(streamReceived, prometheus.CounterValue, float64(totals.Received.Load()), labels...)
 			send(streamSent, prometheus.CounterValue, float64(totals.Sent.Load()), labels...)
 			send(streamDropped, prometheus.CounterValue, float64(totals.Dropped.Load()), labels...)
+			send(streamTooLarge, prometheus.CounterValue, float64(totals.Oversized.Load()), labels...)
 		}
 		if state.MTU > 0 {
 			send(peerMTU, prometheus.GaugeValue, float64(state.MTU), labels...)
