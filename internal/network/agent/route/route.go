@@ -12,8 +12,10 @@ import (
 
 	"github.com/go-logr/logr"
 	"golang.org/x/sync/errgroup"
+	"golang.org/x/time/rate"
 	"k8s.io/client-go/rest"
 
+	"liqo.io/liqo/internal/kube/ratelimit"
 	"liqo.io/liqo/internal/network/agent"
 	"liqo.io/liqo/internal/network/ipam"
 	"liqo.io/liqo/internal/network/plan"
@@ -70,13 +72,15 @@ type Route struct {
 	// chosen is the lane to each peer, podMTU the MTU that was found last. Only the loop uses them.
 	chosen map[string]int
 	podMTU int
+	// moves limits how often a peer is led over another lane.
+	moves *ratelimit.Limiter[string]
 	// recalled: the lanes that the host used when this process started have been read.
 	recalled bool
 }
 
 // New returns a node's agent. It sends no request and changes nothing before Run.
 func New(cfg *rest.Config, host Host, o Options) (*Route, error) {
-	r := &Route{o: o, cfg: cfg, host: host, chosen: map[string]int{}}
+	r := &Route{o: o, cfg: cfg, host: host, chosen: map[string]int{}, moves: newMoves()}
 	r.loop = agent.NewLoop(host, r, o.Log)
 	r.prober = probe.New(probe.Options{Port: o.ProbePort, Changed: r.loop.Trigger})
 	var err error
@@ -133,8 +137,8 @@ func (r *Route) Observe(ctx context.Context, now time.Time) agent.Observation {
 	if err := r.recall(s); err != nil {
 		return agent.Observation{Err: errors.Join(observed.Err, err)}
 	}
-	if clear := r.choose(s); !clear {
-		observed.RequeueAt = now.Add(probe.Undecided)
+	if again := r.choose(s, now); again > 0 {
+		observed.RequeueAt = now.Add(again)
 	}
 	observed.Snapshot = *s
 	return observed
@@ -201,23 +205,47 @@ func lanes(s *plan.Snapshot, peer plan.Peer) (both []int) {
 	return both
 }
 
-// choose sets the lane to each peer, and reports whether the choice is clear for all of them.
-func (r *Route) choose(s *plan.Snapshot) (clear bool) {
-	clear = true
+// A peer is led over another lane moveBurst times at once, then once per movePause: the other end decides which of its lanes answer, and each move changes this host.
+const (
+	moveBurst = 20
+	movePause = 5 * time.Second
+)
+
+func newMoves() *ratelimit.Limiter[string] {
+	return ratelimit.New[string](rate.Every(movePause), moveBurst, 1000)
+}
+
+// choose sets the lane to each peer. It returns when to choose again although no probe changes; 0: no such time.
+func (r *Route) choose(s *plan.Snapshot, now time.Time) (again time.Duration) {
 	results, kept := r.prober.Results(), make(map[string]int, len(s.Peers))
 	for i := range s.Peers {
 		peer := &s.Peers[i]
 		present, known := r.chosen[peer.ClusterID]
-		var sure bool
-		peer.Lane, sure = probe.Choose(present, lanes(s, *peer), func(lane int) probe.Status { return results[target(*peer, lane)].Status })
-		clear = clear && sure
+		var pause time.Duration
+		peer.Lane, pause = r.lead(peer.ClusterID, lanes(s, *peer), func(lane int) probe.Status { return results[target(*peer, lane)].Status }, now)
+		if pause > 0 && (again == 0 || pause < again) {
+			again = pause
+		}
 		if known && peer.Lane != present {
 			r.o.Log.Info("another lane is used", "peer", peer.ClusterID, "lane", peer.Lane, "before", present)
 		}
 		kept[peer.ClusterID] = peer.Lane
 	}
 	r.chosen = kept
-	return clear
+	return again
+}
+
+// lead returns the lane to a peer, and when to choose again.
+func (r *Route) lead(peer string, both []int, status func(lane int) probe.Status, now time.Time) (lane int, again time.Duration) {
+	present, known := r.chosen[peer]
+	lane, clear := probe.Choose(present, both, status)
+	switch {
+	case known && lane != present && slices.Contains(both, present) && !r.moves.Allow(peer, now):
+		return present, movePause
+	case !clear:
+		return lane, probe.Undecided
+	}
+	return lane, 0
 }
 
 func target(peer plan.Peer, lane int) probe.Target {
