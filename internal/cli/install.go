@@ -94,7 +94,7 @@ func (o *installFlags) register(flags *pflag.FlagSet) {
 	flags.BoolVar(&o.options.AllowDowngrade, "allow-downgrade", false, "Install a version older than the installed one")
 	flags.BoolVar(&overrides.AnyAPIServer, "disable-api-server-sanity-check", false, "Accept an API server address that differs from the kubeconfig's")
 	flags.BoolVar(&overrides.SkipValidation, "skip-validation", false, "Do not check networks against the addresses in use")
-	flags.BoolVar(&o.metrics, "enable-metrics", false, "Gateways and virtual kubelets serve metrics; the Prometheus operator, if there is one, collects them")
+	flags.BoolVar(&o.metrics, "enable-metrics", false, "Gateways, virtual kubelets and the name server serve metrics; the Prometheus operator, if there is one, collects them")
 	flags.BoolVar(&o.disableTelemetry, "disable-telemetry", false, "Not needed: Liqo sends no telemetry")
 	flags.StringVar(&overrides.ServiceType, "service-type", "", "Type of the services that other clusters reach: ClusterIP, NodePort or LoadBalancer")
 }

@@ -196,26 +196,36 @@ func (p *Prepared) values(before map[string]any) map[string]any {
 	if p.Plan.WatchPods {
 		gateway["config"] = map[string]any{"watchPods": true}
 	}
-	switch {
-	case o.Metrics == nil:
-	case *o.Metrics:
-		monitored := map[string]any{"enabled": !p.Unmonitored}
-		gateway["metrics"] = map[string]any{"enabled": true, "serviceMonitor": monitored}
-		all["virtualKubelet"] = map[string]any{"metrics": map[string]any{"enabled": true, "podMonitor": monitored}}
-	default:
-		for component, monitor := range map[string]string{"gateway": "serviceMonitor", "virtualKubelet": "podMonitor"} {
-			unstructured.RemoveNestedField(before, component, "metrics", "enabled")
-			unstructured.RemoveNestedField(before, component, "metrics", monitor, "enabled")
-		}
-	}
 	if len(gateway) > 0 {
 		all["gateway"] = gateway
 	}
+	merge(all, p.metrics(before))
 	if _, configured, _ := unstructured.NestedFieldNoCopy(before, "metricAgent", "pod", "extraArgs"); p.Plan.SelfSignedKubelets && !configured {
 		all["metricAgent"] = map[string]any{"pod": map[string]any{"extraArgs": []any{insecureKubelets}}}
 	}
 	if o.Version != "" && o.ChartPath != "" && o.Version != p.chart.Metadata.AppVersion {
 		all["tag"] = o.Version
+	}
+	return all
+}
+
+// metrics returns the values by which every component of the chart that can serve metrics does so, or takes back from before what made them.
+func (p *Prepared) metrics(before map[string]any) map[string]any {
+	all := map[string]any{}
+	if p.options.Metrics == nil {
+		return all
+	}
+	for component := range p.chart.Values {
+		for _, monitor := range []string{"serviceMonitor", "podMonitor"} {
+			switch _, has, _ := unstructured.NestedFieldNoCopy(p.chart.Values, component, "metrics", monitor, "enabled"); {
+			case !has:
+			case *p.options.Metrics:
+				all[component] = map[string]any{"metrics": map[string]any{"enabled": true, monitor: map[string]any{"enabled": !p.Unmonitored}}}
+			default:
+				unstructured.RemoveNestedField(before, component, "metrics", "enabled")
+				unstructured.RemoveNestedField(before, component, "metrics", monitor, "enabled")
+			}
+		}
 	}
 	return all
 }

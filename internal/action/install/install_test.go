@@ -482,6 +482,7 @@ func changed(t *testing.T, e *env, _ map[string]string) {
 		"controllerManager.config.resourceSharingPercentage": 40.0, "controllerManager.replicas": 2.0, "auth.service.port": 8443.0, "auth.service.type": "NodePort",
 		"gateway.replicas": 2.0, "gateway.service.type": "NodePort", "gateway.metrics.enabled": true, "gateway.metrics.serviceMonitor.enabled": false,
 		"virtualKubelet.metrics.enabled": true, "virtualKubelet.metrics.podMonitor.enabled": false,
+		"dns.metrics.enabled": true, "dns.metrics.podMonitor.enabled": false,
 		"discovery.config.clusterName": "rome", "networkManager.config.podCIDR": "10.200.0.0/16", "apiServer.address": "https://192.0.2.1:6443",
 		"discovery.config.clusterLabels": map[string]any{"zone": "b"},
 	} {
@@ -495,7 +496,7 @@ func changed(t *testing.T, e *env, _ map[string]string) {
 	if prepared, err = Prepare(t.Context(), e.cluster, back); err != nil {
 		t.Fatal(err)
 	}
-	for _, path := range []string{"controllerManager.replicas", "gateway.replicas", "gateway.metrics.enabled", "gateway.metrics.serviceMonitor.enabled", "virtualKubelet.metrics.enabled", "virtualKubelet.metrics.podMonitor.enabled"} {
+	for _, path := range []string{"controllerManager.replicas", "gateway.replicas", "gateway.metrics.enabled", "gateway.metrics.serviceMonitor.enabled", "virtualKubelet.metrics.enabled", "virtualKubelet.metrics.podMonitor.enabled", "dns.metrics.enabled", "dns.metrics.podMonitor.enabled"} {
 		if have, set, _ := unstructured.NestedFieldNoCopy(prepared.Values, strings.Split(path, ".")...); set {
 			t.Errorf("%s is %v after the flag was set to false", path, have)
 		}
