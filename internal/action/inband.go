@@ -66,6 +66,12 @@ func PeerInBand(ctx context.Context, o InBandOptions, p Progress) error {
 	}
 	p.Start("Checking both clusters")
 	local, remote, err := readSides(ctx, o)
+	if err == nil {
+		var waited bool
+		if waited, err = awaitBoth(ctx, o, []*side{local, remote}, p); waited && err == nil {
+			local, remote, err = readSides(ctx, o)
+		}
+	}
 	if err != nil {
 		p.Stop()
 		return err

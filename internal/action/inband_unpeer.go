@@ -21,7 +21,7 @@ func UnpeerInBand(ctx context.Context, o InBandOptions, p Progress) error {
 		if err != nil {
 			return err
 		}
-		return endInBand(ctx, []ending{{&side{Access: o.Local, prefix: "(local) ", name: fc.Name}, fc}}, o, p)
+		return endInBand(ctx, []leaving{{&side{Access: o.Local, prefix: "(local) ", name: fc.Name}, fc}}, o, p)
 	}
 	local, remote, err := readSides(ctx, o)
 	if err != nil {
@@ -30,7 +30,7 @@ func UnpeerInBand(ctx context.Context, o InBandOptions, p Progress) error {
 	if err := sameCluster(local, remote); err != nil {
 		return err
 	}
-	var ends []ending
+	var ends []leaving
 	for _, s := range []*side{local, remote} {
 		fc := s.facts.same(s.other.facts.identity.ClusterID)
 		if s == local && fc != nil && o.Name != "" && fc.Name != o.Name {
@@ -38,7 +38,7 @@ func UnpeerInBand(ctx context.Context, o InBandOptions, p Progress) error {
 		}
 		if fc != nil {
 			s.name = fc.Name
-			ends = append(ends, ending{s, fc})
+			ends = append(ends, leaving{s, fc})
 		}
 	}
 	if len(ends) == 0 {
@@ -74,14 +74,14 @@ func sameCluster(local, remote *side) error {
 	return nil
 }
 
-// ending is a cluster with its ForeignCluster of the other one.
-type ending struct {
+// leaving is a cluster with its ForeignCluster of the other one.
+type leaving struct {
 	*side
 	fc *discoveryv1alpha1.ForeignCluster
 }
 
 // endInBand first checks everything, then ends the outgoing peerings while the tunnel is up, and then deletes the ForeignClusters.
-func endInBand(ctx context.Context, ends []ending, o InBandOptions, p Progress) error {
+func endInBand(ctx context.Context, ends []leaving, o InBandOptions, p Progress) error {
 	for _, e := range ends {
 		if e.fc.Spec.PeeringType != discoveryv1alpha1.InBand {
 			return fmt.Errorf("%sthe peering with %q is of type %s, which `unpeer in-band` cannot end; use `liqoctl unpeer out-of-band %s`", e.prefix, e.fc.Name, e.fc.Spec.PeeringType, e.fc.Name)
@@ -90,11 +90,11 @@ func endInBand(ctx context.Context, ends []ending, o InBandOptions, p Progress) 
 			return fmt.Errorf("%s%w", e.prefix, err)
 		}
 	}
-	for _, step := range []func(ending) error{
-		func(e ending) error {
+	for _, step := range []func(leaving) error{
+		func(e leaving) error {
 			return endOutgoing(ctx, e.Client, e.fc, e.options(o), prefixed{p, e.prefix})
 		},
-		func(e ending) error { return forget(ctx, e.Client, e.fc, e.options(o), prefixed{p, e.prefix}) },
+		func(e leaving) error { return forget(ctx, e.Client, e.fc, e.options(o), prefixed{p, e.prefix}) },
 	} {
 		// One after the other, so that what is printed can be read; both clusters work all the time.
 		for _, e := range ends {
@@ -106,6 +106,6 @@ func endInBand(ctx context.Context, ends []ending, o InBandOptions, p Progress) 
 	return nil
 }
 
-func (e ending) options(o InBandOptions) UnpeerOptions {
+func (e leaving) options(o InBandOptions) UnpeerOptions {
 	return UnpeerOptions{Name: e.fc.Name, Timeout: o.Timeout, Force: o.Force}
 }

@@ -251,6 +251,9 @@ func AcceptInvitation(ctx context.Context, c client.WithWatch, o PeerOptions, te
 	}
 	ctx, cancel := context.WithTimeout(ctx, o.Timeout)
 	defer cancel()
+	if err := awaitGone(ctx, c, o.Timeout, o.means, p); err != nil {
+		return err
+	}
 	s := &side{Access: Access{Client: c, Namespace: o.Namespace}, name: o.Name, outgoing: true, annotations: map[string]string{labels.Invited: annotationYes}}
 	if err := s.read(ctx); err != nil {
 		return err

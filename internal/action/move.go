@@ -55,6 +55,10 @@ func Move(ctx context.Context, c client.WithWatch, o MoveOptions, p Progress) er
 	ctx, cancel := o.bounded(ctx)
 	defer cancel()
 	p.Start(fmt.Sprintf("Moving the volume of claim %q to node %q", o.Claim, o.TargetNode))
+	if err := awaitTakenBack(ctx, c, &o, p); err != nil {
+		p.Stop()
+		return err
+	}
 	move, err := startMove(ctx, c, &o)
 	if err != nil {
 		p.Stop()

@@ -24,6 +24,7 @@ import (
 	discoveryv1alpha1 "liqo.io/liqo/apis/discovery/v1alpha1"
 	"liqo.io/liqo/apis/labels"
 	offloadingv1alpha1 "liqo.io/liqo/apis/offloading/v1alpha1"
+	"liqo.io/liqo/internal/kube/ending"
 	"liqo.io/liqo/internal/offloading/choice"
 	"liqo.io/liqo/internal/offloading/contents"
 )
@@ -114,9 +115,16 @@ func Offload(ctx context.Context, c client.WithWatch, o OffloadOptions, p Progre
 		p.Stop()
 		return err
 	}
-	if before != nil && before.DeletionTimestamp != nil {
+	if namespace := namespaceOf(ctx, c, o.Namespace); namespace != nil && ending.Is(namespace) {
 		p.Stop()
-		return fmt.Errorf("namespace %q is still being unoffloaded; wait with `liqoctl unoffload namespace %[1]s`, then try again", o.Namespace)
+		return fmt.Errorf("namespace %q is being deleted%s, so it cannot be offloaded: %s", o.Namespace, ending.Since(namespace), or(ending.Obstacles(namespace), "Kubernetes deletes what is in it"))
+	}
+	if before != nil && before.DeletionTimestamp != nil {
+		if err := awaitUnoffloaded(ctx, c, o, before, p); err != nil {
+			p.Stop()
+			return err
+		}
+		before = nil
 	}
 	if before != nil && !equality.Semantic.DeepEqual(before.Spec.ClusterSelector, desired.Spec.ClusterSelector) {
 		// What the API server refuses must be known before the data of claims is deleted.
@@ -287,7 +295,14 @@ func or(text, otherwise string) string {
 
 // unready lists the clusters whose remote namespace is not ready, with the reasons.
 func unready(offloading *offloadingv1alpha1.NamespaceOffloading) string {
-	var texts []string
+	texts := unreadyClusters(offloading)
+	if len(texts) == 0 {
+		return "no cluster has a status yet; is Deployment liqo-controller-manager running?"
+	}
+	return strings.Join(texts, "; ")
+}
+
+func unreadyClusters(offloading *offloadingv1alpha1.NamespaceOffloading) (texts []string) {
 	for _, cluster := range slices.Sorted(maps.Keys(offloading.Status.RemoteNamespacesConditions)) {
 		for _, one := range offloading.Status.RemoteNamespacesConditions[cluster] {
 			if one.Type == offloadingv1alpha1.ConditionReady && one.Status != corev1.ConditionTrue {
@@ -295,8 +310,5 @@ func unready(offloading *offloadingv1alpha1.NamespaceOffloading) string {
 			}
 		}
 	}
-	if len(texts) == 0 {
-		return "no cluster has a status yet; is Deployment liqo-controller-manager running?"
-	}
-	return strings.Join(texts, "; ")
+	return texts
 }

@@ -21,6 +21,7 @@ import (
 	discoveryac "liqo.io/liqo/apis/applyconfiguration/discovery/v1alpha1"
 	discoveryv1alpha1 "liqo.io/liqo/apis/discovery/v1alpha1"
 	"liqo.io/liqo/apis/labels"
+	"liqo.io/liqo/internal/kube/ending"
 	"liqo.io/liqo/internal/peering/auth"
 )
 
@@ -47,12 +48,20 @@ type PeerOptions struct {
 	Labels LabelWords
 }
 
+// means reports whether a ForeignCluster is the one of these options.
+func (o *PeerOptions) means(fc *discoveryv1alpha1.ForeignCluster) bool {
+	return fc.Name == o.Name || identityOf(fc) == o.ClusterID
+}
+
 // Peer enables the outgoing peering with a cluster whose ForeignCluster has an authentication URL: one that this cluster
 // used before, or that uses this one and offers to be used in turn.
 func Peer(ctx context.Context, c client.WithWatch, o PeerOptions, p Progress) error {
 	fc, err := ForeignCluster(ctx, c, o.Name)
 	if err != nil {
 		return err
+	}
+	if ending.Is(fc) {
+		return fmt.Errorf("%s; when it is gone, run `liqoctl generate peer-command` in the other cluster, and the printed command here", EndingPeer(fc))
 	}
 	if fc.Spec.ForeignAuthURL == "" {
 		return fmt.Errorf("ForeignCluster %q has no authentication URL: the remote cluster uses this one, and does not offer to be used in turn, because it allows no incoming peerings, "+
@@ -86,6 +95,9 @@ func PeerOutOfBand(ctx context.Context, c client.WithWatch, o PeerOptions, p Pro
 	ctx, cancel := context.WithTimeout(ctx, o.Timeout)
 	defer cancel()
 	if err := o.Networks.check(); err != nil {
+		return err
+	}
+	if err := awaitGone(ctx, c, o.Timeout, o.means, p); err != nil {
 		return err
 	}
 	facts, err := runPreflight(ctx, c, o, p)

@@ -131,6 +131,12 @@ func (w *peering) report(fc *discoveryv1alpha1.ForeignCluster) (refusal string) 
 	for _, condition := range fc.Status.PeeringConditions {
 		switch condition.Status {
 		case discoveryv1alpha1.StatusError, discoveryv1alpha1.StatusDenied, discoveryv1alpha1.StatusEmptyDenied:
+		case discoveryv1alpha1.StatusDisconnecting:
+			if condition.Type == discoveryv1alpha1.OutgoingPeering && w.reported[condition.Type] != describe(condition) {
+				w.reported[condition.Type] = describe(condition)
+				w.progress.Info("The peering before this one is still ending: " + describe(condition))
+			}
+			continue
 		default:
 			delete(w.reported, condition.Type)
 			continue

@@ -12,6 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	offloadingv1alpha1 "liqo.io/liqo/apis/offloading/v1alpha1"
+	"liqo.io/liqo/internal/kube/ending"
 )
 
 // UnoffloadOptions name the namespace whose offloading ends.
@@ -38,7 +39,9 @@ func Unoffload(ctx context.Context, c client.WithWatch, o UnoffloadOptions, p Pr
 		p.Stop()
 		return fmt.Errorf("namespace %q is not offloaded; to list the offloaded ones: kubectl get namespaceoffloadings -A", o.Namespace)
 	}
-	if found.DeletionTimestamp == nil {
+	namespace := namespaceOf(ctx, c, o.Namespace)
+	goes := found.DeletionTimestamp != nil || namespace != nil && ending.Is(namespace)
+	if !goes {
 		lost, err := heldNamespaces(ctx, c, o.Namespace)
 		if err == nil {
 			err = assessImpact(ctx, c, withdrawal{found, o.Force}, lost, p)
@@ -55,7 +58,11 @@ func Unoffload(ctx context.Context, c client.WithWatch, o UnoffloadOptions, p Pr
 			return fmt.Errorf("unoffload namespace %q: %w", o.Namespace, err)
 		}
 	}
-	p.Done(fmt.Sprintf("Offloading of namespace %q correctly disabled", o.Namespace))
+	if goes {
+		p.Info(EndingOffloading(found, namespace))
+	} else {
+		p.Done(fmt.Sprintf("Offloading of namespace %q correctly disabled", o.Namespace))
+	}
 	p.Start(fmt.Sprintf("Waiting until the remote namespaces of %q are gone", o.Namespace))
 	last := found
 	err = Follow(ctx, c, &offloadingv1alpha1.NamespaceOffloadingList{}, func(all []offloadingv1alpha1.NamespaceOffloading) (bool, error) {
@@ -63,13 +70,16 @@ func Unoffload(ctx context.Context, c client.WithWatch, o UnoffloadOptions, p Pr
 			return true, nil
 		}
 		last = &all[0]
+		if far := notReady(last); far != "" {
+			p.Start(fmt.Sprintf("Waiting until the remote namespaces of %q are gone: %s", o.Namespace, far))
+		}
 		return false, nil
 	}, client.InNamespace(o.Namespace), client.MatchingFields{"metadata.name": found.Name})
 	if err != nil {
 		p.Stop()
 		if errors.Is(err, context.DeadlineExceeded) {
-			return fmt.Errorf("namespace %q was not gone in the other clusters after %s: %s; the controllers continue, see: kubectl -n %[1]s describe namespaceoffloading (%[4]w)",
-				o.Namespace, o.Timeout, unready(last), err)
+			return fmt.Errorf("namespace %q was not gone in the other clusters after %s: %s; the controllers continue (Deployment liqo-controller-manager), see: kubectl -n %[1]s describe namespaceoffloading (%[4]w)",
+				o.Namespace, o.Timeout, EndingOffloading(last, namespaceOf(ctx, c, o.Namespace)), err)
 		}
 		return fmt.Errorf("wait until namespace %q is gone in the other clusters: %w", o.Namespace, err)
 	}

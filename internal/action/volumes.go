@@ -16,6 +16,7 @@ import (
 
 	discoveryv1alpha1 "liqo.io/liqo/apis/discovery/v1alpha1"
 	"liqo.io/liqo/apis/labels"
+	"liqo.io/liqo/internal/kube/ending"
 	"liqo.io/liqo/internal/storage/data"
 )
 
@@ -125,7 +126,7 @@ func usersOf(ctx context.Context, c client.Reader, namespace string, claims []fa
 	return users, nil
 }
 
-// assessVolumes refuses to leave a peer that has data of claims. With force, it only warns: the data stays there.
+// assessVolumes refuses to leave a peer that has data of claims. With force, or if the ForeignCluster is being deleted anyway, it only warns: the data stays there.
 func assessVolumes(ctx context.Context, c client.Reader, fc *discoveryv1alpha1.ForeignCluster, force bool, p Progress) error {
 	if fc.Spec.ClusterIdentity == nil {
 		return nil // never reached
@@ -138,7 +139,7 @@ func assessVolumes(ctx context.Context, c client.Reader, fc *discoveryv1alpha1.F
 	for _, one := range claims {
 		texts = append(texts, one.key.Namespace+"/"+one.text())
 	}
-	if force {
+	if force || ending.Is(fc) {
 		p.Warn(fmt.Sprintf("The data of these claims stays in cluster %s, and no pod can use it until the clusters peer again: %s", fc.Name, strings.Join(texts, ", ")))
 		return nil
 	}

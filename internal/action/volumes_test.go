@@ -94,6 +94,11 @@ func testVolumes(t *testing.T, config *rest.Config) {
 	if err := c.Get(t.Context(), client.ObjectKeyFromObject(fc), fc); err != nil || fc.Spec.OutgoingPeeringEnabled != discoveryv1alpha1.PeeringYes {
 		t.Errorf("the peering was changed: %+v, %v", fc.Spec, err)
 	}
+	going := fc.DeepCopy()
+	going.DeletionTimestamp = &metav1.Time{Time: time.Now()}
+	if err := assessVolumes(t.Context(), c, going, false, &recorder{}); err != nil {
+		t.Errorf("a ForeignCluster that is being deleted anyway: %v", err)
+	}
 	forced := &recorder{}
 	if err := assessVolumes(t.Context(), c, fc, true, forced); err != nil || !strings.Contains(forced.text(), "WARN The data of these claims stays in cluster pisa-1") || !strings.Contains(forced.text(), "shop/data (3Gi)") {
 		t.Errorf("unpeer --force: %v\n%s", err, forced.text())

@@ -15,6 +15,7 @@ func newUninstall(f *Factory) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "uninstall", Short: "Remove Liqo from a cluster",
 		Long: "Remove Liqo from a cluster. The command refuses while the cluster has a peering or an offloaded namespace, and lists them.\n" +
+			"It waits for those that are ending already, and names what holds them.\n" +
 			"Resource definitions and namespaces stay, unless --purge is given.",
 		Example: f.text("  {{name}} uninstall\n  {{name}} uninstall --purge"),
 		Args:    cobra.NoArgs, ValidArgsFunction: cobra.NoFileCompletions,

@@ -35,6 +35,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	discoveryv1alpha1 "liqo.io/liqo/apis/discovery/v1alpha1"
+	offloadingv1alpha1 "liqo.io/liqo/apis/offloading/v1alpha1"
 	storagev1alpha1 "liqo.io/liqo/apis/storage/v1alpha1"
 	liqoaction "liqo.io/liqo/internal/action"
 	"liqo.io/liqo/internal/action/provider"
@@ -82,7 +83,7 @@ type Cluster struct {
 // client of the cluster that also knows resource definitions.
 func (c Cluster) client() (client.WithWatch, error) {
 	scheme := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, apiextensionsv1.AddToScheme, discoveryv1alpha1.AddToScheme, storagev1alpha1.AddToScheme} {
+	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, apiextensionsv1.AddToScheme, discoveryv1alpha1.AddToScheme, offloadingv1alpha1.AddToScheme, storagev1alpha1.AddToScheme} {
 		if err := add(scheme); err != nil {
 			return nil, err
 		}
@@ -253,7 +254,7 @@ func (p *Prepared) runHelm(ctx context.Context, rendered *release.Release, uncha
 		}
 		return nil
 	}
-	created, err := p.ensureNamespace(ctx)
+	created, err := p.ensureNamespace(ctx, progress)
 	if err != nil {
 		return err
 	}

@@ -22,7 +22,6 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/cli-runtime/pkg/genericclioptions"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
@@ -33,6 +32,7 @@ import (
 	discoveryv1alpha1 "liqo.io/liqo/apis/discovery/v1alpha1"
 	"liqo.io/liqo/apis/labels"
 	liqoaction "liqo.io/liqo/internal/action"
+	"liqo.io/liqo/internal/action/inuse"
 	"liqo.io/liqo/internal/action/provider"
 	"liqo.io/liqo/internal/kube/kubetest"
 )
@@ -634,33 +634,10 @@ func interrupted(t *testing.T, e *env, _ map[string]string) {
 }
 
 func inUseRefused(t *testing.T, e *env, _ map[string]string) {
-	// No pod answers the webhooks in this cluster.
-	var hooks metav1.PartialObjectMetadataList
-	for _, kind := range []string{"ValidatingWebhookConfiguration", "MutatingWebhookConfiguration"} {
-		hooks.SetGroupVersionKind(schema.GroupVersionKind{Group: "admissionregistration.k8s.io", Version: "v1", Kind: kind + "List"})
-		if err := e.client.List(t.Context(), &hooks); err != nil {
-			t.Fatal(err)
-		}
-		for i := range hooks.Items {
-			hooks.Items[i].SetGroupVersionKind(schema.GroupVersionKind{Group: "admissionregistration.k8s.io", Version: "v1", Kind: kind})
-			if err := e.client.Delete(t.Context(), &hooks.Items[i]); err != nil {
-				t.Fatal(err)
-			}
-		}
-	}
+	e.withoutWebhooks()
 	peer := func(name string, conditions ...discoveryv1alpha1.PeeringCondition) *discoveryv1alpha1.ForeignCluster {
 		fc := &discoveryv1alpha1.ForeignCluster{ObjectMeta: metav1.ObjectMeta{Name: name}}
-		// The API server stops calling a deleted webhook only after a moment.
-		err := wait.PollUntilContextTimeout(t.Context(), 20*time.Millisecond, 30*time.Second, true, func(ctx context.Context) (bool, error) {
-			err := e.client.Create(ctx, fc)
-			if apierrors.IsInternalError(err) {
-				return false, nil
-			}
-			return true, err
-		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		e.create(fc)
 		for i := range conditions {
 			conditions[i].LastTransitionTime = metav1.Now()
 		}
@@ -687,7 +664,7 @@ func inUseRefused(t *testing.T, e *env, _ map[string]string) {
 	}
 	before := e.versions()
 	err := Uninstall(t.Context(), e.cluster, UninstallOptions{Namespace: "liqo", Purge: true, Timeout: waitLimit}, &recorder{})
-	var used *InUseError
+	var used *inuse.Error
 	if !errors.As(err, &used) {
 		t.Fatalf("%v", err)
 	}

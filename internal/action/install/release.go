@@ -22,7 +22,6 @@ import (
 	"helm.sh/helm/v4/pkg/storage/driver"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/util/version"
 	"k8s.io/apimachinery/pkg/util/wait"
@@ -246,27 +245,6 @@ func holds(have, want any) bool {
 		return slices.EqualFunc(live, want, holds)
 	}
 	return reflect.DeepEqual(have, want) || have == nil && reflect.ValueOf(want).IsZero()
-}
-
-// ensureNamespace creates the namespace if it does not exist, and returns it only then.
-func (p *Prepared) ensureNamespace(ctx context.Context) (created *corev1.Namespace, err error) {
-	var live corev1.Namespace
-	err = p.client.Get(ctx, client.ObjectKey{Name: p.options.Namespace}, &live)
-	if err == nil && live.DeletionTimestamp != nil {
-		return nil, fmt.Errorf("namespace %s has been in deletion since %s; wait until it is gone", live.Name, live.DeletionTimestamp.UTC().Format(time.RFC3339))
-	}
-	if client.IgnoreNotFound(err) != nil || err == nil {
-		return nil, err
-	}
-	created = &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: p.options.Namespace, Labels: map[string]string{
-		labels.AppPartOf: labels.PartOf,
-		// Clusters with a stricter default level would refuse the pods that change a node's network.
-		"pod-security.kubernetes.io/enforce": "privileged",
-	}}}
-	if err := p.client.Create(ctx, created, client.FieldOwner(labels.OwnerCLI)); err != nil {
-		return nil, fmt.Errorf("create namespace %s: %w", created.Name, err)
-	}
-	return created, nil
 }
 
 // historyTime bounds how long the history of the release is read again: an upgrade may have failed because the API server restarts.

@@ -6,49 +6,20 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
-	"strings"
 	"time"
 
 	"helm.sh/helm/v4/pkg/action"
 	"helm.sh/helm/v4/pkg/kube"
 	"helm.sh/helm/v4/pkg/storage/driver"
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	discoveryv1alpha1 "liqo.io/liqo/apis/discovery/v1alpha1"
 	"liqo.io/liqo/apis/labels"
-	storagev1alpha1 "liqo.io/liqo/apis/storage/v1alpha1"
 	liqoaction "liqo.io/liqo/internal/action"
+	"liqo.io/liqo/internal/action/inuse"
 	"liqo.io/liqo/internal/action/purge"
 )
-
-// InUseError holds the uses of Liqo that forbid an uninstallation.
-type InUseError struct {
-	// Outgoing and Incoming are the clusters with such a peering, Networks those with a tunnel, Namespaces are offloaded, and Moves are NAMESPACE/CLAIM.
-	Outgoing, Incoming, Networks, Namespaces, Moves []string
-}
-
-func (e *InUseError) Error() string {
-	text := "Liqo is in use, so nothing was changed; before it is uninstalled, you should:"
-	for _, group := range []struct {
-		do    string
-		names []string
-	}{
-		{"disable the outgoing peering with these clusters (`liqoctl unpeer out-of-band NAME`)", e.Outgoing},
-		{"disable the incoming peering of these clusters (`liqoctl unpeer out-of-band NAME`, here or in the other cluster)", e.Incoming},
-		{"disable the network with these clusters", e.Networks},
-		{"disable the offloading of these namespaces (`liqoctl unoffload namespace NAME`)", e.Namespaces},
-		{"wait until the moves of the volumes of these claims end, or take them back (`liqoctl move volume CLAIM -n NAMESPACE --cancel`)", e.Moves},
-	} {
-		if len(group.names) > 0 {
-			text += "\n- " + group.do + ":\n    - " + strings.Join(group.names, "\n    - ")
-		}
-	}
-	return text
-}
 
 // UninstallOptions configure an uninstallation.
 type UninstallOptions struct {
@@ -58,7 +29,7 @@ type UninstallOptions struct {
 	Timeout time.Duration
 }
 
-// Uninstall removes Liqo if nothing uses it, and verifies that no object is left.
+// Uninstall removes Liqo if nothing uses it, and verifies that no object is left. What is ending already is waited for.
 func Uninstall(ctx context.Context, cluster Cluster, o UninstallOptions, progress liqoaction.Progress) error {
 	ctx, cancel := context.WithTimeout(ctx, o.Timeout)
 	defer cancel()
@@ -79,7 +50,12 @@ func Uninstall(ctx context.Context, cluster Cluster, o UninstallOptions, progres
 			return err
 		}
 	}
-	if err := inUse(ctx, c); err != nil {
+	if last == nil { // no controller ends anything
+		err = inuse.Check(ctx, c)
+	} else {
+		err = inuse.Await(ctx, c, progress)
+	}
+	if err != nil {
 		return err
 	}
 	if last != nil {
@@ -149,60 +125,4 @@ func anyPeer(ctx context.Context, c client.Reader) (bool, error) {
 		return false, fmt.Errorf("list tenant namespaces: %w", err)
 	}
 	return len(peers.Items)+len(tenants.Items) > 0, nil
-}
-
-// inUse returns an InUseError if the uninstallation would break something.
-func inUse(ctx context.Context, c client.Reader) error {
-	var peers discoveryv1alpha1.ForeignClusterList
-	if err := c.List(ctx, &peers); err != nil && !purge.Absent(err) {
-		return fmt.Errorf("list foreign clusters: %w", err)
-	}
-	var offloaded metav1.PartialObjectMetadataList
-	offloaded.SetGroupVersionKind(schema.GroupVersionKind{Group: "offloading.liqo.io", Version: "v1alpha1", Kind: "NamespaceOffloadingList"})
-	if err := c.List(ctx, &offloaded); err != nil && !purge.Absent(err) {
-		return fmt.Errorf("list offloaded namespaces: %w", err)
-	}
-	var moves storagev1alpha1.VolumeMoveList
-	if err := c.List(ctx, &moves); err != nil && !purge.Absent(err) {
-		return fmt.Errorf("list moves of volumes: %w", err)
-	}
-	found := uses(peers.Items)
-	for i := range moves.Items {
-		if move := &moves.Items[i]; !move.Ended() {
-			found.Moves = append(found.Moves, move.Namespace+"/"+move.Name)
-		}
-	}
-	slices.Sort(found.Moves)
-	for i := range offloaded.Items {
-		found.Namespaces = append(found.Namespaces, offloaded.Items[i].Namespace)
-	}
-	slices.Sort(found.Namespaces)
-	if len(found.Outgoing)+len(found.Incoming)+len(found.Networks)+len(found.Namespaces)+len(found.Moves) > 0 {
-		return found
-	}
-	return nil
-}
-
-// uses collects the directions that are established or enabled.
-func uses(peers []discoveryv1alpha1.ForeignCluster) *InUseError {
-	found := &InUseError{}
-	for i := range peers {
-		peer := &peers[i]
-		up := map[discoveryv1alpha1.PeeringConditionType]bool{
-			discoveryv1alpha1.OutgoingPeering: peer.Spec.OutgoingPeeringEnabled == discoveryv1alpha1.PeeringYes,
-		}
-		for _, condition := range peer.Status.PeeringConditions {
-			if condition.Status != discoveryv1alpha1.StatusNone && condition.Status != discoveryv1alpha1.StatusExternal && condition.Status != "" {
-				up[condition.Type] = true
-			}
-		}
-		for kind, names := range map[discoveryv1alpha1.PeeringConditionType]*[]string{
-			discoveryv1alpha1.OutgoingPeering: &found.Outgoing, discoveryv1alpha1.IncomingPeering: &found.Incoming, discoveryv1alpha1.NetworkStatus: &found.Networks,
-		} {
-			if up[kind] {
-				*names = append(*names, peer.Name)
-			}
-		}
-	}
-	return found
 }

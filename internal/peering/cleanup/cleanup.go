@@ -38,6 +38,7 @@ import (
 	netv1alpha1 "liqo.io/liqo/apis/net/v1alpha1"
 	offloadingv1alpha1 "liqo.io/liqo/apis/offloading/v1alpha1"
 	storagev1alpha1 "liqo.io/liqo/apis/storage/v1alpha1"
+	"liqo.io/liqo/internal/kube/ending"
 )
 
 // +kubebuilder:rbac:groups=discovery.liqo.io,resources=foreignclusters,verbs=get;list;watch;patch;delete
@@ -133,16 +134,16 @@ func (r *run) refuse(ctx context.Context) error {
 	} else if err != nil {
 		return fmt.Errorf("list offloaded namespaces: %w", err)
 	}
-	var commands []string
-	for _, one := range all.Items {
-		if one.DeletionTimestamp == nil {
-			commands = append(commands, "liqoctl unoffload namespace "+one.Namespace)
+	var namespaces corev1.NamespaceList
+	if len(all.Items) > 0 {
+		if err := r.client.List(ctx, &namespaces); err != nil {
+			return fmt.Errorf("list namespaces: %w", err)
 		}
 	}
+	commands := unoffload(all.Items, namespaces.Items)
 	if len(commands) == 0 {
 		return nil
 	}
-	slices.Sort(commands)
 	return fmt.Errorf("%w, nothing was changed; their pods in other clusters would end. First:\n  %s", ErrOffloaded, strings.Join(commands, "\n  "))
 }
 
@@ -330,7 +331,11 @@ func (r *run) standing(ctx context.Context) error {
 	var offloaded offloadingv1alpha1.NamespaceOffloadingList
 	if err := r.client.List(ctx, &offloaded); err == nil {
 		for _, one := range offloaded.Items {
-			now.waiting = append(now.waiting, fmt.Sprintf("namespace %s is still offloaded; see: kubectl describe namespaceoffloading -n %[1]s offloading", one.Namespace))
+			state := "is still offloaded"
+			if ending.Is(&one) {
+				state = "is still being unoffloaded" + ending.Since(&one)
+			}
+			now.waiting = append(now.waiting, fmt.Sprintf("namespace %s %s; see: kubectl describe namespaceoffloading -n %[1]s offloading", one.Namespace, state))
 		}
 	}
 	return fmt.Errorf("%w after %s:\n  %s\nif a peer is gone for good: liqoctl unpeer NAME --force", ErrStanding, r.Timeout, strings.Join(now.waiting, "\n  "))

@@ -4,11 +4,13 @@ package cleanup
 
 import (
 	"fmt"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 
 	discoveryv1alpha1 "liqo.io/liqo/apis/discovery/v1alpha1"
 	netv1alpha1 "liqo.io/liqo/apis/net/v1alpha1"
+	offloadingv1alpha1 "liqo.io/liqo/apis/offloading/v1alpha1"
 	"liqo.io/liqo/internal/kube/ending"
 )
 
@@ -56,6 +58,18 @@ func next(peers []discoveryv1alpha1.ForeignCluster, tenants []corev1.Namespace, 
 		}
 	}
 	return s
+}
+
+// unoffload returns the commands that end the offloadings that are to stay. A namespace that is being deleted takes its offloading along, which Kubernetes marks later.
+func unoffload(all []offloadingv1alpha1.NamespaceOffloading, namespaces []corev1.Namespace) (commands []string) {
+	for i := range all {
+		goes := func(n corev1.Namespace) bool { return n.Name == all[i].Namespace && ending.Is(&n) }
+		if !ending.Is(&all[i]) && !slices.ContainsFunc(namespaces, goes) {
+			commands = append(commands, "liqoctl unoffload namespace "+all[i].Namespace)
+		}
+	}
+	slices.Sort(commands)
+	return commands
 }
 
 func condition(peer discoveryv1alpha1.ForeignCluster, of discoveryv1alpha1.PeeringConditionType) discoveryv1alpha1.PeeringCondition {

@@ -13,6 +13,7 @@ import (
 
 	discoveryv1alpha1 "liqo.io/liqo/apis/discovery/v1alpha1"
 	netv1alpha1 "liqo.io/liqo/apis/net/v1alpha1"
+	offloadingv1alpha1 "liqo.io/liqo/apis/offloading/v1alpha1"
 )
 
 const (
@@ -98,4 +99,21 @@ func names(peers []discoveryv1alpha1.ForeignCluster) (all []string) {
 		all = append(all, one.Name)
 	}
 	return all
+}
+
+// TestUnoffload: what is ending already is not refused, also in a namespace that Kubernetes has only begun to delete.
+func TestUnoffload(t *testing.T) {
+	at := metav1.Now()
+	one := func(namespace string, deleted *metav1.Time) offloadingv1alpha1.NamespaceOffloading {
+		return offloadingv1alpha1.NamespaceOffloading{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "offloading", DeletionTimestamp: deleted}}
+	}
+	namespaces := []corev1.Namespace{
+		{ObjectMeta: metav1.ObjectMeta{Name: "shop"}},
+		{ObjectMeta: metav1.ObjectMeta{Name: "going", DeletionTimestamp: &at}},
+		{ObjectMeta: metav1.ObjectMeta{Name: "terminating"}, Status: corev1.NamespaceStatus{Phase: corev1.NamespaceTerminating}},
+	}
+	all := []offloadingv1alpha1.NamespaceOffloading{one("unseen", nil), one("shop", nil), one("going", nil), one("terminating", nil), one("unoffloaded", &at)}
+	if have := strings.Join(unoffload(all, namespaces), ", "); have != "liqoctl unoffload namespace shop, liqoctl unoffload namespace unseen" {
+		t.Error(have)
+	}
 }

@@ -1,0 +1,257 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package action
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	discoveryv1alpha1 "liqo.io/liqo/apis/discovery/v1alpha1"
+	"liqo.io/liqo/apis/labels"
+	offloadingv1alpha1 "liqo.io/liqo/apis/offloading/v1alpha1"
+	storagev1alpha1 "liqo.io/liqo/apis/storage/v1alpha1"
+)
+
+const heldBy = "example.com/held"
+
+// watching is a Progress that acts once, on a step that contains a text.
+type watching struct {
+	recorder
+	text string
+	act  func()
+}
+
+func (w *watching) Start(text string) { w.recorder.Start(text); w.once(text) }
+func (w *watching) Done(text string)  { w.recorder.Done(text); w.once(text) }
+
+func (w *watching) once(text string) {
+	if w.act != nil && strings.Contains(text, w.text) {
+		act := w.act
+		w.act = nil
+		act()
+	}
+}
+
+// stuck creates an object that a finalizer of others holds, and deletes it. The result releases it.
+func stuck(t *testing.T, c client.Client, object client.Object) (release func()) {
+	t.Helper()
+	object.SetFinalizers([]string{heldBy})
+	if err := c.Create(t.Context(), object); err != nil {
+		t.Fatal(err)
+	}
+	release = func() {
+		err := c.Patch(context.Background(), object, client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`)))
+		if client.IgnoreNotFound(err) != nil && !apierrors.IsInvalid(err) {
+			t.Error(err)
+		}
+	}
+	t.Cleanup(release)
+	if err := c.Delete(t.Context(), object); err != nil {
+		t.Fatal(err)
+	}
+	return release
+}
+
+// testEndingPeer: commands that need a name or a cluster which is ending wait for its end, and what holds it is said, by the progress and when the time is over.
+func testEndingPeer(t *testing.T, config *rest.Config) {
+	c := installed(t, config)
+	fc := known("milan", remoteID, discoveryv1alpha1.OutOfBand, labels.DiscoveryManual)
+	release := stuck(t, c, fc)
+	if err := setStatus(t.Context(), c, "milan", nil, condition(discoveryv1alpha1.OutgoingPeering, discoveryv1alpha1.StatusDisconnecting, "waiting for node liqo-milan to be drained and removed")); err != nil {
+		t.Fatal(err)
+	}
+	const why = "OutgoingPeering is Disconnecting: waiting for node liqo-milan to be drained and removed; it has the finalizer " + heldBy
+	url := provider(t, nil, time.Time{})
+	before := inventory(t, c)
+	for what, act := range map[string]func(PeerOptions, Progress) error{
+		"out-of-band": func(o PeerOptions, p Progress) error { return PeerOutOfBand(t.Context(), c, o, p) },
+		"under another name": func(o PeerOptions, p Progress) error {
+			o.Name = "milano"
+			return PeerOutOfBand(t.Context(), c, o, p)
+		},
+		"in-band": func(o PeerOptions, p Progress) error {
+			ctx, cancel := context.WithTimeout(t.Context(), o.Timeout)
+			defer cancel()
+			remote := &side{facts: sideFacts{}}
+			remote.facts.identity.ClusterID = remoteID
+			local := &side{Access: Access{Client: c, Namespace: testNamespace}, prefix: "(local) ", name: "milan", other: remote, facts: sideFacts{known: []*discoveryv1alpha1.ForeignCluster{fc}}}
+			fc.DeletionTimestamp = &metav1.Time{Time: time.Now()}
+			waited, err := awaitBoth(ctx, InBandOptions{Timeout: o.Timeout}, []*side{local}, p)
+			if !waited {
+				t.Error("in-band: not waited")
+			}
+			return err
+		},
+	} {
+		lines := &recorder{}
+		err := act(peerOptions(url, func(o *PeerOptions) { o.Timeout = time.Second }), lines)
+		if !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "nothing was changed") || !strings.Contains(err.Error(), why) || !strings.Contains(err.Error(), "liqoctl unpeer milan --force") {
+			t.Errorf("%s: %v", what, err)
+		}
+		if !strings.Contains(lines.text(), `ForeignCluster "milan" is still being deleted since 2`) || !strings.Contains(lines.text(), "... "+strings.Repeat("(local) ", strings.Count(what, "in-band"))+"Waiting until it is gone: ") {
+			t.Errorf("%s: lines\n%s", what, lines.text())
+		}
+	}
+	err := Peer(t.Context(), c, PeerOptions{Name: "milan", Namespace: testNamespace, Timeout: 15 * time.Second}, &recorder{})
+	if err == nil || !strings.Contains(err.Error(), "still being deleted") || !strings.Contains(err.Error(), "liqoctl generate peer-command") {
+		t.Errorf("peer by name: %v", err)
+	}
+	if after := inventory(t, c); after != before {
+		t.Errorf("changed:\n%s\nbefore:\n%s", after, before)
+	}
+
+	// As soon as it is gone, the command goes on.
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	enabled := &watching{text: "Peering enabled", act: cancel}
+	lines := &watching{text: "Waiting until it is gone", act: release}
+	err = PeerOutOfBand(ctx, c, peerOptions(url, nil), twice{lines, enabled})
+	var live discoveryv1alpha1.ForeignCluster
+	if get := c.Get(t.Context(), client.ObjectKey{Name: "milan"}, &live); get != nil || live.UID == fc.UID || !errors.Is(err, context.Canceled) {
+		t.Errorf("after its end: %v, %v, %s\n%s", err, get, live.UID, lines.recorder.text())
+	}
+	if !strings.Contains(lines.recorder.text(), `INFO ForeignCluster "milan" is gone`) {
+		t.Errorf("lines\n%s", lines.recorder.text())
+	}
+}
+
+// twice is a Progress for two.
+type twice [2]Progress
+
+func (b twice) Start(text string) { b[0].Start(text); b[1].Start(text) }
+func (b twice) Done(text string)  { b[0].Done(text); b[1].Done(text) }
+func (b twice) Info(text string)  { b[0].Info(text); b[1].Info(text) }
+func (b twice) Warn(text string)  { b[0].Warn(text); b[1].Warn(text) }
+func (b twice) Stop()             { b[0].Stop(); b[1].Stop() }
+
+// testEndingOffloading: offload waits for a former offloading; a namespace that is being deleted is said to be so, and unoffload refuses nothing that goes anyway.
+func testEndingOffloading(t *testing.T, config *rest.Config) {
+	c := installed(t, config)
+	object := func(namespace string) *offloadingv1alpha1.NamespaceOffloading {
+		return &offloadingv1alpha1.NamespaceOffloading{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: offloadingv1alpha1.NamespaceOffloadingName}}
+	}
+	ensure(t, c, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "office"}})
+	o := OffloadOptions{Namespace: "office", PodOffloadingStrategy: "LocalAndRemote", NamespaceMappingStrategy: "DefaultName", Timeout: time.Second}
+	old := object("office")
+	release := stuck(t, c, old)
+	err := Offload(t.Context(), c, o, &recorder{})
+	if !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), `nothing was changed: after 1s, the offloading of namespace "office" is still ending since 2`) || !strings.Contains(err.Error(), "the finalizer "+heldBy) {
+		t.Errorf("offload while it ends: %v", err)
+	}
+	o.Timeout = 15 * time.Second
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	go reconcile(ctx, c, "office", offloadingv1alpha1.OffloadingReady, func(one *offloadingv1alpha1.NamespaceOffloading) bool { return one.UID != old.UID })
+	lines := &watching{text: "Waiting until it is gone", act: release}
+	now := object("office")
+	create := Offload(t.Context(), c, o, lines)
+	if err := c.Get(t.Context(), client.ObjectKeyFromObject(now), now); err != nil || create != nil || now.UID == old.UID || !strings.Contains(lines.recorder.text(), "INFO Offloading completed successfully") {
+		t.Errorf("offload after it ended: %v, %v\n%s", create, err, lines.recorder.text())
+	}
+	if err := c.Delete(t.Context(), now); err != nil {
+		t.Fatal(err)
+	}
+
+	going := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "going"}}
+	ensure(t, c, going)
+	inside := object("going")
+	if err := c.Create(t.Context(), inside); err != nil {
+		t.Fatal(err)
+	}
+	going.Status.Conditions = []corev1.NamespaceCondition{{Type: corev1.NamespaceFinalizersRemaining, Status: corev1.ConditionTrue, Message: "Some content in the namespace has finalizers remaining: example.com/held in 1 resource instances", LastTransitionTime: metav1.Now()}}
+	if err := c.Status().Update(t.Context(), going); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Delete(t.Context(), going); err != nil {
+		t.Fatal(err)
+	}
+	o.Namespace = "going"
+	if err := Offload(t.Context(), c, o, &recorder{}); err == nil || !strings.Contains(err.Error(), `namespace "going" is being deleted since 2`) || !strings.Contains(err.Error(), "example.com/held in 1 resource instances") {
+		t.Errorf("offload a namespace that is being deleted: %v", err)
+	}
+	text := &recorder{}
+	err = Unoffload(t.Context(), c, UnoffloadOptions{Namespace: "going", Timeout: time.Second}, text)
+	if !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "example.com/held in 1 resource instances") || strings.Contains(text.text(), "correctly disabled") ||
+		!strings.Contains(text.text(), `INFO namespace "going" is still being deleted since 2`) {
+		t.Errorf("unoffload a namespace that is being deleted: %v\n%s", err, text.text())
+	}
+	if err := c.Delete(t.Context(), inside); err != nil {
+		t.Fatal(err)
+	}
+	if err := Unoffload(t.Context(), c, UnoffloadOptions{Namespace: "going", Timeout: time.Second}, &recorder{}); err == nil || !strings.Contains(err.Error(), "is not offloaded") {
+		t.Errorf("unoffload after it: %v", err)
+	}
+}
+
+// TestStillEndingPeering: a peering that begins while the one before it ends says so once for each state, and warns of nothing.
+func TestStillEndingPeering(t *testing.T) {
+	lines := &recorder{}
+	w := &peering{name: "milan", stages: stages, reported: map[discoveryv1alpha1.PeeringConditionType]string{}, progress: lines}
+	fc := known("milan", remoteID, discoveryv1alpha1.OutOfBand, labels.DiscoveryManual)
+	for _, message := range []string{"waiting for node liqo-milan", "waiting for node liqo-milan", "waiting for the remote cluster"} {
+		fc.Status.PeeringConditions = []discoveryv1alpha1.PeeringCondition{
+			condition(discoveryv1alpha1.AuthenticationStatus, discoveryv1alpha1.StatusEstablished, ""),
+			condition(discoveryv1alpha1.OutgoingPeering, discoveryv1alpha1.StatusDisconnecting, message),
+		}
+		if done, err := w.observe(fc, time.Now()); done || err != nil {
+			t.Errorf("%s: %t, %v", message, done, err)
+		}
+	}
+	if text := lines.text(); strings.Count(text, "INFO The peering before this one is still ending: OutgoingPeering is Disconnecting: waiting for") != 2 || strings.Contains(text, "WARN") {
+		t.Errorf("lines\n%s", text)
+	}
+}
+
+// testEndingMove: a move begins when the one before it has been taken back.
+func testEndingMove(t *testing.T, config *rest.Config) {
+	c := installed(t, config)
+	ensure(t, c, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "moves"}})
+	move := func(target string) *storagev1alpha1.VolumeMove {
+		return &storagev1alpha1.VolumeMove{ObjectMeta: metav1.ObjectMeta{Namespace: "moves", Name: "taken"}, Spec: storagev1alpha1.VolumeMoveSpec{TargetNode: target}}
+	}
+	old := move("liqo-turin")
+	release := stuck(t, c, old)
+	if err := c.Get(t.Context(), client.ObjectKeyFromObject(old), old); err != nil {
+		t.Fatal(err)
+	}
+	old.Status.Phase, old.Status.Message = storagev1alpha1.MoveRestoring, "waiting for the volume"
+	if err := c.Status().Update(t.Context(), old); err != nil {
+		t.Fatal(err)
+	}
+	o := MoveOptions{Namespace: "moves", Claim: "taken", TargetNode: "liqo-milan", Timeout: time.Second}
+	lines := &recorder{}
+	const want = `the move of claim "taken" to node "liqo-turin" is still being taken back: Bringing the volume back as it was: waiting for the volume`
+	if err := Move(t.Context(), c, o, lines); !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "nothing was changed: "+want) || !strings.Contains(lines.text(), "INFO "+want) {
+		t.Errorf("while it is taken back: %v\n%s", err, lines.text())
+	}
+	o.Timeout = 15 * time.Second
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	go func() {
+		_ = eventually(ctx, func(ctx context.Context) error {
+			now := move("")
+			if err := c.Get(ctx, client.ObjectKeyFromObject(now), now); err != nil {
+				return err
+			}
+			if now.UID == old.UID {
+				return errors.New("still the old one")
+			}
+			now.Status.Phase, now.Status.Message = storagev1alpha1.MoveCompleted, "the data is in liqo-milan"
+			return c.Status().Update(ctx, now)
+		})
+	}()
+	after := &watching{text: "still being taken back", act: release}
+	if err := Move(t.Context(), c, o, after); err != nil || !strings.Contains(after.recorder.text(), "the data is in liqo-milan") {
+		t.Errorf("after it: %v\n%s", err, after.recorder.text())
+	}
+}
