@@ -129,6 +129,7 @@ func followInBand(ctx context.Context, o InBandOptions, sides []*side, p Progres
 		return err
 	}
 	o.Labels.accept(ctx, local.Client, local.name, prefixed{p, "(local) "})
+	hintNetworks(ctx, local.Client, local.name, p) // it is the same for both
 	if !o.Bidirectional {
 		return remote.waitNetwork(ctx)
 	}

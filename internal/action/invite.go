@@ -284,6 +284,7 @@ func AcceptInvitation(ctx context.Context, c client.WithWatch, o PeerOptions, te
 		return err
 	}
 	o.Labels.accept(ctx, c, s.name, p)
+	hintNetworks(ctx, c, s.name, p)
 	return nil
 }
 

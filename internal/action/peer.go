@@ -86,6 +86,7 @@ func Peer(ctx context.Context, c client.WithWatch, o PeerOptions, p Progress) er
 		return err
 	}
 	o.Labels.accept(ctx, c, fc.Name, p)
+	hintNetworks(ctx, c, fc.Name, p)
 	return nil
 }
 
@@ -131,6 +132,7 @@ func PeerOutOfBand(ctx context.Context, c client.WithWatch, o PeerOptions, p Pro
 		return err
 	}
 	o.Labels.accept(ctx, c, live.Name, p)
+	hintNetworks(ctx, c, live.Name, p)
 	return nil
 }
 
