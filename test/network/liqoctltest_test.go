@@ -4,6 +4,7 @@ package network
 
 import (
 	"encoding/json"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -13,8 +14,9 @@ import (
 
 // testReport is the output of `liqoctl test network -o json`, as a user's script would read it.
 type testReport struct {
-	Failed  int `json:"failed"`
-	Results []struct {
+	Failed    int      `json:"failed"`
+	NotTested []string `json:"notTested"`
+	Results   []struct {
 		Case        string `json:"case"`
 		FromCluster string `json:"fromCluster"`
 		Protocol    string `json:"protocol"`
@@ -41,6 +43,12 @@ func liqoctlTest(t *testing.T) {
 	}
 	if report.Failed > 0 || len(report.Results) < 40 || len(kinds) < 12 {
 		t.Errorf("%d of %d paths failed, of %d kinds: %v", report.Failed, len(report.Results), len(kinds), kinds)
+	}
+	for _, one := range []*env.Cluster{alpha, beta} { // the addresses that the other cluster shows, or why they are not tested
+		shown := kinds[one.Name+" pod to pod of its cluster at the address that the other cluster shows TCP"]
+		if said := slices.ContainsFunc(report.NotTested, func(why string) bool { return strings.Contains(why, "shows the pods of "+one.Name+" at ") }); shown == said {
+			t.Errorf("shown addresses in %s: tested %t, said that not %t: %q", one.Name, shown, said, report.NotTested)
+		}
 	}
 	clusters.Measure("liqoctl test network, "+alpha.Name+" and "+beta.Name, "%d paths in %.1f s", len(report.Results), time.Since(start).Seconds())
 

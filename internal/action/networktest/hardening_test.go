@@ -11,10 +11,11 @@ import (
 // TestHardening: the pods of a test may do nothing but answer, those in the network of the host included.
 func TestHardening(t *testing.T) {
 	s := &side{image: "localhost/liqo:v1", namespace: "liqo-test-network-1", nodes: []node{{name: "a"}}}
-	for host, accepted := range map[bool]map[string]string{
-		false: {},
-		true:  {"host network": "the test compares pods with nodes"},
+	for kind, accepted := range map[string]map[string]string{
+		networkPod: {},
+		twinPod:    {},
+		hostPod:    {"host network": "the test compares pods with nodes"},
 	} {
-		hardening.Check(t, s.pod(s.nodes[0], host, "key").Name, hardening.Ends, &s.pod(s.nodes[0], host, "key").Spec, accepted)
+		hardening.Check(t, s.pod(s.nodes[0], kind, "key").Name, hardening.Ends, &s.pod(s.nodes[0], kind, "key").Spec, accepted)
 	}
 }

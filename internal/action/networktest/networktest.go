@@ -57,6 +57,8 @@ type Report struct {
 	Remote  string   `json:"remote"`
 	Results []Result `json:"results"`
 	Failed  int      `json:"failed"`
+	// NotTested are reasons why something needs no test, or cannot be expected to work.
+	NotTested []string `json:"notTested,omitempty"`
 }
 
 // Result is the result of one path.
@@ -123,9 +125,9 @@ func Run(ctx context.Context, o Options, p action.Progress) (report Report, err 
 		}
 	}()
 	p.Start("Starting a pod on each node")
-	for _, one := range both {
+	for i, one := range both {
 		one.side.namespace = namespacePrefix + suffix
-		if err := one.side.start(ctx, one.cluster.Client, key); err != nil {
+		if err := one.side.start(ctx, one.cluster.Client, key, one.side.twin(both[1-i].side)); err != nil {
 			return report, fmt.Errorf("in %s: %w", one.side.name, err)
 		}
 	}
@@ -140,7 +142,13 @@ func Run(ctx context.Context, o Options, p action.Progress) (report Report, err 
 		}
 	}
 	p.Done(fmt.Sprintf("Pods run on %d nodes of %s and on %d of %s", len(here.nodes), here.name, len(there.nodes), there.name))
-	paths := append(plan(here, there, o.Bytes), plan(there, here, o.Bytes)...)
+	paths := slices.Concat(plan(here, there, o.Bytes), plan(there, here, o.Bytes), planShown(here, there, o.Bytes), planShown(there, here, o.Bytes))
+	for i, one := range both {
+		if why := one.side.notTested(both[1-i].side); why != "" {
+			report.NotTested = append(report.NotTested, why)
+			p.Info("Not tested: " + why)
+		}
+	}
 	attempts := &trial{local: o.Local.Asker, remote: o.Remote.Asker, key: key, paths: paths, settled: time.Now().Add(settleTime), progress: p}
 	report.Results = attempts.run(ctx)
 	for i := range report.Results {
@@ -192,6 +200,7 @@ func (s *side) read(ctx context.Context, cluster Cluster, other *side, most int)
 	if connection := tunnels.Items[i].Status.Connection; connection.Status != netv1alpha1.Connected {
 		s.notice = strings.TrimSuffix(fmt.Sprintf("%s: %s", cmp.Or(connection.Status, "not connected"), connection.StatusMessage), ": ")
 	}
+	s.shown = tunnels.Items[i].Labels[labels.TunnelShown] == "true"
 	var err error
 	if s.view, err = viewOf(&tunnels.Items[i].Spec); err != nil {
 		return fmt.Errorf("TunnelEndpoint %s/%s in %s: %w", tunnels.Items[i].Namespace, tunnels.Items[i].Name, s.name, err)

@@ -71,6 +71,8 @@ type world struct {
 	corrupt func(q Question, a *matrix.Answer)
 	// stuck keeps pods from starting.
 	stuck atomic.Bool
+	// shows is whether a cluster leads the addresses that the other one shows to its own pods.
+	shows [2]bool
 
 	mu    sync.Mutex
 	asked []Question
@@ -97,7 +99,7 @@ func swap(address string, table map[string]string, inverse bool) (string, bool) 
 // newWorld creates two clusters and runs replacements of their missing controllers.
 func newWorld(t *testing.T) *world {
 	t.Helper()
-	w := &world{}
+	w := &world{shows: [2]bool{true, true}}
 	for i, name := range []string{"rome", "milan"} {
 		config := kubetest.Cluster(t)
 		if _, err := envtest.InstallCRDs(config, envtest.CRDInstallOptions{Paths: []string{filepath.Join("..", "..", "..", "deployments", "liqo", "crds")}}); err != nil {
@@ -132,6 +134,7 @@ func (w *world) createObjects(t *testing.T, i int, name string) {
 		RemotePodCIDR: "10.200.0.0/16", RemoteNATPodCIDR: [2]string{"10.1.0.0/16", "10.2.0.0/16"}[i],
 		RemoteExternalCIDR: "10.201.0.0/16", RemoteNATExternalCIDR: [2]string{"10.3.0.0/16", "10.4.0.0/16"}[i],
 	}}
+	tunnel.Labels = map[string]string{labels.TunnelShown: "true"}
 	manager := &appsv1.Deployment{ObjectMeta: meta("liqo-controller-manager"), Spec: appsv1.DeploymentSpec{
 		Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"a": "b"}},
 		Template: corev1.PodTemplateSpec{
@@ -196,6 +199,9 @@ func (w *world) runControllers(t *testing.T, c client.WithWatch) {
 			}
 			number := p.Spec.NodeName[len(p.Spec.NodeName)-1:]
 			p.Status.PodIP = "10.200." + number + ".7"
+			if strings.HasPrefix(p.Name, twinPod) {
+				p.Status.PodIP = "10.200." + number + ".8"
+			}
 			if p.Spec.HostNetwork {
 				p.Status.PodIP = "192.168.0.1" + number
 			}
@@ -254,11 +260,18 @@ func (w *world) carry(ctx context.Context, at int, from *corev1.Pod, q Question)
 		}
 	}
 	there, ok := swap(address, seen[at], false)
+	in := 1 - at
+	if own, shows := swap(address, seen[1-at], false); shows && w.shows[at] { // the node leads it to the pod here
+		there, ok, in = own, true, at
+		if source = from.Status.PodIP; own[:len("10.200.0")] == source[:len("10.200.0")] {
+			source, _ = swap(source, seen[1-at], true)
+		}
+	}
 	if !ok {
 		return matrix.Answer{Error: "no pod has the address " + q.Target}
 	}
 	var pods corev1.PodList
-	if err := w.clusters[1-at].List(ctx, &pods, client.InNamespace(q.Namespace)); err != nil {
+	if err := w.clusters[in].List(ctx, &pods, client.InNamespace(q.Namespace)); err != nil {
 		return matrix.Answer{Error: err.Error()}
 	}
 	for _, p := range pods.Items {
@@ -307,8 +320,8 @@ func TestWithAPIServers(t *testing.T) {
 				t.Errorf("%+v", r)
 			}
 		}
-		// Two nodes on each side, two protocols, two sizes, two directions: pod to pod 4, node to pod 4, to a Service 2, to a node port 2.
-		if len(report.Results) != (4+4+2+2)*2*2*2 || report.Failed != 0 || report.Local != "rome" || report.Remote != "milan" {
+		// Two nodes on each side, two protocols, two sizes, two directions: pod to pod 4, node to pod 4, to a Service 2, to a node port 2, at shown addresses 2 and 1.
+		if len(report.Results) != (4+4+2+2+3)*2*2*2 || len(report.NotTested) > 0 || report.Failed != 0 || report.Local != "rome" || report.Remote != "milan" {
 			t.Errorf("%d results, %d failed, %s and %s", len(report.Results), report.Failed, report.Local, report.Remote)
 		}
 		if left := w.left(t); len(left) > 0 {
@@ -317,7 +330,7 @@ func TestWithAPIServers(t *testing.T) {
 		// The lines also show the progress without a terminal: one for each case and size, the small ones first.
 		var want []string
 		for _, size := range []string{"1 B", "1 MiB"} {
-			for title, count := range map[string]int{podToPod: 16, nodeToPod: 16, podToService: 8, podToNodePort: 8} {
+			for title, count := range map[string]int{podToPod: 16, nodeToPod: 16, podToService: 8, podToNodePort: 8, podToShown: 12} {
 				want = append(want, fmt.Sprintf("%s, %s: %d of %[3]d ways work", title, size, count))
 			}
 		}
@@ -368,6 +381,65 @@ func TestWithAPIServers(t *testing.T) {
 			if want := map[bool]string{false: "no answer to 6 datagrams", true: "not tested, because not even 1 B arrived"}[r.Bytes > 1]; r.Error != "" && r.Error != want {
 				t.Errorf("%+v, want %q", r, want)
 			}
+		}
+	})
+	t.Run("an address that is shown leads elsewhere", func(t *testing.T) {
+		w.shows[1] = false // in milan, as without the rules of its nodes
+		defer func() { w.shows[1] = true }()
+		report, err := Run(t.Context(), w.options(), silent{})
+		if err != nil || report.Failed != 3*2*2 {
+			t.Fatalf("%d failed, want 12: %v", report.Failed, err)
+		}
+		for _, r := range report.Results {
+			if r.Error != "" && (r.Case != podToShown || r.FromCluster != "milan" || r.ToCluster != "milan" || !strings.HasPrefix(r.Target, "10.1.") || !strings.Contains(r.Error, "no pod has the address 10.1.") && r.Bytes == 1) {
+				t.Errorf("%+v", r)
+			}
+		}
+	})
+	t.Run("another pod than the one that is shown", func(t *testing.T) {
+		w.corrupt = func(q Question, a *matrix.Answer) {
+			if strings.HasPrefix(q.Pod, "twin-0-local") {
+				a.Server, a.Source = "pod-0-remote", "10.2.0.8"
+			}
+		}
+		defer func() { w.corrupt = nil }()
+		report, err := Run(t.Context(), w.options(), silent{})
+		if err != nil || report.Failed != 4 {
+			t.Fatalf("%d failed, want 4: %v", report.Failed, err)
+		}
+		for _, r := range report.Results {
+			if r.Error != "" && (r.Case != podToShown || r.From != "pod on rome-0" || r.To != "pod on rome-0" || !strings.Contains(r.Error, `another pod answered: "pod-0-remote"`)) {
+				t.Errorf("%+v", r)
+			}
+		}
+	})
+	t.Run("addresses are not shown", func(t *testing.T) {
+		label := func(value string) {
+			t.Helper()
+			tunnel := &netv1alpha1.TunnelEndpoint{ObjectMeta: metav1.ObjectMeta{Namespace: "liqo", Name: "peer"}}
+			if err := w.clusters[0].Patch(t.Context(), tunnel, client.RawPatch("application/merge-patch+json", []byte(`{"metadata":{"labels":{"`+labels.TunnelShown+`":`+value+`}}}`))); err != nil {
+				t.Fatal(err)
+			}
+		}
+		label("null")
+		defer label(`"true"`)
+		w.shows[0] = false
+		defer func() { w.shows[0] = true }()
+		reported := &lines{}
+		o := w.options()
+		o.MaxNodes = 1
+		report, err := Run(t.Context(), o, reported)
+		// One node on each side: pod to pod 1, node to pod 1, to a Service 1, to a node port 1, in both directions; at a shown address 1 in milan.
+		if err != nil || report.Failed != 0 || len(report.Results) != (4*2+1)*2*2 || len(report.NotTested) != 1 || !strings.Contains(report.NotTested[0], "milan shows the pods of rome at addresses in 10.2.0.0/16") {
+			t.Errorf("%d failed of %d, %v, %q", report.Failed, len(report.Results), err, report.NotTested)
+		}
+		for _, r := range report.Results {
+			if r.Case == podToShown && (r.FromCluster != "milan" || r.Source != "10.1.0.8") {
+				t.Errorf("%+v", r)
+			}
+		}
+		if !slices.ContainsFunc(reported.all, func(line string) bool { return strings.HasPrefix(line, "Not tested: milan shows") }) {
+			t.Errorf("reported: %q", reported.all)
 		}
 	})
 	t.Run("a pod of the same cluster answers", func(t *testing.T) {

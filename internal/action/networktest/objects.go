@@ -27,14 +27,15 @@ const (
 	namespacePrefix = "liqo-test-network-"
 	// appName labels the objects of a test. They are not part of an installation, so they have no other label of ours.
 	appName = "network-test"
-	// networkPod and networkNo are the prefixes of the names of pods with their own address and in the host network.
-	networkPod, networkNo = "pod", "node"
+	// networkPod, hostPod and twinPod are the kinds of pods, and the prefixes of their names: with an address of its own, in the network of the host, and a second one
+	// with its own address on the same node.
+	networkPod, hostPod, twinPod = "pod", "node", "twin"
 
 	farService = "far"
 )
 
 // start creates the namespace and the pods.
-func (s *side) start(ctx context.Context, c client.WithWatch, key string) error {
+func (s *side) start(ctx context.Context, c client.WithWatch, key string, twin bool) error {
 	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: s.namespace, Labels: map[string]string{
 		labels.AppName: appName,
 		// Half of the pods use the host network.
@@ -48,35 +49,36 @@ func (s *side) start(ctx context.Context, c client.WithWatch, key string) error 
 	if err != nil {
 		return fmt.Errorf("wait for the service account of namespace %s: %w", s.namespace, err)
 	}
-	for _, n := range s.nodes {
-		for _, host := range []bool{false, true} {
-			p := s.pod(n, host, key)
+	for i, n := range s.nodes {
+		kinds := []string{networkPod, hostPod}
+		if twin && i == 0 {
+			kinds = append(kinds, twinPod)
+		}
+		for _, kind := range kinds {
+			p := s.pod(n, kind, key)
 			if err := c.Create(ctx, p); err != nil {
 				return fmt.Errorf("create pod %s on node %s: %w", p.Name, n.name, err)
 			}
+			s.wanted++
 		}
 	}
 	return nil
 }
 
 // pod is the server on one node.
-func (s *side) pod(n node, host bool, key string) *corev1.Pod {
-	network := networkPod
-	if host {
-		network = networkNo
-	}
+func (s *side) pod(n node, kind, key string) *corev1.Pod {
 	port := intstr.FromInt32(matrix.Port)
 	yes, no, user := true, false, int64(65532)
 	at := slices.IndexFunc(s.nodes, func(one node) bool { return one.name == n.name })
 	return &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{
 			// Names differ between the clusters, so the name in an answer identifies the cluster.
-			Namespace: s.namespace, Name: fmt.Sprintf("%s-%d-%s", network, at, s.suffix()), Labels: map[string]string{labels.AppName: appName},
+			Namespace: s.namespace, Name: fmt.Sprintf("%s-%d-%s", kind, at, s.suffix()), Labels: map[string]string{labels.AppName: appName},
 		},
 		Spec: corev1.PodSpec{
 			// Bypass the scheduler: the pod must run on this node, whatever its state.
 			NodeName: n.name, Tolerations: []corev1.Toleration{{Operator: corev1.TolerationOpExists}},
-			HostNetwork: host, RestartPolicy: corev1.RestartPolicyAlways,
+			HostNetwork: kind == hostPod, RestartPolicy: corev1.RestartPolicyAlways,
 			AutomountServiceAccountToken: &no, EnableServiceLinks: &no, TerminationGracePeriodSeconds: new(int64(1)),
 			SecurityContext: &corev1.PodSecurityContext{
 				RunAsNonRoot: &yes, RunAsUser: &user, RunAsGroup: &user, SeccompProfile: &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault},
@@ -120,9 +122,9 @@ func (s *side) awaitPods(ctx context.Context, c client.WithWatch) error {
 				missing = append(missing, problem(one))
 				continue
 			}
-			s.pods = append(s.pods, pod{name: one.Name, node: one.Spec.NodeName, host: one.Spec.HostNetwork, address: address})
+			s.pods = append(s.pods, pod{name: one.Name, node: one.Spec.NodeName, kind: kindOf(one.Name), address: address})
 		}
-		return len(s.pods) == 2*len(s.nodes), nil
+		return len(s.pods) == s.wanted, nil
 	}, client.InNamespace(s.namespace), client.MatchingLabels{labels.AppName: appName})
 	if err != nil {
 		slices.Sort(missing)
@@ -130,6 +132,11 @@ func (s *side) awaitPods(ctx context.Context, c client.WithWatch) error {
 	}
 	slices.SortFunc(s.pods, func(a, b pod) int { return strings.Compare(a.name, b.name) })
 	return nil
+}
+
+func kindOf(name string) string {
+	kind, _, _ := strings.Cut(name, "-")
+	return kind
 }
 
 func isReady(p *corev1.Pod) bool {

@@ -24,12 +24,16 @@ type side struct {
 	// nodes take part; left is the number of those that do not.
 	nodes []node
 	left  int
+	// shown: the addresses that the other cluster's API shows for the pods here lead to them here, too.
+	shown bool
 	// notice is the problem that the cluster itself reports for its network to the other one.
 	notice     string
 	image      string
 	pullPolicy corev1.PullPolicy
 	namespace  string
-	pods       []pod
+	// pods are those that run, of the number that was wanted.
+	pods   []pod
+	wanted int
 	// far is a Service with the first pod of the other cluster as endpoint.
 	far service
 }
@@ -41,10 +45,13 @@ type node struct {
 
 type pod struct {
 	name, node string
-	// host pods are in the network of their node.
-	host    bool
+	// kind is hostPod, networkPod or twinPod.
+	kind    string
 	address netip.Addr
 }
+
+// host reports whether a pod is in the network of its node.
+func (p pod) host() bool { return p.kind == hostPod }
 
 // service holds the address of a Service and its node port of each protocol.
 type service struct {
@@ -115,9 +122,10 @@ const (
 	nodeToPod     = "node to pod"
 	podToService  = "pod to Service with a remote endpoint"
 	podToNodePort = "pod to NodePort with a remote endpoint"
+	podToShown    = "pod to pod of its cluster at the address that the other cluster shows"
 )
 
-var order = []string{podToPod, nodeToPod, podToService, podToNodePort}
+var order = []string{podToPod, nodeToPod, podToService, podToNodePort, podToShown}
 
 // smallBytes is the size up to which a test does not slow down the others.
 const smallBytes = 64 << 10
@@ -147,29 +155,32 @@ func plan(from, to *side, large int64) (paths []path) {
 	v := from.view
 	newPath := func(source pod, title string) path {
 		p := path{title: title, remote: from.remote, namespace: from.namespace, pod: source.name, fromCluster: from.name, toCluster: to.name, from: "pod on " + source.node}
-		if source.host {
+		if source.host() {
 			p.from = "node " + source.node
 		}
 		return p
 	}
 	first := to.first()
 	for i, source := range from.pods {
+		if source.kind == twinPod {
+			continue
+		}
 		for _, target := range to.pods {
-			if target.host {
+			if target.kind != networkPod {
 				continue
 			}
 			p := newPath(source, podToPod)
 			p.to, p.servers = "pod on "+target.node, []string{target.name}
 			seen, ok := ipam.Swap(target.address, v.remotePods, v.remotePodsSeen)
 			p.aim(seen, ok, matrix.Port)
-			if source.host {
+			if source.host() {
 				p.title, p.sources = nodeToPod, []netip.Prefix{v.localExternalSeen}
 			} else {
 				p.comesAs(source, v)
 			}
 			paths = append(paths, p)
 		}
-		if source.host {
+		if source.host() {
 			continue
 		}
 		p := newPath(source, podToService)
@@ -262,9 +273,9 @@ func either(networks []netip.Prefix) (text string) {
 	return text
 }
 
-// first returns the first pod outside the host network.
+// first returns the first pod outside the host network that is no twin.
 func (s *side) first() pod {
-	i := slices.IndexFunc(s.pods, func(p pod) bool { return !p.host })
+	i := slices.IndexFunc(s.pods, func(p pod) bool { return p.kind == networkPod })
 	if i < 0 {
 		return pod{}
 	}
