@@ -17,6 +17,7 @@ import (
 	discoveryv1alpha1 "liqo.io/liqo/apis/discovery/v1alpha1"
 	"liqo.io/liqo/apis/labels"
 	"liqo.io/liqo/internal/kube/ending"
+	"liqo.io/liqo/internal/kube/podphase"
 	"liqo.io/liqo/internal/storage/data"
 )
 
@@ -119,7 +120,7 @@ func usersOf(ctx context.Context, c client.Reader, namespace string, claims []fa
 		uses := slices.ContainsFunc(data.ClaimsOf(pod), func(name string) bool {
 			return slices.ContainsFunc(claims, func(one farClaim) bool { return one.key.Name == name })
 		})
-		if uses && pod.Status.Phase != corev1.PodSucceeded && pod.Status.Phase != corev1.PodFailed {
+		if uses && !podphase.Final(pod.Status.Phase) {
 			users = append(users, pod.Name)
 		}
 	}

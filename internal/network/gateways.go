@@ -31,6 +31,7 @@ import (
 
 	"liqo.io/liqo/apis/labels"
 	netv1alpha1 "liqo.io/liqo/apis/net/v1alpha1"
+	"liqo.io/liqo/internal/kube/podphase"
 	"liqo.io/liqo/internal/network/report"
 )
 
@@ -177,8 +178,7 @@ func (g *gateways) reconcile(ctx context.Context, request reconcile.Request) (re
 	}
 	lane, ok := laneOf(pod.Labels)
 	// A deleted pod may keep reporting for long on a node whose kubelet is dead, but its report no longer counts.
-	ends := pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed || pod.DeletionTimestamp != nil
-	if err != nil || !ok || pod.Status.PodIP == "" || ends {
+	if err != nil || !ok || pod.Status.PodIP == "" || podphase.Final(pod.Status.Phase) || pod.DeletionTimestamp != nil {
 		g.unfollow(request.Name)
 		return reconcile.Result{}, nil
 	}

@@ -25,6 +25,7 @@ import (
 	"liqo.io/liqo/apis/labels"
 	netv1alpha1 "liqo.io/liqo/apis/net/v1alpha1"
 	"liqo.io/liqo/internal/kube/ratelimit"
+	"liqo.io/liqo/internal/kube/podphase"
 )
 
 // +kubebuilder:rbac:groups=net.liqo.io,resources=networkconfigs,verbs=list;watch
@@ -233,8 +234,7 @@ func runningOn(pods []corev1.Pod) map[int]string {
 	for i := range pods {
 		pod := &pods[i]
 		lane, ok := laneOf(pod.Labels)
-		ends := pod.DeletionTimestamp != nil || pod.Status.Phase == corev1.PodFailed || pod.Status.Phase == corev1.PodSucceeded
-		if ok && !ends && pod.Spec.NodeName != "" && (newest[lane] == nil || older(newest[lane], pod)) {
+		if ok && pod.DeletionTimestamp == nil && !podphase.Final(pod.Status.Phase) && pod.Spec.NodeName != "" && (newest[lane] == nil || older(newest[lane], pod)) {
 			newest[lane] = pod
 		}
 	}

@@ -20,6 +20,7 @@ import (
 	"liqo.io/liqo/apis/labels"
 	netv1alpha1 "liqo.io/liqo/apis/net/v1alpha1"
 	sharingv1alpha1 "liqo.io/liqo/apis/sharing/v1alpha1"
+	"liqo.io/liqo/internal/kube/podphase"
 	"liqo.io/liqo/internal/kube/remote"
 	"liqo.io/liqo/internal/peering/auth"
 	"liqo.io/liqo/internal/peering/replicate"
@@ -390,7 +391,7 @@ func (r *fcReconciler) runsPods(ctx context.Context, clusterID string) (bool, er
 		return false, fmt.Errorf("list pods of cluster %s: %w", clusterID, err)
 	}
 	for i := range pods.Items {
-		if phase := pods.Items[i].Status.Phase; phase != corev1.PodSucceeded && phase != corev1.PodFailed {
+		if !podphase.Final(pods.Items[i].Status.Phase) {
 			return true, nil
 		}
 	}

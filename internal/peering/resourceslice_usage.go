@@ -5,7 +5,6 @@ package peering
 import (
 	"context"
 	"errors"
-	"fmt"
 	"sync"
 	"time"
 
@@ -13,8 +12,10 @@ import (
 	toolscache "k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/util/workqueue"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
+	"liqo.io/liqo/internal/kube/informer"
 	"liqo.io/liqo/internal/peering/grant"
 )
 
@@ -54,19 +55,11 @@ func (u *sliceUsage) Capacity() grant.Capacity {
 
 // Start implements source.Source.
 func (u *sliceUsage) Start(ctx context.Context, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
-	nodes, err := u.cache.GetInformer(ctx, &corev1.Node{}, cache.BlockUntilSynced(false))
-	if err != nil {
-		return fmt.Errorf("watch nodes: %w", err)
-	}
-	if err := u.follow(nodes, u.setNode, u.deleteNode); err != nil {
+	if err := u.follow(ctx, &corev1.Node{}, u.setNode, u.deleteNode); err != nil {
 		return err
 	}
 	if u.pods {
-		pods, err := u.cache.GetInformer(ctx, &corev1.Pod{}, cache.BlockUntilSynced(false))
-		if err != nil {
-			return fmt.Errorf("watch pods: %w", err)
-		}
-		if err := u.follow(pods, u.setPod, u.deletePod); err != nil {
+		if err := u.follow(ctx, &corev1.Pod{}, u.setPod, u.deletePod); err != nil {
 			return err
 		}
 	}
@@ -82,21 +75,12 @@ func (u *sliceUsage) WaitForSync(ctx context.Context) error {
 	return nil
 }
 
-func (u *sliceUsage) follow(informer cache.Informer, set, forget func(any) bool) error {
-	registration, err := informer.AddEventHandler(toolscache.ResourceEventHandlerFuncs{
-		AddFunc:    func(object any) { u.note(set, object) },
-		UpdateFunc: func(_, object any) { u.note(set, object) },
-		DeleteFunc: func(object any) {
-			if missed, ok := object.(toolscache.DeletedFinalStateUnknown); ok {
-				object = missed.Obj
-			}
-			u.note(forget, object)
-		},
-	})
+func (u *sliceUsage) follow(ctx context.Context, kind client.Object, set, forget func(any) bool) error {
+	synced, err := informer.Follow(ctx, u.cache, kind, func(one any) { u.note(set, one) }, func(one any) { u.note(forget, one) })
 	if err != nil {
-		return fmt.Errorf("follow informer: %w", err)
+		return err
 	}
-	u.synced = append(u.synced, registration.HasSynced)
+	u.synced = append(u.synced, synced)
 	return nil
 }
 

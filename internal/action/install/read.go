@@ -19,6 +19,7 @@ import (
 
 	"liqo.io/liqo/apis/labels"
 	"liqo.io/liqo/internal/action/provider"
+	"liqo.io/liqo/internal/kube/podphase"
 )
 
 // read collects the facts about the cluster. It changes nothing.
@@ -110,7 +111,7 @@ func readUsed(ctx context.Context, c client.Reader, f *provider.Facts, virtual m
 	}
 	for i := range pods.Items {
 		pod := &pods.Items[i]
-		if pod.Spec.HostNetwork || pod.Status.PodIP == "" || virtual[pod.Spec.NodeName] || pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed {
+		if pod.Spec.HostNetwork || pod.Status.PodIP == "" || virtual[pod.Spec.NodeName] || podphase.Final(pod.Status.Phase) {
 			continue
 		}
 		f.Pods = append(f.Pods, provider.Address{Name: pod.Namespace + "/" + pod.Name, IP: pod.Status.PodIP})

@@ -19,6 +19,7 @@ import (
 	"liqo.io/liqo/apis/labels"
 	netv1alpha1 "liqo.io/liqo/apis/net/v1alpha1"
 	vkv1alpha1 "liqo.io/liqo/apis/virtualkubelet/v1alpha1"
+	"liqo.io/liqo/internal/kube/podphase"
 	"liqo.io/liqo/internal/network/ipam"
 	"liqo.io/liqo/internal/network/plan"
 )
@@ -334,7 +335,7 @@ func podAddress(pod *corev1.Pod) (netip.Addr, bool) {
 }
 
 func ended(pod *corev1.Pod) bool {
-	return pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed || pod.Spec.HostNetwork
+	return podphase.Final(pod.Status.Phase) || pod.Spec.HostNetwork
 }
 
 // addGateways adds one pod for each lane: during a replacement there are two.

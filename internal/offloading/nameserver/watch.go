@@ -21,6 +21,7 @@ import (
 
 	"liqo.io/liqo/apis/labels"
 	vkv1alpha1 "liqo.io/liqo/apis/virtualkubelet/v1alpha1"
+	"liqo.io/liqo/internal/kube/podphase"
 	"liqo.io/liqo/internal/offloading/names"
 )
 
@@ -146,7 +147,7 @@ func (w *Watcher) remove(object any) {
 
 // addressesOf returns the addresses of a pod that has not ended.
 func addressesOf(pod *corev1.Pod) (all []netip.Addr) {
-	if pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed {
+	if podphase.Final(pod.Status.Phase) {
 		return nil
 	}
 	for _, one := range append([]corev1.PodIP{{IP: pod.Status.PodIP}}, pod.Status.PodIPs...) {

@@ -10,6 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"liqo.io/liqo/internal/kube/podphase"
 	"liqo.io/liqo/internal/offloading/exposition"
 )
 
@@ -34,7 +35,7 @@ func Metrics(page *exposition.Page, node Node, each Each) error {
 	containers := map[string]int{"created": 0, "running": 0, "exited": 0, "unknown": 0}
 	each(func(pod *corev1.Pod) {
 		pods++
-		if pod.Status.Phase != corev1.PodSucceeded && pod.Status.Phase != corev1.PodFailed {
+		if !podphase.Final(pod.Status.Phase) {
 			active++
 		}
 		if Running(pod) != nil {

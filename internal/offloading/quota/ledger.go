@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	vkv1alpha1 "liqo.io/liqo/apis/virtualkubelet/v1alpha1"
+	"liqo.io/liqo/internal/kube/podphase"
 )
 
 // admittedFor is how long resources are reserved for an admitted pod that was not observed since: a later webhook may have refused it.
@@ -93,7 +94,7 @@ func (l *Ledger) Set(peer string, shadow *vkv1alpha1.ShadowPod) {
 		l.take(l.admitted, key)
 	}
 	l.take(l.seen, key)
-	if phase := shadow.Status.Phase; phase == vkv1alpha1.ShadowPodSucceeded || phase == vkv1alpha1.ShadowPodFailed {
+	if podphase.Final(shadow.Status.Phase) {
 		return
 	}
 	now := l.measure(&shadow.Spec.Pod)

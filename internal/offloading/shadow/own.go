@@ -14,6 +14,7 @@ import (
 
 	"liqo.io/liqo/apis/labels"
 	vkv1alpha1 "liqo.io/liqo/apis/virtualkubelet/v1alpha1"
+	"liqo.io/liqo/internal/kube/podphase"
 )
 
 // PodKind is the kind in the reference of an endpoint that is a pod of the peer in this cluster. Such an endpoint has no address: a peer that names addresses of
@@ -31,8 +32,7 @@ type OwnPod struct {
 
 // PodOf returns what is known about a pod that may be an endpoint of a peer, or false: it is none of a ShadowPod, has ended, or has no address yet.
 func PodOf(pod *corev1.Pod, zone string) (OwnPod, bool) {
-	ended := pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
-	if pod.Labels[labels.ManagedBy] != labels.ManagedByShadowPod || ended || len(pod.Status.PodIPs) == 0 {
+	if pod.Labels[labels.ManagedBy] != labels.ManagedByShadowPod || podphase.Final(pod.Status.Phase) || len(pod.Status.PodIPs) == 0 {
 		return OwnPod{}, false
 	}
 	of := OwnPod{UID: pod.UID, Node: pod.Spec.NodeName, Zone: zone, Ends: pod.DeletionTimestamp != nil}

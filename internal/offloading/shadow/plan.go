@@ -13,6 +13,7 @@ import (
 	vkv1alpha1 "liqo.io/liqo/apis/virtualkubelet/v1alpha1"
 
 	"liqo.io/liqo/apis/labels"
+	"liqo.io/liqo/internal/kube/podphase"
 )
 
 // Whatever decides reads terminal phases only, so the others are recorded late, for users: a burst of new pods does not pay for them.
@@ -209,12 +210,12 @@ func ended(f Facts) (end, sure bool) {
 
 // finished reports whether the recorded phase is terminal: no pod of this ShadowPod may run again.
 func finished(phase vkv1alpha1.ShadowPodPhase) bool {
-	return phase == vkv1alpha1.ShadowPodSucceeded || phase == vkv1alpha1.ShadowPodFailed
+	return podphase.Final(phase)
 }
 
 // Terminal reports whether a pod is in a terminal phase. Whether it has ended for good, only Ended decides.
 func Terminal(pod *corev1.Pod) bool {
-	return pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
+	return podphase.Final(pod.Status.Phase)
 }
 
 func held(pod *corev1.Pod) bool { return slices.Contains(pod.Finalizers, labels.FinalizerPodEnd) }

@@ -31,6 +31,7 @@ import (
 	netv1alpha1 "liqo.io/liqo/apis/net/v1alpha1"
 	sharingv1alpha1 "liqo.io/liqo/apis/sharing/v1alpha1"
 	vkv1alpha1 "liqo.io/liqo/apis/virtualkubelet/v1alpha1"
+	"liqo.io/liqo/internal/kube/informer"
 	"liqo.io/liqo/internal/offloading/ledger"
 )
 
@@ -180,7 +181,7 @@ func (p *PeerLedger) Start(ctx context.Context) error {
 func (p *PeerLedger) follow(ctx context.Context) error {
 	synced := []toolscache.InformerSynced{}
 	for kind, object := range map[schema.GroupResource]client.Object{NamespaceMaps: &vkv1alpha1.NamespaceMap{}, ResourceSlices: &sharingv1alpha1.ResourceSlice{}} {
-		done, err := follow(ctx, p.cache, object, func(one any) { p.set(kind, one) }, func(one any) { p.forget(kind, one) })
+		done, err := informer.Follow(ctx, p.cache, object, func(one any) { p.set(kind, one) }, func(one any) { p.forget(kind, one) })
 		if err != nil {
 			return err
 		}
@@ -204,29 +205,6 @@ func (p *PeerLedger) follow(ctx context.Context) error {
 	}
 	p.filled = true
 	return nil
-}
-
-// follow calls set for each object of a kind that a cache gets or sees change, and forget for each that is gone. What it returns is true once set was called for
-// all that there were.
-func follow(ctx context.Context, from cache.Cache, kind client.Object, set, forget func(any)) (toolscache.InformerSynced, error) {
-	informer, err := from.GetInformer(ctx, kind)
-	if err != nil {
-		return nil, fmt.Errorf("watch %T: %w", kind, err)
-	}
-	registration, err := informer.AddEventHandler(toolscache.ResourceEventHandlerFuncs{
-		AddFunc:    set,
-		UpdateFunc: func(_, object any) { set(object) },
-		DeleteFunc: func(object any) {
-			if missed, ok := object.(toolscache.DeletedFinalStateUnknown); ok {
-				object = missed.Obj
-			}
-			forget(object)
-		},
-	})
-	if err != nil {
-		return nil, fmt.Errorf("follow %T: %w", kind, err)
-	}
-	return registration.HasSynced, nil
 }
 
 // set counts an object of a tenant namespace. One that is being deleted leaves its place to its successor: the peer cannot delay its deletion.

@@ -20,6 +20,8 @@ import (
 	"liqo.io/liqo/apis/labels"
 	sharingv1alpha1 "liqo.io/liqo/apis/sharing/v1alpha1"
 	vkv1alpha1 "liqo.io/liqo/apis/virtualkubelet/v1alpha1"
+	"liqo.io/liqo/internal/kube/informer"
+	"liqo.io/liqo/internal/kube/podphase"
 	"liqo.io/liqo/internal/offloading/quota"
 	"liqo.io/liqo/internal/offloading/shadow"
 )
@@ -119,7 +121,7 @@ func (q *Quota) Start(ctx context.Context) error {
 		{&vkv1alpha1.ShadowPod{}, q.setPod, q.forgetPod},
 		{&sharingv1alpha1.ResourceSlice{}, q.setSlice, q.forgetSlice},
 	} {
-		done, err := follow(ctx, q.cache, kind.object, func(one any) { kind.set(ctx, one) }, func(one any) { kind.forget(ctx, one) })
+		done, err := informer.Follow(ctx, q.cache, kind.object, func(one any) { kind.set(ctx, one) }, func(one any) { kind.forget(ctx, one) })
 		if err != nil {
 			return err
 		}
@@ -224,7 +226,7 @@ func (q *Quota) setPod(ctx context.Context, object any) {
 // reserves before. The phase would not show that there is a pod: it is recorded later, or not at all.
 func (q *Quota) set(ctx context.Context, peer string, shadowPod *vkv1alpha1.ShadowPod) {
 	q.known.Set(peer, shadowPod)
-	if shadowPod.Status.Phase == vkv1alpha1.ShadowPodSucceeded || shadowPod.Status.Phase == vkv1alpha1.ShadowPodFailed {
+	if podphase.Final(shadowPod.Status.Phase) {
 		q.reserved.Set(peer, shadowPod)
 		return
 	}

@@ -4,7 +4,6 @@ package auth
 
 import (
 	"crypto/ed25519"
-	"encoding/json"
 	"strconv"
 	"time"
 
@@ -37,34 +36,23 @@ func newKnown() *known {
 // learn records the pinned key with which a cluster has just renewed its identity.
 func (k *known) learn(peer string, key ed25519.PublicKey) { k.keys.Add(peer, key, knownFor) }
 
-// prover returns the known cluster whose key signed the body of a request, empty if there is none.
-func (k *known) prover(path string, body []byte, now time.Time) string {
-	var request struct {
-		challengeRequest
-		Question  question `json:"question"`
-		Signature []byte   `json:"signature"`
-	}
-	if json.Unmarshal(body, &request) != nil {
-		return ""
-	}
-	found, _ := k.keys.Get(request.ClusterID)
-	key, is := found.(ed25519.PublicKey)
-	if !is {
-		return ""
-	}
-	switch path {
-	case pathChallenge:
-		if request.proves(key, now) {
-			return request.ClusterID
-		}
-	case pathRenewal:
-		renewal := renewalRequest{ClusterID: request.ClusterID, Question: request.Question}
-		if ed25519.Verify(key, renewal.signed(), request.Signature) {
-			return request.ClusterID
-		}
+// proof is a request whose signature proves which cluster has sent it.
+type proof interface {
+	from() string
+	proves(key ed25519.PublicKey, now time.Time) bool
+}
+
+// prover returns the known cluster whose key signed a request, empty if there is none.
+func (k *known) prover(request proof, now time.Time) string {
+	found, _ := k.keys.Get(request.from())
+	if key, is := found.(ed25519.PublicKey); is && request.proves(key, now) {
+		return request.from()
 	}
 	return ""
 }
+
+func (r challengeRequest) from() string { return r.ClusterID }
+func (r renewalRequest) from() string   { return r.ClusterID }
 
 // prove signs the request for a challenge with the pinned key of the consumer.
 func (r *challengeRequest) prove(ours ed25519.PrivateKey, now time.Time) {
@@ -75,6 +63,11 @@ func (r *challengeRequest) prove(ours ed25519.PrivateKey, now time.Time) {
 // proves reports whether the request is signed with a key, and recent. Who repeats one that is not his gains what its sender may ask for.
 func (r challengeRequest) proves(key ed25519.PublicKey, now time.Time) bool {
 	return now.Sub(time.Unix(r.Time, 0)).Abs() <= proofAge && ed25519.Verify(key, r.signed(), r.Proof)
+}
+
+// proves reports whether the renewal is signed with a key. Its challenge makes it recent.
+func (r renewalRequest) proves(key ed25519.PublicKey, _ time.Time) bool {
+	return ed25519.Verify(key, r.signed(), r.Signature)
 }
 
 func (r challengeRequest) signed() []byte {

@@ -88,8 +88,27 @@ type Server struct {
 type route struct {
 	method string
 	limit  *ratelimit.Limiter
-	// handle returns the requesting cluster, if known, and the answer.
-	handle func(ctx context.Context, body []byte) (peer string, answer any, err error)
+	read   func(body []byte) (*call, *Error)
+}
+
+// call is a request whose body was decoded.
+type call struct {
+	// proof is the request, if one of that kind can prove who has sent it.
+	proof proof
+	// answer returns the requesting cluster, if known, and the answer.
+	answer func(ctx context.Context) (peer string, answer any, err error)
+}
+
+// reading decodes the body of a request once, for the question who has sent it and for the answer.
+func reading[R any](parse func(body []byte) (R, *Error), answer func(context.Context, R) (string, any, error)) func([]byte) (*call, *Error) {
+	return func(body []byte) (*call, *Error) {
+		request, refusal := parse(body)
+		if refusal != nil {
+			return nil, refusal
+		}
+		proves, _ := any(request).(proof)
+		return &call{proves, func(ctx context.Context) (string, any, error) { return answer(ctx, request) }}, nil
+	}
 }
 
 // NewServer returns the service.
@@ -114,10 +133,10 @@ func NewServer(o ServerOptions) (*Server, error) {
 		refusals:    rate.Sometimes{Interval: 10 * time.Second},
 	}
 	s.routes = map[string]route{
-		pathIDs:       {http.MethodGet, s.others, s.ids},
-		pathIdentity:  {http.MethodPost, s.contact, s.register},
-		pathChallenge: {http.MethodPost, s.renewals, s.challenge},
-		pathRenewal:   {http.MethodPost, s.renewals, s.renew},
+		pathIDs:       {http.MethodGet, s.others, reading(func([]byte) (any, *Error) { return nil, nil }, s.ids)},
+		pathIdentity:  {http.MethodPost, s.contact, reading(func(body []byte) (registrationRequest, *Error) { return parseRegistration(body, o.Cluster) }, s.register)},
+		pathChallenge: {http.MethodPost, s.renewals, reading(parseChallengeRequest, s.challenge)},
+		pathRenewal:   {http.MethodPost, s.renewals, reading(parseRenewal, s.renew)},
 	}
 	return s, nil
 }
@@ -140,10 +159,10 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		err = refuse(http.StatusMethodNotAllowed, ReasonMethod, "this path answers %s only", route.method)
 	}
 	wait := route.limit.Admit(from.Addr(), start)
-	var body []byte
+	var asked *call
 	if err == nil && (wait == 0 || route.limit == s.renewals) {
-		if body, err = readBody(w, r); err == nil && route.limit == s.renewals {
-			wait = s.admitKnown(r.Context(), path, body, wait)
+		if asked, err = route.receive(w, r); err == nil && asked.proof != nil {
+			wait = s.admitKnown(r.Context(), asked.proof, wait)
 		}
 	}
 	if wait > 0 {
@@ -156,7 +175,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	if err == nil {
-		peer, answer, err = route.handle(r.Context(), body)
+		peer, answer, err = asked.answer(r.Context())
 	}
 	refusal := asRefusal(err)
 	log := s.options.Log.WithValues("path", path, "peer", peer, "remote", from.Addr().String(), "seconds", s.options.Now().Sub(start).Seconds())
@@ -182,9 +201,9 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	respond(w, refusal.Code, refusal)
 }
 
-// admitKnown returns how long to wait: a cluster that proves by the body of its request that it is known need not wait for others, and keeps its connection.
-func (s *Server) admitKnown(ctx context.Context, path string, body []byte, wait time.Duration) time.Duration {
-	peer := s.known.prover(path, body, s.options.Now())
+// admitKnown returns how long to wait: a cluster that proves by its request that it is known need not wait for others, and keeps its connection.
+func (s *Server) admitKnown(ctx context.Context, request proof, wait time.Duration) time.Duration {
+	peer := s.known.prover(request, s.options.Now())
 	if peer == "" {
 		return wait
 	}
@@ -193,6 +212,19 @@ func (s *Server) admitKnown(ctx context.Context, path string, body []byte, wait 
 		return 0
 	}
 	return wait
+}
+
+// receive reads a request and decodes it.
+func (r route) receive(w http.ResponseWriter, request *http.Request) (*call, error) {
+	body, err := readBody(w, request)
+	if err != nil {
+		return nil, err
+	}
+	asked, refusal := r.read(body)
+	if refusal != nil {
+		return nil, refusal
+	}
+	return asked, nil
 }
 
 func readBody(w http.ResponseWriter, r *http.Request) ([]byte, error) {
@@ -206,18 +238,14 @@ func readBody(w http.ResponseWriter, r *http.Request) ([]byte, error) {
 	return body, nil
 }
 
-func (s *Server) ids(context.Context, []byte) (string, any, error) {
+func (s *Server) ids(context.Context, any) (string, any, error) {
 	return "", idsAnswer{
 		ClusterID: s.options.Cluster.ClusterID, ClusterName: s.options.Cluster.ClusterName,
 		Version: version.Version, Protocol: ProtocolRange, Capabilities: version.Capabilities(),
 	}, nil
 }
 
-func (s *Server) register(ctx context.Context, body []byte) (string, any, error) {
-	request, refusal := parseRegistration(body, s.options.Cluster)
-	if refusal != nil {
-		return "", nil, refusal
-	}
+func (s *Server) register(ctx context.Context, request registrationRequest) (string, any, error) {
 	peer := request.Cluster.ClusterID
 	which, fresh := s.challenges.Check(request.Question.Challenge, peer, s.options.Now())
 	if !fresh {
@@ -308,11 +336,7 @@ func (s *Server) repeated(ctx context.Context, request registrationRequest, pinn
 	return s.options.Peers.Replace(ctx, pinned, by)
 }
 
-func (s *Server) challenge(ctx context.Context, body []byte) (string, any, error) {
-	request, refusal := parseChallengeRequest(body)
-	if refusal != nil {
-		return "", nil, refusal
-	}
+func (s *Server) challenge(ctx context.Context, request challengeRequest) (string, any, error) {
 	ctx, cancel := context.WithTimeout(ctx, callDeadline)
 	defer cancel()
 	keys, err := s.options.Keys.ClusterKeys(ctx)
@@ -330,11 +354,7 @@ func (s *Server) challenge(ctx context.Context, body []byte) (string, any, error
 	return request.ClusterID, answer, nil
 }
 
-func (s *Server) renew(ctx context.Context, body []byte) (string, any, error) {
-	request, refusal := parseRenewal(body)
-	if refusal != nil {
-		return "", nil, refusal
-	}
+func (s *Server) renew(ctx context.Context, request renewalRequest) (string, any, error) {
 	peer := request.ClusterID
 	which, fresh := s.challenges.Check(request.Question.Challenge, peer, s.options.Now())
 	if !fresh {
@@ -347,7 +367,7 @@ func (s *Server) renew(ctx context.Context, body []byte) (string, any, error) {
 		return peer, nil, err
 	}
 	// The same answer for both: it must not disclose which clusters are registered.
-	if err != nil || !ed25519.Verify(pin.Key, request.signed(), request.Signature) {
+	if err != nil || !request.proves(pin.Key, s.options.Now()) {
 		return peer, nil, refuse(http.StatusForbidden, ReasonNotRegistered,
 			"cluster %s is not registered in %s with this key; first contact must be made again, with the token", peer, s.options.Cluster.ClusterName)
 	}

@@ -10,6 +10,7 @@ import (
 	resources "k8s.io/component-helpers/resource"
 
 	"liqo.io/liqo/apis/labels"
+	"liqo.io/liqo/internal/kube/podphase"
 )
 
 // ours is in the key of each of our labels and annotations.
@@ -93,7 +94,7 @@ func keepOurs(all map[string]string) (kept map[string]string) {
 }
 
 func finished(pod *corev1.Pod) bool {
-	return pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
+	return podphase.Final(pod.Status.Phase)
 }
 
 // requests returns what the scheduler reserves for the pod, with resizes and sidecars. All options are on: the status of

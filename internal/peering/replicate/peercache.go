@@ -15,6 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"liqo.io/liqo/apis/labels"
+	"liqo.io/liqo/internal/kube/informer"
 	"liqo.io/liqo/internal/kube/ssa"
 )
 
@@ -232,10 +233,7 @@ func (p *peerCache) enqueueAll() {
 
 // enqueue adds the local object of a copy to the queue.
 func (p *peerCache) enqueue(kind int, event any) {
-	if unseen, ok := event.(toolscache.DeletedFinalStateUnknown); ok {
-		event = unseen.Obj
-	}
-	if object, ok := event.(client.Object); ok && p.synced[kind].Load() {
+	if object, ok := informer.Object(event).(client.Object); ok && p.synced[kind].Load() {
 		p.conn.worker.queue.Add(key{kind: kind, name: types.NamespacedName{Namespace: p.conn.namespace, Name: object.GetName()}})
 	}
 }

@@ -34,6 +34,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/recorder"
 
 	"liqo.io/liqo/apis/labels"
+	"liqo.io/liqo/internal/kube/informer"
 	"liqo.io/liqo/internal/kube/remote"
 	"liqo.io/liqo/internal/kube/ssa"
 )
@@ -163,10 +164,7 @@ func (r *Replicator) Start(ctx context.Context) error {
 
 // enqueue adds the object of an event to the queue of its peer.
 func (r *Replicator) enqueue(kind int, event any) {
-	if unseen, ok := event.(toolscache.DeletedFinalStateUnknown); ok {
-		event = unseen.Obj
-	}
-	object, ok := event.(client.Object)
+	object, ok := informer.Object(event).(client.Object)
 	if !ok {
 		return
 	}

@@ -20,6 +20,7 @@ import (
 	offloadingv1alpha1 "liqo.io/liqo/apis/offloading/v1alpha1"
 	v1alpha1 "liqo.io/liqo/apis/storage/v1alpha1"
 	vkv1alpha1 "liqo.io/liqo/apis/virtualkubelet/v1alpha1"
+	"liqo.io/liqo/internal/kube/podphase"
 	"liqo.io/liqo/internal/storage"
 	"liqo.io/liqo/internal/storage/data"
 	"liqo.io/liqo/internal/storage/move/plan"
@@ -165,14 +166,14 @@ func (c *controller) pods(ctx context.Context, f *plan.Facts) error {
 	}
 	for i := range all.Items {
 		pod := all.Items[i]
-		switch ended := pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed; {
+		switch {
 		case pod.Labels[labels.Move] == string(f.Move.UID) && pod.Labels[labels.MoveRole] == labels.MoveRoleTarget:
 			f.Server = &pod
 		case pod.Labels[labels.Move] == string(f.Move.UID) && pod.Labels[labels.MoveRole] == labels.MoveRoleProbe:
 			f.Probe = &pod
 		case pod.Labels[labels.Move] == string(f.Move.UID):
 			f.Copies = append(f.Copies, pod)
-		case !ended && slices.Contains(data.ClaimsOf(&pod), f.Move.Name):
+		case !podphase.Final(pod.Status.Phase) && slices.Contains(data.ClaimsOf(&pod), f.Move.Name):
 			f.Users = append(f.Users, pod)
 		}
 	}

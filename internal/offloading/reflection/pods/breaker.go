@@ -10,6 +10,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"liqo.io/liqo/internal/kube/podphase"
 	"liqo.io/liqo/internal/offloading/reflection/events"
 )
 
@@ -72,7 +73,7 @@ func (p *Pods) OnFailing(changed func()) { p.failures.changed = changed }
 // countFailure counts a pod that the peer has just reported as failed.
 func (p *Pods) countFailure(local *corev1.Pod, status *corev1.PodStatus) {
 	always := local.Spec.RestartPolicy == corev1.RestartPolicyAlways || local.Spec.RestartPolicy == ""
-	if status.Phase != corev1.PodFailed || !always || local.DeletionTimestamp != nil || local.Status.Phase == corev1.PodFailed || local.Status.Phase == corev1.PodSucceeded {
+	if status.Phase != corev1.PodFailed || !always || local.DeletionTimestamp != nil || podphase.Final(local.Status.Phase) {
 		return
 	}
 	if now := time.Now(); p.failures.record(now) {

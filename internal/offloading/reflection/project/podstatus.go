@@ -15,6 +15,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
+
+	"liqo.io/liqo/internal/kube/podphase"
 )
 
 // Limits of what we accept from a peer about a pod.
@@ -81,7 +83,7 @@ func PodStatus(m NamespaceMapping, local, remote *corev1.Pod, restarts Restarts,
 
 // Finished reports whether a phase is terminal: Succeeded or Failed.
 func Finished(phase corev1.PodPhase) bool {
-	return phase == corev1.PodSucceeded || phase == corev1.PodFailed
+	return podphase.Final(phase)
 }
 
 // reason leaves out the reasons with which this cluster reports that a pod does not run in the peer: decisions follow from them.

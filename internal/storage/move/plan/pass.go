@@ -13,6 +13,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	v1alpha1 "liqo.io/liqo/apis/storage/v1alpha1"
+	"liqo.io/liqo/internal/kube/podphase"
 )
 
 // pods are all pods of the move.
@@ -54,7 +55,7 @@ func (f *Facts) receiving() (s Step, is bool) {
 
 // over reports whether the pod that receives has ended: its provider has lost it, or a pass was verified and left no result. Another one takes its place.
 func over(server *corev1.Pod) bool {
-	return server != nil && server.DeletionTimestamp == nil && (server.Status.Phase == corev1.PodFailed || server.Status.Phase == corev1.PodSucceeded)
+	return server != nil && server.DeletionTimestamp == nil && podphase.Final(server.Status.Phase)
 }
 
 // pass runs one pod until it has ended well. nil: not yet, do the step.
