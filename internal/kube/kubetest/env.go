@@ -77,13 +77,12 @@ func (b *Env) Until(what string, holds func() bool) {
 
 var errFalse = errors.New("the condition is still false")
 
-// pollInterval is short compared with what an API server needs for a request.
-const pollInterval = 5 * time.Millisecond
-
 // Eventually polls check until it returns nil. After InTime it fails the test with the last error.
 func Eventually(t testing.TB, what string, check func() error) {
 	t.Helper()
-	for start := time.Now(); ; time.Sleep(pollInterval) {
+	start := time.Now()
+	for {
+		began := time.Now()
 		err := check()
 		if err == nil {
 			return
@@ -91,7 +90,15 @@ func Eventually(t testing.TB, what string, check func() error) {
 		if time.Since(start) > InTime {
 			t.Fatalf("not within %v: %s: %v", InTime, what, err)
 		}
+		time.Sleep(pause(time.Since(start), time.Since(began)))
 	}
+}
+
+// pause is how long to wait before the next question. The first ones follow each other as fast as an API server can answer; later ones are rarer, so
+// that a test that waits leaves the processors to what it waits for: a twentieth of what it has waited so far, and no less than the last question took.
+func pause(waited, took time.Duration) time.Duration {
+	const shortest, longest = 5 * time.Millisecond, 50 * time.Millisecond
+	return min(max(shortest, waited/20, took), longest)
 }
 
 // Start calls run in the background. Its context ends when stop is called, or with the test.

@@ -188,6 +188,7 @@ func (c *cluster) start(dir string, flags []string) error {
 	plane.Etcd = &envtest.Etcd{}
 	server := plane.GetAPIServer()
 	var err error
+	plane.Etcd.Configure().Set("unsafe-no-fsync", "true") // see wrap
 	if plane.Etcd.Path, err = c.guard.wrap(dir, "etcd"); err != nil {
 		return err
 	}
