@@ -28,7 +28,7 @@ func nothingInstalled(t *testing.T) {
 }
 
 func install(t *testing.T) {
-	for _, c := range both() {
+	eachAlone(t, func(t *testing.T, c *env.Cluster) {
 		clusters.Measure("install "+c.Name, "%.1f s", c.Install(t).Took.Seconds())
 		c.Liqoctl(t, "status")
 		networkWorkloads(t, c, true)
@@ -38,7 +38,7 @@ func install(t *testing.T) {
 		if after := c.Kubectl(t, own...); after != before {
 			t.Errorf("a second install changed identity or token of %s", c.Name)
 		}
-	}
+	})
 }
 
 func peerAndColumns(t *testing.T) {
@@ -347,13 +347,13 @@ func writeNothing(t *testing.T, during time.Duration) {
 
 // purge leaves the clusters as they were before the installation.
 func purge(t *testing.T) {
-	for _, c := range both() {
+	eachAlone(t, func(t *testing.T, c *env.Cluster) {
 		clusters.Measure("uninstall --purge "+c.Name, "%.1f s", c.Liqoctl(t, "uninstall", "--purge").Took.Seconds())
 		c.NothingOfLiqo(t, "")
 		if before := fresh[c]; before != nil {
 			c.NothingNew(t, before, env.Hang)
 		}
-	}
+	})
 }
 
 // sameName: another cluster of the same name is a peer of its own.

@@ -49,6 +49,17 @@ func TestMain(m *testing.M) {
 // both are the clusters.
 func both() []*env.Cluster { return []*env.Cluster{rome, milan} }
 
+// eachAlone has something done to both clusters at the same time, as the last thing of a test: they have nothing to do with each other yet, or any more.
+func eachAlone(t *testing.T, do func(*testing.T, *env.Cluster)) {
+	t.Helper()
+	for _, c := range both() {
+		t.Run(c.Name, func(t *testing.T) {
+			t.Parallel()
+			do(t, c)
+		})
+	}
+}
+
 // takesLong skips a test in the run that is to take minutes in all.
 func takesLong(t *testing.T) {
 	t.Helper()

@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -23,15 +24,40 @@ import (
 // Install installs Liqo as these tests want it. On a cluster that has it, values that a test has set stay, unless --reset-values is among the flags.
 func (c *Cluster) Install(t testing.TB, flags ...string) Result {
 	t.Helper()
-	return c.Liqoctl(t, append([]string{"install", "--cluster-name", c.Name, "--cluster-labels", "topology.liqo.io/region=" + c.Name}, flags...)...)
+	return c.Liqoctl(t, c.installation(flags...)...)
+}
+
+func (c *Cluster) installation(flags ...string) []string {
+	return append([]string{"install", "--cluster-name", c.Name, "--cluster-labels", "topology.liqo.io/region=" + c.Name}, flags...)
 }
 
 // Installed installs Liqo unless it is there and healthy.
 func (c *Cluster) Installed(t testing.TB) {
 	t.Helper()
-	if c.TryLiqoctl("status").Code != 0 {
-		c.Install(t)
-		Healthy(t, c)
+	installed(t, c)
+}
+
+// installed installs Liqo in clusters, at the same time, unless it is there and healthy.
+func installed(t testing.TB, all ...*Cluster) {
+	t.Helper()
+	results := make([]Result, len(all))
+	var installing sync.WaitGroup
+	for i, c := range all {
+		installing.Go(func() {
+			if c.TryLiqoctl("status").Code != 0 {
+				results[i] = c.TryLiqoctl(c.installation()...)
+			}
+		})
+	}
+	installing.Wait()
+	for i, c := range all {
+		if results[i].Code != 0 {
+			c.Show(t)
+			t.Fatal(results[i])
+		}
+		if results[i].Args != "" {
+			Healthy(t, c)
+		}
 	}
 }
 
@@ -70,8 +96,7 @@ func (c *Cluster) Peer(t testing.TB, provider *Cluster) {
 // Peered installs Liqo in both clusters and peers them, unless that has been done.
 func Peered(t testing.TB, consumer, provider *Cluster) {
 	t.Helper()
-	consumer.Installed(t)
-	provider.Installed(t)
+	installed(t, consumer, provider)
 	if node, err := consumer.VirtualNode(provider); err == nil {
 		if status, _ := Readiness(node); status == corev1.ConditionTrue && strings.HasPrefix(consumer.Columns(t, provider), "Established ") {
 			return
@@ -83,9 +108,7 @@ func Peered(t testing.TB, consumer, provider *Cluster) {
 // NotPeered installs Liqo in both clusters and ends every peering between them, also by force.
 func NotPeered(t testing.TB, a, b *Cluster) {
 	t.Helper()
-	for _, c := range []*Cluster{a, b} {
-		c.Installed(t)
-	}
+	installed(t, a, b)
 	Unpeered(t, a, b)
 	for _, c := range []*Cluster{a, b} {
 		Settled(t, c)

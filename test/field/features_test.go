@@ -12,7 +12,7 @@ import (
 // TestFeatures: what a pod asks for is what its processes find, in both clusters. Package internal/offloading/features proves for every field that it arrives; here
 // kernels and kubelets show some of them.
 func TestFeatures(t *testing.T) {
-	peered(t)
+	together(t)
 	for _, name := range manifestsIn(t, "features") {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -55,6 +55,13 @@ func peered(t *testing.T) {
 	env.Peered(t, rome, milan)
 }
 
+// together is peered for a test that changes nothing of the nodes: it runs beside others of its kind, after all other tests.
+func together(t *testing.T) {
+	t.Helper()
+	peered(t)
+	t.Parallel()
+}
+
 // scene is a namespace of rome in which the objects of a manifest are.
 type scene struct {
 	name string
@@ -262,7 +269,7 @@ func manifestsIn(t *testing.T, folder string) (names []string) {
 
 // TestSame: a program prints the same in both clusters.
 func TestSame(t *testing.T) {
-	peered(t)
+	together(t)
 	for _, name := range manifestsIn(t, "same") {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel() // they mostly wait for pods to start

@@ -15,7 +15,7 @@ import (
 
 // TestKubelet: what the usual readers of kubelets ask each node, the virtual node answers as well, with the rights that they have.
 func TestKubelet(t *testing.T) {
-	peered(t)
+	together(t)
 	s := play(t, "kubelet")
 	rome.Apply(t, fmt.Sprintf(`
 apiVersion: rbac.authorization.k8s.io/v1

@@ -17,7 +17,7 @@ import (
 // TestEnd: the period with which a pod is deleted counts where it runs. The pods ask for ten minutes and ignore the signal, so one that ends at all ended by the
 // period.
 func TestEnd(t *testing.T) {
-	peered(t)
+	together(t)
 	for name, args := range map[string]string{"shorter": "--grace-period=3", "now": "--now"} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -38,7 +38,7 @@ func TestEnd(t *testing.T) {
 
 // TestShortened: a period that is shortened while the pod ends reaches the pod at the provider. Its kubelet decides what it makes of that.
 func TestShortened(t *testing.T) {
-	peered(t)
+	together(t)
 	s := play(t, "shortened")
 	s.kubectl(t, "wait", "pod/remote", "--for=condition=Ready", "--timeout=120s")
 	remote := s.remote(t)
@@ -63,7 +63,7 @@ func (s scene) gone(t *testing.T, c *env.Cluster, namespace, name string) {
 
 // TestGeneration: who waits for status.observedGeneration of a pod learns when a change has arrived.
 func TestGeneration(t *testing.T) {
-	peered(t)
+	together(t)
 	s := playAs(t, "plain", "generation")
 	observed := func(t *testing.T) {
 		t.Helper()
@@ -125,7 +125,7 @@ func ruled(t *testing.T, word, pod string, args ...string) {
 
 // TestWhyNot: what the provider refuses is reported in the words of its API server, and which cluster speaks.
 func TestWhyNot(t *testing.T) {
-	peered(t)
+	together(t)
 	s := play(t, "why-not")
 	remote := s.remote(t)
 	milan.Kubectl(t, "-n", remote, "create", "quota", "team", "--hard=limits.cpu=2,limits.memory=2Gi")
@@ -148,7 +148,7 @@ spec: {limits: [{type: Container, max: {memory: 256Mi}}]}
 
 // TestLateLabel: a label that the provider does not take is reported also if it comes later, and one that the consumer's scheduler adds is not.
 func TestLateLabel(t *testing.T) {
-	peered(t)
+	together(t)
 	s := playAs(t, "plain", "late-label")
 	s.kubectl(t, "wait", "pod/remote", "--for=condition=Ready", "--timeout=120s")
 	if seen := s.events("remote"); strings.Contains(seen, "ReflectionIncomplete") {
@@ -160,7 +160,7 @@ func TestLateLabel(t *testing.T) {
 
 // TestMutated: what the provider's admission made of a pod stays when the user changes something else, and what the user changes arrives.
 func TestMutated(t *testing.T) {
-	peered(t)
+	together(t)
 	policy, err := manifests.ReadFile("testdata/mutated.milan.yaml")
 	if err != nil {
 		t.Fatal(err)
@@ -212,7 +212,7 @@ func TestZones(t *testing.T) {
 
 // TestClaims: pods with claims of a class that no virtual node can serve run at home.
 func TestClaims(t *testing.T) {
-	peered(t)
+	together(t)
 	class := rome.Kubectl(t, "get", "storageclass", "-o", `jsonpath={range .items[*]}{.metadata.name} {.provisioner} {.metadata.annotations.storageclass\.kubernetes\.io/is-default-class}{"\n"}{end}`)
 	var provisioner string
 	for line := range strings.Lines(class) {

@@ -70,7 +70,7 @@ func TestTerminating(t *testing.T) {
 
 // TestBalancers: more Services of type LoadBalancer than milan gives its peers have their names there all the same.
 func TestBalancers(t *testing.T) {
-	peered(t)
+	together(t)
 	s := play(t, "balancers")
 	var manifest strings.Builder
 	for i := range 12 {
@@ -82,7 +82,7 @@ func TestBalancers(t *testing.T) {
 
 // TestDomainLabels: a Service over pods of milan whose label milan does not take works in both clusters, and follows the label when it moves to another pod.
 func TestDomainLabels(t *testing.T) {
-	peered(t)
+	together(t)
 	s := play(t, "domain-labels")
 	for _, double := range []string{"home", "remote"} {
 		for _, primary := range []string{"a", "b"} {

@@ -72,7 +72,7 @@ var both = []string{"inrome", "inmilan"}
 
 // TestKubectl runs kubectl on a local and on an offloaded pod and compares the results.
 func TestKubectl(t *testing.T) {
-	installedAndPeered(t)
+	together(t)
 	s := offload(t)
 	for name, place := range map[string]string{
 		"inrome":  "affinity: {nodeAffinity: {requiredDuringSchedulingIgnoredDuringExecution: {nodeSelectorTerms: [{matchExpressions: [{key: liqo.io/type, operator: DoesNotExist}]}]}}}",

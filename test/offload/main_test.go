@@ -30,6 +30,9 @@ var (
 	names []string // of namespaces that tests created in rome
 
 	prepare sync.Once
+	// others are the tests that run together, and namespaces is TestLeftoversOfNamespaces, for those that run after them.
+	others, namespaces sync.WaitGroup
+
 	// Objects of the clusters before the first test: beforeInstall without Liqo, nil if it was installed already, and beforeTests with it.
 	beforeInstall, beforeTests map[*env.Cluster][]string
 )
@@ -37,6 +40,10 @@ var (
 func TestMain(m *testing.M) {
 	env.Main(m, env.Pair, keep, func(e *env.Env) error {
 		clusters, rome, milan = e, e.Clusters[0], e.Clusters[1]
+		// Of the places for parallel tests, two are taken by those that wait for all others.
+		if err := flag.Set("test.parallel", "8"); err != nil {
+			return err
+		}
 		return e.LoadNeeded("liqo-image.tar", "mover-image.tar", "traffic-image.tar", "tools", "demo")
 	}, "--audit")
 }
@@ -74,6 +81,16 @@ func installedAndPeered(t *testing.T) {
 		})
 	}
 	beforeTests = everything(t)
+}
+
+// together is installedAndPeered for a test that changes and counts nothing outside of its own namespaces. It runs beside others of its kind, after all other
+// tests: they wait for pods and not for each other.
+func together(t *testing.T) {
+	t.Helper()
+	installedAndPeered(t)
+	others.Add(1)
+	t.Cleanup(others.Done) // the last clean-up
+	t.Parallel()
 }
 
 func everything(t *testing.T) map[*env.Cluster][]string {

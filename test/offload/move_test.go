@@ -37,7 +37,7 @@ func (s namespace) nothingLeft(t *testing.T) {
 // TestMoveVolume: data moves to a provider and back under the same claim, with everything that belongs to its files; what cannot work is refused and
 // changes nothing.
 func TestMoveVolume(t *testing.T) {
-	installedAndPeered(t)
+	together(t)
 	s := offload(t)
 	s.apply(t, strings.ReplaceAll(claim, "NAME", "data"))
 	s.mount(t, "data", "DoesNotExist")

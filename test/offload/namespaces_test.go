@@ -31,7 +31,7 @@ const virtualNode = "liqo-milan"
 
 // TestNamespaces tests names, strategies, selectors and the end of offloaded namespaces.
 func TestNamespaces(t *testing.T) {
-	installedAndPeered(t)
+	together(t)
 	for name, step := range map[string]func(*testing.T){
 		"default name": defaultName, "same name": sameName, "long name": longName, "Local": localOnly, "Remote": remoteOnly, "LocalAndRemote": localAndRemote,
 		"cluster selector": clusterSelector, "all in one command": allInOneCommand, "name is taken": nameTaken, "remote namespace is deleted": remoteDeleted, "unoffload": unoffload,

@@ -13,7 +13,7 @@ import (
 // TestRows tests the reflected kinds, as the rows of the table in docs/offloading.md: which fields arrive, and what a change by either cluster
 // does.
 func TestRows(t *testing.T) {
-	installedAndPeered(t)
+	together(t)
 	for name, row := range map[string]func(*testing.T){
 		"Pod": podRow, "mutable fields of pods": mutablePods, "ServiceAccount": serviceAccountRow,
 		"Service": serviceRow, "EndpointSlice": endpointSliceRow, "Ingress": ingressRow, "ConfigMap": configMapRow, "Secret": secretRow,

@@ -40,7 +40,7 @@ func measureStatus(t *testing.T, what string, measure func(i int) (changed, show
 
 // TestStatusReady: a pod that is Ready in milan becomes Ready in rome.
 func TestStatusReady(t *testing.T) {
-	installedAndPeered(t)
+	together(t)
 	s := offload(t)
 	ready := func(object client.Object) bool {
 		pod, ok := object.(*corev1.Pod)
@@ -57,7 +57,7 @@ func TestStatusReady(t *testing.T) {
 
 // TestStatusRefused: an error of milan's API server, or of a kubelet in milan, becomes an event of the pod in rome.
 func TestStatusRefused(t *testing.T) {
-	installedAndPeered(t)
+	together(t)
 	s := offload(t)
 	s.remoteKubectl(t, "create", "quota", "none", "--hard=pods=0")
 	wantObject(t, milan, "v1/ResourceQuota", s.remote, "none", "{status: {hard: {pods: '0'}, used: {pods: '0'}}}") // the quota is enforced from then on
@@ -94,7 +94,7 @@ func TestStatusRefused(t *testing.T) {
 
 // TestStatusOverTime: what rome shows of pods that start, end and wait several times. None of it is measured.
 func TestStatusOverTime(t *testing.T) {
-	installedAndPeered(t)
+	together(t)
 	for name, step := range map[string]func(*testing.T){"restarts": statusRestarts, "jobs": statusJobs, "not offloaded": statusNotOffloaded} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

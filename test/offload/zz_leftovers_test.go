@@ -10,12 +10,15 @@ import (
 	"liqo.io/liqo/test/env"
 )
 
-// The tests of this file run last, because go test runs tests in the order of the files' names. Run alone, they check what one offloaded
-// namespace leaves.
+// The tests of this file wait until all others have ended, so that they run last. Run alone, they check what one offloaded namespace leaves.
 
 // TestLeftoversOfNamespaces: after the deletion of all namespaces of these tests, both clusters have no more objects than before.
 func TestLeftoversOfNamespaces(t *testing.T) {
 	installedAndPeered(t)
+	namespaces.Add(1)
+	t.Cleanup(namespaces.Done)
+	t.Parallel()
+	others.Wait()
 	t.Run("one namespace", func(t *testing.T) { // deleted at the end of the subtest
 		s := offload(t)
 		s.apply(t, strings.ReplaceAll(plainPod, "NAME", "p"))
@@ -30,16 +33,20 @@ func TestLeftoversOfNamespaces(t *testing.T) {
 // TestLeftoversOfLiqo: after unpeering and uninstallation, both clusters have no more objects than before the installation.
 func TestLeftoversOfLiqo(t *testing.T) {
 	installedAndPeered(t)
+	t.Parallel()
+	others.Wait()
+	namespaces.Wait()
 	if beforeInstall == nil || *keep {
 		t.Skip("NOT RUN: Liqo was installed before these tests, or -keep leaves it for the next run")
 	}
 	namespacesGone(t)
 	rome.Liqoctl(t, "unpeer", "out-of-band", milan.Name)
-	for _, c := range clusters.Clusters {
-		c.Liqoctl(t, "uninstall", "--purge")
-	}
 	for c, before := range beforeInstall {
-		c.NothingNew(t, before, env.Hang)
+		t.Run(c.Name, func(t *testing.T) {
+			t.Parallel()
+			c.Liqoctl(t, "uninstall", "--purge")
+			c.NothingNew(t, before, env.Hang)
+		})
 	}
 }
 

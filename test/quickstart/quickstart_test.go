@@ -71,8 +71,17 @@ func TestQuickStart(t *testing.T) {
 	if given {
 		clusters.Step(t)
 		env.Unpeered(t, rome, milan)
+		if !t.Run("before", func(t *testing.T) {
+			for _, c := range clusters.Clusters {
+				t.Run(c.Name, func(t *testing.T) {
+					t.Parallel()
+					c.Uninstalled(t)
+				})
+			}
+		}) {
+			t.FailNow()
+		}
 		for _, c := range clusters.Clusters {
-			c.Uninstalled(t)
 			t.Cleanup(func() { c.Kubectl(t, "delete", "namespace", "liqo-demo", "--ignore-not-found", "--timeout=120s") })
 		}
 	} else if !*keep {

@@ -64,8 +64,15 @@ func step(t *testing.T, run func(*testing.T)) {
 	t.Helper()
 	clusters.Step(t)
 	start := time.Now()
-	for _, c := range clusters.Clusters {
-		installed(t, c)
+	if !t.Run("installed", func(t *testing.T) {
+		for _, c := range clusters.Clusters {
+			t.Run(c.Name, func(t *testing.T) {
+				t.Parallel()
+				installed(t, c)
+			})
+		}
+	}) {
+		t.FailNow()
 	}
 	run(t)
 	clusters.Measure(t.Name(), "%.1f s", time.Since(start).Seconds())
