@@ -24,8 +24,8 @@ import (
 	discoveryv1alpha1 "liqo.io/liqo/apis/discovery/v1alpha1"
 	"liqo.io/liqo/apis/labels"
 	netv1alpha1 "liqo.io/liqo/apis/net/v1alpha1"
-	"liqo.io/liqo/internal/kube/ratelimit"
 	"liqo.io/liqo/internal/kube/podphase"
+	"liqo.io/liqo/internal/kube/ratelimit"
 )
 
 // +kubebuilder:rbac:groups=net.liqo.io,resources=networkconfigs,verbs=list;watch

@@ -3,6 +3,7 @@
 package network
 
 import (
+	"cmp"
 	"net/netip"
 	"slices"
 	"time"
@@ -22,8 +23,8 @@ import (
 // A peer gets claimBurst readings of a changed claim at once, then one per claimPause: each is answered, recorded, and passed on to gateways and nodes. A burst is
 // what a cluster announces while its nodes start one after another.
 const (
-	claimBurst = 20
-	claimPause = 30 * time.Second
+	claimBurst = 30
+	claimPause = 15 * time.Second
 	// What is reported of a peer that changes its mind, its gateway's address or a lane is written statusBurst times at once, then once per statusPause.
 	statusBurst = 30
 	statusPause = 10 * time.Second
@@ -61,21 +62,24 @@ func newReported() *ratelimit.Limiter[string] {
 	return ratelimit.New[string](rate.Every(statusPause), statusBurst, 1000)
 }
 
-// forget drops what is remembered of a peer without a tunnel. The limiter stays, because the peer decides whether it has one.
+// forget drops what is remembered of a peer without a tunnel. The limiter stays, because the peer decides whether it has one, and so does what was read.
 func (y *steadiness) forget(namespace string) {
-	delete(y.last, namespace)
 	delete(y.claimed, namespace)
 	delete(y.answered, namespace)
 	delete(y.mtu, namespace)
 }
 
-// reads reports whether the claim of the peer may be read now: it was before, or the peer has not changed it too often.
+// reads reports whether the claim of the peer may be read now: it was before, or the peer has not changed it too often. That ours is published later is no change.
 func (y *steadiness) reads(s *tunnelScope, now time.Time) bool {
 	this := reading{theirs: s.theirs.UID, generation: s.theirs.Generation}
 	if s.ours != nil {
 		this.ours = s.ours.UID
 	}
-	if last, known := y.last[s.namespace]; (!known || last != this) && !y.limiter.Allow(s.namespace, now) {
+	last, known := y.last[s.namespace]
+	switch {
+	case known && last.theirs == this.theirs && last.generation == this.generation && (this.ours == "" || last.ours == "" || this.ours == last.ours):
+		this.ours = cmp.Or(this.ours, last.ours)
+	case !y.limiter.Allow(s.namespace, now):
 		return false
 	}
 	y.last[s.namespace] = this

@@ -65,7 +65,9 @@ func (r *tunnelReconciler) prune(ctx context.Context, s *tunnelScope) error {
 	delete(r.badSince, s.namespace)
 	delete(r.lost, s.namespace)
 	delete(r.carried, s.namespace)
-	r.steady.forget(s.namespace)
+	if r.steady.forget(s.namespace); s.fc == nil {
+		delete(r.steady.last, s.namespace)
+	}
 	if s.tunnel == nil || s.tunnel.DeletionTimestamp != nil || s.fc != nil && s.tunnel.Spec.ClusterIdentity.ClusterID != s.peer.ClusterID {
 		return nil
 	}
