@@ -71,6 +71,9 @@ type shadowEnv struct {
 	refusalRetry time.Duration
 	// remoteRules are the rights of the controllers in remote namespaces.
 	remoteRules []rbacv1.PolicyRule
+	// proxy is between the controllers and the API server. between is what stands there for it; nil for nothing.
+	proxy   *kubetest.Proxy
+	between func(next http.RoundTripper, request *http.Request) (*http.Response, error)
 	// ahead is by how much the controllers' clock is ahead: by default far enough to record the phase of each pod at once.
 	ahead atomic.Int64
 }
@@ -124,6 +127,10 @@ func (b *shadowEnv) run() (stop func()) {
 	b.T.Helper()
 	cfg := rest.CopyConfig(b.admin)
 	cfg.Impersonate.UserName = shadowUser
+	if b.proxy == nil {
+		b.proxy = kubetest.NewProxy(b.T, strings.Trim(strings.TrimPrefix(cfg.Host, "https://"), "/"))
+	}
+	cfg.Host = "https://" + b.proxy.Address()
 	cfg.Wrap(func(next http.RoundTripper) http.RoundTripper {
 		return kubetest.RoundTripper(func(request *http.Request) (*http.Response, error) {
 			if request.Method != http.MethodGet && !strings.Contains(request.URL.Path, "/events") {
@@ -138,7 +145,11 @@ func (b *shadowEnv) run() (stop func()) {
 			if name != "" && request.Method == http.MethodGet {
 				b.asked.Add(1)
 			}
-			response, err := next.RoundTrip(request)
+			answer := next.RoundTrip
+			if b.between != nil {
+				answer = func(request *http.Request) (*http.Response, error) { return b.between(next, request) }
+			}
+			response, err := answer(request)
 			if err == nil && isShadowSlice && request.URL.Query().Has("watch") {
 				response.Body = gated{response.Body, &b.gate}
 			}

@@ -31,10 +31,7 @@ func (r *shadowPods) amend(ctx context.Context, key types.NamespacedName) error 
 		return err
 	}
 	patches := shadow.Amend(facts.Shadow, facts.Pod, peer, labels.OwnerShadowPod, r.options.Allowed)
-	var ephemeral error
-	if err := r.patchPart(ctx, facts.Pod, "ephemeralcontainers", patches.Ephemeral); err != nil {
-		ephemeral = r.unamended(facts.Shadow, err)
-	}
+	ephemeral := r.addContainers(ctx, facts, patches)
 	rest, resized := patches.Rest, r.resize(ctx, peer, facts, patches.Resize)
 	if ephemeral != nil || resized != nil {
 		rest = patches.Unrecorded // what else has changed does not wait for what is refused
@@ -49,6 +46,29 @@ func (r *shadowPods) amend(ctx context.Context, key types.NamespacedName) error 
 	return ephemeral // retried, which also retries the resize
 }
 
+// addContainers adds ephemeral containers to a running pod, unless they would be less isolated than they are asked for: Kubernetes never removes one.
+func (r *shadowPods) addContainers(ctx context.Context, facts shadow.Facts, patches shadow.Patches) error {
+	if patches.Ephemeral == nil {
+		return nil
+	}
+	has := func(pod *corev1.Pod) *corev1.PodSpec {
+		return &corev1.PodSpec{EphemeralContainers: pod.Spec.EphemeralContainers}
+	}
+	sent := &corev1.PodSpec{EphemeralContainers: patches.Added}
+	if err := r.isolated(facts.Shadow, shadow.Isolating(sent), func() ([]string, error) {
+		trial, err := r.patchPart(ctx, facts.Pod, "ephemeralcontainers", patches.Ephemeral, client.DryRunAll)
+		return shadow.Isolating(has(trial)), err
+	}); err != nil {
+		return err
+	}
+	changed, err := r.patchPart(ctx, facts.Pod, "ephemeralcontainers", patches.Ephemeral)
+	if err != nil {
+		return r.unamended(facts.Shadow, err)
+	}
+	r.without(facts.Shadow, sent, has(changed))
+	return nil
+}
+
 // resize changes CPU and memory of a running pod, within the grant of the peer. It reports why that is not possible.
 func (r *shadowPods) resize(ctx context.Context, peer string, facts shadow.Facts, ops []shadow.Op) error {
 	if ops == nil {
@@ -57,7 +77,7 @@ func (r *shadowPods) resize(ctx context.Context, peer string, facts shadow.Facts
 	if err := r.reserve(peer, facts.Shadow, facts.Pod); err != nil {
 		return err
 	}
-	err := r.patchPart(ctx, facts.Pod, "resize", ops)
+	_, err := r.patchPart(ctx, facts.Pod, "resize", ops)
 	switch {
 	case err == nil:
 		return nil
@@ -68,13 +88,14 @@ func (r *shadowPods) resize(ctx context.Context, peer string, facts shadow.Facts
 	return r.unamended(facts.Shadow, err)
 }
 
-// patchPart patches a subresource of a pod.
-func (r *shadowPods) patchPart(ctx context.Context, pod *corev1.Pod, part string, ops []shadow.Op) error {
+// patchPart patches a subresource of a pod, and returns the pod as it is then.
+func (r *shadowPods) patchPart(ctx context.Context, pod *corev1.Pod, part string, ops []shadow.Op, how ...client.SubResourcePatchOption) (*corev1.Pod, error) {
+	changed := pod.DeepCopy()
 	patch, err := jsonPatch(ops)
 	if err != nil || len(ops) == 0 {
-		return err
+		return changed, err
 	}
-	return r.live.SubResource(part).Patch(ctx, pod.DeepCopy(), patch, client.FieldOwner(labels.OwnerShadowPod))
+	return changed, r.live.SubResource(part).Patch(ctx, changed, patch, append(how, client.FieldOwner(labels.OwnerShadowPod))...)
 }
 
 func (r *shadowPods) unamended(shadowPod *vkv1alpha1.ShadowPod, err error) error {

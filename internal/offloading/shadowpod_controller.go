@@ -11,7 +11,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
-	"k8s.io/client-go/tools/events"
 	"k8s.io/client-go/util/workqueue"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -25,7 +24,6 @@ import (
 	"liqo.io/liqo/apis/labels"
 	vkv1alpha1 "liqo.io/liqo/apis/virtualkubelet/v1alpha1"
 	kubemanager "liqo.io/liqo/internal/kube/manager"
-	"liqo.io/liqo/internal/kube/ratelimit"
 	"liqo.io/liqo/internal/kube/ssa"
 	"liqo.io/liqo/internal/offloading/quota"
 	"liqo.io/liqo/internal/offloading/shadow"
@@ -98,14 +96,15 @@ func SetupShadowPod(mgr manager.Manager, o ShadowPodOptions) error {
 	if o.Now == nil {
 		o.Now = time.Now
 	}
-	live, err := newLive(mgr)
+	kept := newKeptFields()
+	live, err := newLive(mgr, kept.count)
 	if err != nil {
 		return fmt.Errorf("client for shadow pods: %w", err)
 	}
 	r := &shadowPods{
 		options: o, cached: mgr.GetClient(), live: live,
 		status: ssa.NewApplier(live, labels.OwnerShadowPod), events: newWarnings(mgr, "liqo-shadowpod", o.RemoteNamespaces),
-		refusals: newRefusals(o.RefusalRetry), incomplete: newIncomplete(), keptFields: newKeptFields(),
+		refusals: newRefusals(o.RefusalRetry), incomplete: newIncomplete(), keptFields: kept,
 	}
 	err = builder.ControllerManagedBy(mgr).Named("shadowpod").
 		For(&vkv1alpha1.ShadowPod{}).
@@ -122,34 +121,14 @@ func SetupShadowPod(mgr manager.Manager, o ShadowPodOptions) error {
 	return nil
 }
 
-// warnings sends events to peers about the objects that they wrote, with a rate limit per namespace and per peer, so that many events for one do
-// not suppress those for others.
-type warnings struct {
-	to               events.EventRecorder
-	remoteNamespaces *RemoteNamespaces
-	ofNamespace      *ratelimit.Limiter[string]
-	ofPeer           *ratelimit.Limiter[string] // by cluster ID
-}
-
-func newWarnings(mgr manager.Manager, from string, remoteNamespaces *RemoteNamespaces) warnings {
-	return warnings{
-		to: mgr.GetEventRecorder(from), remoteNamespaces: remoteNamespaces,
-		ofNamespace: ratelimit.New[string](5, 50, 10_000), ofPeer: ratelimit.New[string](10, 100, 10_000),
-	}
-}
-
-func (w warnings) warn(about client.Object, reason, action, note string, args ...any) {
-	now := time.Now()
-	if w.ofNamespace.Allow(about.GetNamespace(), now) && w.ofPeer.Allow(w.remoteNamespaces.KnownPeer(about.GetNamespace()), now) {
-		w.to.Eventf(about, nil, corev1.EventTypeWarning, reason, action, note, args...)
-	}
-}
-
 // newLive returns a client without cache and rate limit. Its applies are lean.
-func newLive(mgr manager.Manager) (client.Client, error) {
+func newLive(mgr manager.Manager, changes ...func(*rest.Config)) (client.Client, error) {
 	cfg := rest.CopyConfig(mgr.GetConfig())
 	cfg.QPS = -1
 	cfg.Wrap(ssa.LeanApplies)
+	for _, change := range changes {
+		change(cfg)
+	}
 	return client.New(cfg, client.Options{Scheme: mgr.GetScheme(), Mapper: mgr.GetRESTMapper()})
 }
 
@@ -186,6 +165,9 @@ func (r *shadowPods) reconcile(ctx context.Context, request reconcile.Request) (
 	if facts.Shadow == nil {
 		r.status.Forget(request.NamespacedName)
 		r.incomplete.forget(request.NamespacedName)
+		r.keptFields.settled(request.NamespacedName)
+	} else if err := r.settle(ctx, facts.Shadow); err != nil {
+		return reconcile.Result{}, err
 	}
 	step := shadow.Plan(facts)
 	if step.NeedsPod {
@@ -208,6 +190,11 @@ func (r *shadowPods) reconcile(ctx context.Context, request reconcile.Request) (
 		}
 		if facts, err = r.read(ctx, r.live, request.NamespacedName, true); err != nil {
 			return reconcile.Result{}, err
+		}
+		if facts.Shadow != nil {
+			if err := r.settle(ctx, facts.Shadow); err != nil {
+				return reconcile.Result{}, err
+			}
 		}
 		if step = shadow.Plan(facts); step.Create {
 			return reconcile.Result{RequeueAfter: 10 * time.Millisecond}, nil // the pod was deleted in between
@@ -295,20 +282,29 @@ func (r *shadowPods) create(ctx context.Context, shadowPod *vkv1alpha1.ShadowPod
 	configure(&pod.Spec)
 	shadow.RunOn(&pod.Spec, shadow.Architectures(shadowPod, reported))
 	r.options.Defaults.Fill(&pod.Spec)
-	if err := r.isolated(ctx, shadowPod, pod); err != nil {
+	write := func(how ...client.CreateOption) (*corev1.Pod, error) {
+		made := pod.DeepCopy()
+		return made, r.live.Create(ctx, made, append(how, client.FieldOwner(labels.OwnerShadowPod))...)
+	}
+	asked := shadow.Isolating(&pod.Spec)
+	if err := r.isolated(shadowPod, asked, func() ([]string, error) {
+		trial, err := write(client.DryRunAll)
+		return shadow.Isolating(&trial.Spec), err
+	}); err != nil {
 		return false, err
 	}
 	if err := r.reserve(peer, shadowPod, nil); err != nil {
 		return false, err
 	}
-	sent := pod.Spec.DeepCopy()
-	err = r.live.Create(ctx, pod, client.FieldOwner(labels.OwnerShadowPod))
+	made, err := r.created(ctx, shadowPod, asked, func() (*corev1.Pod, error) { return write() })
 	switch {
 	case err == nil:
-		log.FromContext(ctx).V(1).Info("pod of a peer created", "clusterID", peer, "podUID", pod.UID)
+		log.FromContext(ctx).V(1).Info("pod of a peer created", "clusterID", peer, "podUID", made.UID)
 		r.leftOut(shadowPod)
-		r.without(shadowPod, sent, &pod.Spec)
+		r.without(shadowPod, &pod.Spec, &made.Spec)
 		return false, nil
+	case made.UID != "": // it is less isolated than it asked for, and deleted, or will be
+		return false, err
 	case apierrors.IsAlreadyExists(err):
 		return true, nil
 	case apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause):

@@ -26,8 +26,9 @@ type Op struct {
 
 // Patches bring a live pod to the state of its ShadowPod. Each is nil if it would change nothing.
 type Patches struct {
-	// Ephemeral and Resize are for subresources, and come first.
+	// Ephemeral and Resize are for subresources, and come first. Added are the containers of Ephemeral.
 	Ephemeral, Resize []Op
+	Added             []corev1.EphemeralContainer
 	// Rest sets the annotations that record that everything is applied. Unrecorded is Rest if Ephemeral or Resize were refused: it records the other changes.
 	Rest, Unrecorded []Op
 }
@@ -64,8 +65,9 @@ func Amend(shadow *vkv1alpha1.ShadowPod, pod *corev1.Pod, peer, owner string, al
 		)
 	}
 	all, revision := recordOf(want), Revision(shadow)
+	added := addedContainers(shadow, pod, allowed, changed)
 	patches := Patches{
-		Ephemeral: ephemeralOps(shadow, pod, allowed, changed), Resize: resize(&shadow.Spec.Pod, pod, changed),
+		Ephemeral: ephemeralOps(pod, added), Added: added, Resize: resize(&shadow.Spec.Pod, pod, changed),
 		Rest: slices.Concat(metadata(revision, all), spec),
 	}
 	was := pod.Annotations[labels.ShadowPodRevision]
@@ -95,9 +97,8 @@ func lost(pod *corev1.Pod, want fields, ownLabels, ownAnnotations []string) map[
 	return all
 }
 
-// ephemeralOps adds ephemeral containers. They never change.
-func ephemeralOps(shadow *vkv1alpha1.ShadowPod, pod *corev1.Pod, allowed Allowed, changed func(string) bool) (ops []Op) {
-	there := len(pod.Spec.EphemeralContainers)
+// addedContainers returns the ephemeral containers that a pod is to get. They never change.
+func addedContainers(shadow *vkv1alpha1.ShadowPod, pod *corev1.Pod, allowed Allowed, changed func(string) bool) (added []corev1.EphemeralContainer) {
 	for _, one := range shadow.Spec.Pod.EphemeralContainers {
 		if slices.ContainsFunc(pod.Spec.EphemeralContainers, func(other corev1.EphemeralContainer) bool { return other.Name == one.Name }) || !changed(ephemeralField+one.Name) {
 			continue
@@ -108,8 +109,14 @@ func ephemeralOps(shadow *vkv1alpha1.ShadowPod, pod *corev1.Pod, allowed Allowed
 		if allowed.AlwaysPull {
 			one.ImagePullPolicy = corev1.PullAlways
 		}
-		ops = append(ops, element("/spec/ephemeralContainers", there, one))
-		there++
+		added = append(added, one)
+	}
+	return added
+}
+
+func ephemeralOps(pod *corev1.Pod, added []corev1.EphemeralContainer) (ops []Op) {
+	for i, one := range added {
+		ops = append(ops, element("/spec/ephemeralContainers", len(pod.Spec.EphemeralContainers)+i, one))
 	}
 	return ops
 }

@@ -129,7 +129,11 @@ func Isolating(spec *corev1.PodSpec) []string {
 		mark("supplementalGroupsPolicy", context.SupplementalGroupsPolicy != nil && *context.SupplementalGroupsPolicy == corev1.SupplementalGroupsPolicyStrict)
 		mark("appArmorProfile", local(context.AppArmorProfile))
 	}
-	for _, containers := range [][]corev1.Container{spec.InitContainers, spec.Containers} {
+	ephemeral := make([]corev1.Container, len(spec.EphemeralContainers))
+	for i := range spec.EphemeralContainers {
+		ephemeral[i] = corev1.Container(spec.EphemeralContainers[i].EphemeralContainerCommon)
+	}
+	for _, containers := range [][]corev1.Container{spec.InitContainers, spec.Containers, ephemeral} {
 		for i := range containers {
 			mark("appArmorProfile", containers[i].SecurityContext != nil && local(containers[i].SecurityContext.AppArmorProfile))
 			for _, mount := range containers[i].VolumeMounts {

@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package offloading
+
+import (
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/tools/events"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+
+	"liqo.io/liqo/internal/kube/ratelimit"
+)
+
+// warnings sends events to peers about the objects that they wrote, with a rate limit per namespace and per peer, so that many events for one do
+// not suppress those for others.
+type warnings struct {
+	to               events.EventRecorder
+	remoteNamespaces *RemoteNamespaces
+	ofNamespace      *ratelimit.Limiter[string]
+	ofPeer           *ratelimit.Limiter[string] // by cluster ID
+}
+
+func newWarnings(mgr manager.Manager, from string, remoteNamespaces *RemoteNamespaces) warnings {
+	return warnings{
+		to: mgr.GetEventRecorder(from), remoteNamespaces: remoteNamespaces,
+		ofNamespace: ratelimit.New[string](5, 50, 10_000), ofPeer: ratelimit.New[string](10, 100, 10_000),
+	}
+}
+
+func (w warnings) warn(about client.Object, reason, action, note string, args ...any) {
+	now := time.Now()
+	if w.ofNamespace.Allow(about.GetNamespace(), now) && w.ofPeer.Allow(w.remoteNamespaces.KnownPeer(about.GetNamespace()), now) {
+		w.to.Eventf(about, nil, corev1.EventTypeWarning, reason, action, note, args...)
+	}
+}
