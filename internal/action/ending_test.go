@@ -62,7 +62,7 @@ func stuck(t *testing.T, c client.Client, object client.Object) (release func())
 	return release
 }
 
-// testEndingPeer: commands that need a name or a cluster which is ending wait for its end, and what holds it is said, by the progress and when the time is over.
+// testEndingPeer: commands that need a name or a cluster which is ending wait for its end, and report what holds it, in the progress and when the time is over.
 func testEndingPeer(t *testing.T, config *rest.Config) {
 	c := installed(t, config)
 	fc := known("milan", remoteID, discoveryv1alpha1.OutOfBand, labels.DiscoveryManual)
@@ -134,7 +134,7 @@ func (b twice) Info(text string)  { b[0].Info(text); b[1].Info(text) }
 func (b twice) Warn(text string)  { b[0].Warn(text); b[1].Warn(text) }
 func (b twice) Stop()             { b[0].Stop(); b[1].Stop() }
 
-// testEndingOffloading: offload waits for a former offloading; a namespace that is being deleted is said to be so, and unoffload refuses nothing that goes anyway.
+// testEndingOffloading: offload waits for a former offloading; a namespace that is being deleted is reported as that, and unoffload refuses nothing that goes anyway.
 func testEndingOffloading(t *testing.T, config *rest.Config) {
 	c := installed(t, config)
 	object := func(namespace string) *offloadingv1alpha1.NamespaceOffloading {
@@ -193,7 +193,7 @@ func testEndingOffloading(t *testing.T, config *rest.Config) {
 	}
 }
 
-// TestStillEndingPeering: a peering that begins while the one before it ends says so once for each state, and warns of nothing.
+// TestStillEndingPeering: a peering that begins while the one before it ends reports that once for each state, and warns of nothing.
 func TestStillEndingPeering(t *testing.T) {
 	lines := &recorder{}
 	w := &peering{name: "milan", stages: stages, reported: map[discoveryv1alpha1.PeeringConditionType]string{}, progress: lines}

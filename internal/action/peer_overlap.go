@@ -33,7 +33,7 @@ func overlapHint(tunnel *netv1alpha1.TunnelEndpointSpec) []string {
 	}
 }
 
-// hintNetworks says what overlapping networks cost. The peering needs none of it, so what cannot be read is no error.
+// hintNetworks reports what overlapping networks cost. The peering needs none of it, so what cannot be read is no error.
 func hintNetworks(ctx context.Context, c client.Client, name string, p Progress) {
 	fc, err := ForeignCluster(ctx, c, name)
 	if err != nil || identityOf(fc) == "" {

@@ -16,7 +16,7 @@ import (
 	netv1alpha1 "liqo.io/liqo/apis/net/v1alpha1"
 )
 
-// TestOverlapHint: what overlapping pod networks cost is said where they do, and nowhere else.
+// TestOverlapHint: what overlapping pod networks cost is reported where they do, and nowhere else.
 func TestOverlapHint(t *testing.T) {
 	scheme := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{discoveryv1alpha1.AddToScheme, netv1alpha1.AddToScheme} {

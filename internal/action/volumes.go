@@ -115,9 +115,8 @@ func usersOf(ctx context.Context, c client.Reader, namespace string, claims []fa
 	if err := retry(ctx, func(ctx context.Context) error { return c.List(ctx, &pods, client.InNamespace(namespace)) }); err != nil {
 		return nil, fmt.Errorf("list pods of namespace %q: %w", namespace, err)
 	}
-	for i := range pods.Items {
-		pod := &pods.Items[i]
-		uses := slices.ContainsFunc(data.ClaimsOf(pod), func(name string) bool {
+	for _, pod := range pods.Items {
+		uses := slices.ContainsFunc(data.ClaimsOf(&pod), func(name string) bool {
 			return slices.ContainsFunc(claims, func(one farClaim) bool { return one.key.Name == name })
 		})
 		if uses && !podphase.Final(pod.Status.Phase) {

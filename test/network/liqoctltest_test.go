@@ -46,8 +46,8 @@ func liqoctlTest(t *testing.T) {
 	}
 	for _, one := range []*env.Cluster{alpha, beta} { // the addresses that the other cluster shows, or why they are not tested
 		shown := kinds[one.Name+" pod to pod of its cluster at the address that the other cluster shows TCP"]
-		if said := slices.ContainsFunc(report.NotTested, func(why string) bool { return strings.Contains(why, "shows the pods of "+one.Name+" at ") }); shown == said {
-			t.Errorf("shown addresses in %s: tested %t, said that not %t: %q", one.Name, shown, said, report.NotTested)
+		if named := slices.ContainsFunc(report.NotTested, func(why string) bool { return strings.Contains(why, "shows the pods of "+one.Name+" at ") }); shown == named {
+			t.Errorf("shown addresses in %s: tested %t, reported as not tested %t: %q", one.Name, shown, named, report.NotTested)
 		}
 	}
 	clusters.Measure("liqoctl test network, "+alpha.Name+" and "+beta.Name, "%d paths in %.1f s", len(report.Results), time.Since(start).Seconds())

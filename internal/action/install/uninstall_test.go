@@ -62,8 +62,8 @@ func (e *env) release(object client.Object) {
 	}
 }
 
-// TestUninstallWaits: what is ending already is no use that the user has to end. The command names it with what holds it, waits, and goes on by itself; when the
-// time is over, it has changed nothing, and says what was still there. The same for a namespace in which it is installed again.
+// TestUninstallWaits: what is ending already is no use that the user has to end. The command names it with what holds it, waits, and goes on alone; when the
+// time is over, it has changed nothing, and reports what was still there. The same for a namespace in which it is installed again.
 func TestUninstallWaits(t *testing.T) {
 	e := newEnv(t)
 	if _, err := e.install(options()); err != nil {
@@ -96,7 +96,7 @@ func TestUninstallWaits(t *testing.T) {
 		t.Fatal(gone)
 	}
 	wants := []string{`namespace "shop" is still being deleted since 2`, "has the finalizer " + labels.FinalizerNamespaceOffloading, "pods. has 2 resource instances", "the namespace itself has the finalizer example.com/backup"}
-	says := func(text string) {
+	contains := func(text string) {
 		t.Helper()
 		for _, want := range wants {
 			if !strings.Contains(text, want) {
@@ -115,14 +115,14 @@ func TestUninstallWaits(t *testing.T) {
 	if !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "Liqo was not uninstalled, and nothing was changed") {
 		t.Fatal(err)
 	}
-	says(err.Error())
+	contains(err.Error())
 	if lines := differ(before, e.versions()); len(lines) > 0 {
 		t.Errorf("changed:\n%s", strings.Join(lines, "\n"))
 	}
-	said := ""
+	reported := ""
 	progress = &recorder{started: func(text string) {
-		if said == "" && strings.Contains(text, "still being deleted") {
-			said = text
+		if reported == "" && strings.Contains(text, "still being deleted") {
+			reported = text
 			if err := e.client.Delete(t.Context(), offloading); err != nil {
 				t.Error(err)
 			}
@@ -133,13 +133,13 @@ func TestUninstallWaits(t *testing.T) {
 	if err := Uninstall(t.Context(), e.cluster, UninstallOptions{Namespace: "liqo", Timeout: waitLimit}, progress); err != nil {
 		t.Fatal(err, progress.text())
 	}
-	says(said)
+	contains(reported)
 	i := slices.IndexFunc(progress.lines, func(line string) bool { return strings.HasPrefix(line, "INFO Waiting: namespace") })
 	if done := slices.Index(progress.lines, "INFO What was ending is gone"); i < 0 || done < i || slices.Index(progress.lines, "INFO Liqo uninstalled") < done {
 		t.Errorf("lines:\n%s", progress.text())
 	}
 
-	// The namespace of Liqo is going, too, and the next installation waits for it.
+	// The namespace of Liqo is also going, and the next installation waits for it.
 	liqo := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "liqo"}}
 	if err := e.client.Patch(t.Context(), liqo, client.RawPatch("application/merge-patch+json", []byte(`{"metadata":{"finalizers":["example.com/backup"]}}`))); err != nil {
 		t.Fatal(err)
@@ -151,13 +151,13 @@ func TestUninstallWaits(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	said = ""
+	reported = ""
 	if _, err := prepared.Apply(t.Context(), &recorder{started: func(text string) {
-		if said == "" && strings.Contains(text, "still being deleted") {
-			said = text
+		if reported == "" && strings.Contains(text, "still being deleted") {
+			reported = text
 			e.release(liqo)
 		}
-	}}); err != nil || !strings.Contains(said, `namespace "liqo" is still being deleted since 2`) || !strings.Contains(said, "the finalizer example.com/backup") {
-		t.Errorf("installed again: %v, %q", err, said)
+	}}); err != nil || !strings.Contains(reported, `namespace "liqo" is still being deleted since 2`) || !strings.Contains(reported, "the finalizer example.com/backup") {
+		t.Errorf("installed again: %v, %q", err, reported)
 	}
 }

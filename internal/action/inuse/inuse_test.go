@@ -30,7 +30,7 @@ const (
 	yes, no, auto                    = discoveryv1alpha1.PeeringYes, discoveryv1alpha1.PeeringNo, discoveryv1alpha1.PeeringAuto
 )
 
-// TestJudge: only what somebody still has to end is a use; what was told to end, whatever it was told by, is waited for.
+// TestJudge: only what the user still has to end is a use; what ends already, whatever began that, is waited for.
 func TestJudge(t *testing.T) {
 	at := metav1.NewTime(time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC))
 	type peer struct {
@@ -52,7 +52,7 @@ func TestJudge(t *testing.T) {
 		{name: "one that is refused", peer: &peer{yes, auto, denied, none, none, false, false, false}, used: "out"},
 		{name: "one that ends", peer: &peer{no, auto, disconnecting, none, established, false, false, false}, ending: "peer milan"},
 		{name: "one that ends, with another network", peer: &peer{no, auto, disconnecting, none, external, false, false, false}, ending: "peer milan"},
-		{name: "one whose end nobody has observed", peer: &peer{no, auto, established, none, established, false, true, false}, ending: "peer milan"},
+		{name: "one whose end is not observed yet", peer: &peer{no, auto, established, none, established, false, true, false}, ending: "peer milan"},
 		{name: "one that ended, with a last tunnel", peer: &peer{no, auto, none, none, established, false, false, false}, ending: "peer milan"},
 		{name: "one that was wanted again while it ended", peer: &peer{yes, auto, disconnecting, none, established, false, false, false}, used: "out net"},
 		{name: "an incoming peering", peer: &peer{auto, auto, none, established, established, false, false, false}, used: "in net"},
@@ -64,7 +64,7 @@ func TestJudge(t *testing.T) {
 		{name: "in-band, the outgoing direction ends", peer: &peer{no, auto, disconnecting, none, established, false, false, true}, used: "net", ending: "peer milan"},
 		{name: "everything of a deleted cluster ends", peer: &peer{yes, auto, established, established, established, true, false, false}, ending: "peer milan"},
 		{name: "in-band, too", peer: &peer{no, auto, none, none, established, true, false, true}, ending: "peer milan"},
-		{name: "a tunnel whose peering nobody has observed", peer: &peer{auto, auto, none, none, established, false, true, false}, used: "net"},
+		{name: "a tunnel whose peering is not observed yet", peer: &peer{auto, auto, none, none, established, false, true, false}, used: "net"},
 		{name: "an offloaded namespace", namespace: "used", used: "shop"},
 		{name: "one that is unoffloaded", namespace: "unoffloaded", ending: "namespace shop"},
 		{name: "one that is being deleted, its offloading not yet", namespace: "deleted", ending: "namespace shop"},

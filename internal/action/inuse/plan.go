@@ -71,7 +71,7 @@ type State struct {
 	Namespaces map[string]*corev1.Namespace
 }
 
-// Judge returns the uses that somebody has to end, nil if there are none, and what is ending already.
+// Judge returns the uses that the user has to end, nil if there are none, and what is ending already.
 func Judge(s State) (*Error, []Ending) {
 	found := &Error{}
 	for i := range s.Peers {

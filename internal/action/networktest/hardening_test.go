@@ -13,7 +13,7 @@ func TestHardening(t *testing.T) {
 	s := &side{image: "localhost/liqo:v1", namespace: "liqo-test-network-1", nodes: []node{{name: "a"}}}
 	for kind, accepted := range map[string]map[string]string{
 		networkPod: {},
-		twinPod:    {},
+		pairPod:    {},
 		hostPod:    {"host network": "the test compares pods with nodes"},
 	} {
 		hardening.Check(t, s.pod(s.nodes[0], kind, "key").Name, hardening.Ends, &s.pod(s.nodes[0], kind, "key").Spec, accepted)

@@ -127,7 +127,7 @@ func Run(ctx context.Context, o Options, p action.Progress) (report Report, err 
 	p.Start("Starting a pod on each node")
 	for i, one := range both {
 		one.side.namespace = namespacePrefix + suffix
-		if err := one.side.start(ctx, one.cluster.Client, key, one.side.twin(both[1-i].side)); err != nil {
+		if err := one.side.start(ctx, one.cluster.Client, key, one.side.pair(both[1-i].side)); err != nil {
 			return report, fmt.Errorf("in %s: %w", one.side.name, err)
 		}
 	}

@@ -199,7 +199,7 @@ func (w *world) runControllers(t *testing.T, c client.WithWatch) {
 			}
 			number := p.Spec.NodeName[len(p.Spec.NodeName)-1:]
 			p.Status.PodIP = "10.200." + number + ".7"
-			if strings.HasPrefix(p.Name, twinPod) {
+			if strings.HasPrefix(p.Name, pairPod) {
 				p.Status.PodIP = "10.200." + number + ".8"
 			}
 			if p.Spec.HostNetwork {
@@ -398,7 +398,7 @@ func TestWithAPIServers(t *testing.T) {
 	})
 	t.Run("another pod than the one that is shown", func(t *testing.T) {
 		w.corrupt = func(q Question, a *matrix.Answer) {
-			if strings.HasPrefix(q.Pod, "twin-0-local") {
+			if strings.HasPrefix(q.Pod, "pair-0-local") {
 				a.Server, a.Source = "pod-0-remote", "10.2.0.8"
 			}
 		}

@@ -27,15 +27,15 @@ const (
 	namespacePrefix = "liqo-test-network-"
 	// appName labels the objects of a test. They are not part of an installation, so they have no other label of ours.
 	appName = "network-test"
-	// networkPod, hostPod and twinPod are the kinds of pods, and the prefixes of their names: with an address of its own, in the network of the host, and a second one
+	// networkPod, hostPod and pairPod are the kinds of pods, and the prefixes of their names: with an address of its own, in the network of the host, and a second one
 	// with its own address on the same node.
-	networkPod, hostPod, twinPod = "pod", "node", "twin"
+	networkPod, hostPod, pairPod = "pod", "node", "pair"
 
 	farService = "far"
 )
 
 // start creates the namespace and the pods.
-func (s *side) start(ctx context.Context, c client.WithWatch, key string, twin bool) error {
+func (s *side) start(ctx context.Context, c client.WithWatch, key string, pair bool) error {
 	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: s.namespace, Labels: map[string]string{
 		labels.AppName: appName,
 		// Half of the pods use the host network.
@@ -51,8 +51,8 @@ func (s *side) start(ctx context.Context, c client.WithWatch, key string, twin b
 	}
 	for i, n := range s.nodes {
 		kinds := []string{networkPod, hostPod}
-		if twin && i == 0 {
-			kinds = append(kinds, twinPod)
+		if pair && i == 0 {
+			kinds = append(kinds, pairPod)
 		}
 		for _, kind := range kinds {
 			p := s.pod(n, kind, key)

@@ -45,7 +45,7 @@ type node struct {
 
 type pod struct {
 	name, node string
-	// kind is hostPod, networkPod or twinPod.
+	// kind is hostPod, networkPod or pairPod.
 	kind    string
 	address netip.Addr
 }
@@ -162,7 +162,7 @@ func plan(from, to *side, large int64) (paths []path) {
 	}
 	first := to.first()
 	for i, source := range from.pods {
-		if source.kind == twinPod {
+		if source.kind == pairPod {
 			continue
 		}
 		for _, target := range to.pods {
@@ -273,7 +273,7 @@ func either(networks []netip.Prefix) (text string) {
 	return text
 }
 
-// first returns the first pod outside the host network that is no twin.
+// first returns the first pod outside the host network that is not of the pair.
 func (s *side) first() pod {
 	i := slices.IndexFunc(s.pods, func(p pod) bool { return p.kind == networkPod })
 	if i < 0 {

@@ -22,8 +22,8 @@ func (s *side) notTested(other *side) string {
 	return ""
 }
 
-// twin reports whether a second pod on the first node takes part: it and the first one are at the same node.
-func (s *side) twin(other *side) bool { return s.notTested(other) == "" }
+// pair reports whether a second pod on the first node takes part: it and the first one are at the same node.
+func (s *side) pair(other *side) bool { return s.notTested(other) == "" }
 
 // planShown returns the paths between pods of one cluster, at the addresses that the other one shows for them: from each node to the next one, because the node of the
 // client leads the packet, and between two pods of one node, whose client comes from the address that is shown for it.
@@ -51,7 +51,7 @@ func planShown(in, other *side, large int64) (paths []path) {
 		switch one.kind {
 		case networkPod:
 			pods = append(pods, one)
-		case twinPod:
+		case pairPod:
 			add(one, in.first())
 		}
 	}

@@ -44,7 +44,7 @@ func Finalizers(object metav1.Object) string {
 	}
 }
 
-// Since is the end of a sentence that says when the deletion began; "" if that is not known.
+// Since is the end of a sentence that states when the deletion began; "" if that is not known.
 func Since(object metav1.Object) string {
 	if at := object.GetDeletionTimestamp(); at != nil {
 		return " since " + at.UTC().Format(time.RFC3339)

@@ -42,7 +42,7 @@ func TestFollow(t *testing.T) {
 		t.Errorf("%v, want %v", seen, want)
 	}
 	if synced == nil {
-		t.Error("nothing says whether the first list is in")
+		t.Error("nothing reports whether the first list is in")
 	}
 	if got := Object(toolscache.DeletedFinalStateUnknown{Key: "x", Obj: pod("c")}); got.(*corev1.Pod).Name != "c" {
 		t.Errorf("missed: %v", got)

@@ -209,14 +209,10 @@ func ended(f Facts) (end, sure bool) {
 }
 
 // finished reports whether the recorded phase is terminal: no pod of this ShadowPod may run again.
-func finished(phase vkv1alpha1.ShadowPodPhase) bool {
-	return podphase.Final(phase)
-}
+func finished(phase vkv1alpha1.ShadowPodPhase) bool { return podphase.Final(phase) }
 
 // Terminal reports whether a pod is in a terminal phase. Whether it has ended for good, only Ended decides.
-func Terminal(pod *corev1.Pod) bool {
-	return podphase.Final(pod.Status.Phase)
-}
+func Terminal(pod *corev1.Pod) bool { return podphase.Final(pod.Status.Phase) }
 
 func held(pod *corev1.Pod) bool { return slices.Contains(pod.Finalizers, labels.FinalizerPodEnd) }
 

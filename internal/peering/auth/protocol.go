@@ -3,6 +3,7 @@
 package auth
 
 import (
+	"context"
 	"crypto/ed25519"
 	"crypto/sha256"
 	"encoding/json"
@@ -268,6 +269,24 @@ func parseRenewal(body []byte) (r renewalRequest, err *Error) {
 		return r, invalid("the signature does not have %d bytes", ed25519.SignatureSize)
 	}
 	return r, nil
+}
+
+// call is a request whose body was decoded.
+type call struct {
+	proof  proof                                                          // the request, if one of its kind can prove who has sent it
+	answer func(ctx context.Context) (peer string, answer any, err error) // peer is the requesting cluster, if known
+}
+
+// reading decodes the body of a request once, for the question who has sent it and for the answer.
+func reading[R any](parse func(body []byte) (R, *Error), answer func(context.Context, R) (string, any, error)) func([]byte) (*call, error) {
+	return func(body []byte) (*call, error) {
+		request, refusal := parse(body)
+		if refusal != nil {
+			return nil, refusal
+		}
+		proves, _ := any(request).(proof)
+		return &call{proves, func(ctx context.Context) (string, any, error) { return answer(ctx, request) }}, nil
+	}
 }
 
 // decode reports where a body is wrong and quotes nothing from it, because it may have secrets.

@@ -88,27 +88,7 @@ type Server struct {
 type route struct {
 	method string
 	limit  *ratelimit.Limiter
-	read   func(body []byte) (*call, *Error)
-}
-
-// call is a request whose body was decoded.
-type call struct {
-	// proof is the request, if one of that kind can prove who has sent it.
-	proof proof
-	// answer returns the requesting cluster, if known, and the answer.
-	answer func(ctx context.Context) (peer string, answer any, err error)
-}
-
-// reading decodes the body of a request once, for the question who has sent it and for the answer.
-func reading[R any](parse func(body []byte) (R, *Error), answer func(context.Context, R) (string, any, error)) func([]byte) (*call, *Error) {
-	return func(body []byte) (*call, *Error) {
-		request, refusal := parse(body)
-		if refusal != nil {
-			return nil, refusal
-		}
-		proves, _ := any(request).(proof)
-		return &call{proves, func(ctx context.Context) (string, any, error) { return answer(ctx, request) }}, nil
-	}
+	read   func(body []byte) (*call, error)
 }
 
 // NewServer returns the service.
@@ -214,28 +194,15 @@ func (s *Server) admitKnown(ctx context.Context, request proof, wait time.Durati
 	return wait
 }
 
-// receive reads a request and decodes it.
 func (r route) receive(w http.ResponseWriter, request *http.Request) (*call, error) {
-	body, err := readBody(w, request)
-	if err != nil {
-		return nil, err
-	}
-	asked, refusal := r.read(body)
-	if refusal != nil {
-		return nil, refusal
-	}
-	return asked, nil
-}
-
-func readBody(w http.ResponseWriter, r *http.Request) ([]byte, error) {
 	connection := http.NewResponseController(w)
 	_ = connection.SetReadDeadline(time.Now().Add(bodyDeadline)) // fails only in tests
-	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxRequest))
+	body, err := io.ReadAll(http.MaxBytesReader(w, request.Body, maxRequest))
 	if err != nil {
 		return nil, invalid("the body did not arrive within %s, or has more than %d bytes", bodyDeadline, maxRequest)
 	}
 	_ = connection.SetReadDeadline(time.Time{}) // the deadline would cancel the request
-	return body, nil
+	return r.read(body)
 }
 
 func (s *Server) ids(context.Context, any) (string, any, error) {

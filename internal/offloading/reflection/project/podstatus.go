@@ -82,9 +82,7 @@ func PodStatus(m NamespaceMapping, local, remote *corev1.Pod, restarts Restarts,
 }
 
 // Finished reports whether a phase is terminal: Succeeded or Failed.
-func Finished(phase corev1.PodPhase) bool {
-	return podphase.Final(phase)
-}
+func Finished(phase corev1.PodPhase) bool { return podphase.Final(phase) }
 
 // reason leaves out the reasons with which this cluster reports that a pod does not run in the peer: decisions follow from them.
 func reason(remote string) string {
