@@ -59,14 +59,15 @@ func newGuard() (*guard, error) {
 // guard's directory and executes the named program of dir. envtest does not
 // expose the process ids. It asks each program for its help before each start,
 // to find flags of old releases: a quarter of a second for both, so that the
-// answer is nothing, and start sets what envtest would have found.
+// answer is nothing, and start sets what envtest would have found. Go's collector
+// starts at a size that few of them reach: they live for seconds.
 func (g *guard) wrap(dir, name string) (string, error) {
 	program, err := filepath.Abs(filepath.Join(dir, name))
 	if err != nil {
 		return "", err
 	}
 	base := filepath.Join(g.dir, name)
-	script := fmt.Sprintf("#!/bin/sh\n[ \"$1\" = --help ] && exit\necho $$ >%[2]s.pid\nexec %[1]s \"$@\" >%[2]s.log 2>&1\n",
+	script := fmt.Sprintf("#!/bin/sh\n[ \"$1\" = --help ] && exit\necho $$ >%[2]s.pid\nexport GOGC=off GOMEMLIMIT=640MiB\nexec %[1]s \"$@\" >%[2]s.log 2>&1\n",
 		quote(program), quote(base))
 	return base, os.WriteFile(base, []byte(script), 0o700)
 }
