@@ -186,6 +186,8 @@ const (
 	ShadowPodKeys = "virtualkubelet.liqo.io/shadow-pod-keys"
 	// ShadowPodSent, on the pod of a ShadowPod, are hashes of the fields that the pod last received from it, so that only what changes is sent.
 	ShadowPodSent = "virtualkubelet.liqo.io/shadow-pod-sent"
+	// PodArchitecture, on the pod of a ShadowPod that names no architecture, is the value of kubernetes.io/arch that the provider has chosen for it.
+	PodArchitecture = "virtualkubelet.liqo.io/architecture"
 	// ManagedByNamespaceMap, on a remote namespace, is the NamespaceMap that requested it: NAMESPACE/NAME.
 	ManagedByNamespaceMap = "liqo.io/managed-by-namespace-map"
 	// KeptForData is on a remote namespace that is not requested any more, and holds claims: "not-requested", or "no-peer" once its consumer is no peer.

@@ -15,25 +15,31 @@ import (
 	vkv1alpha1 "liqo.io/liqo/apis/virtualkubelet/v1alpha1"
 )
 
-// TestArchitecturesOfACluster: in a cluster with nodes of two architectures, a new pod of a peer runs on nodes of the one that the peer's scheduler has seen, or on those
-// that the pod names. A pod from before stays as it is.
-func TestArchitecturesOfACluster(t *testing.T) {
-	b := newShadowEnv(t)
+// architectures makes the peering of the remote namespace, and returns what changes the architectures that the peer is reported.
+func (b *shadowEnv) architectures() (nodes func(architectures ...string)) {
+	b.T.Helper()
 	tenant := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "liqo-tenant-rome"}}
 	b.Make(tenant)
 	remote := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: remoteNamespace}}
-	b.Must(b.Get(t.Context(), client.ObjectKeyFromObject(remote), remote))
+	b.Must(b.Get(b.T.Context(), client.ObjectKeyFromObject(remote), remote))
 	b.Edit(remote, func() { remote.Annotations = map[string]string{labels.ManagedByNamespaceMap: tenant.Name + "/milan"} })
 	granted := &sharingv1alpha1.ResourceSlice{
 		ObjectMeta: metav1.ObjectMeta{Namespace: tenant.Name, Name: "milan", Labels: map[string]string{labels.Replicated: "true"}},
 		Spec:       sharingv1alpha1.ResourceSliceSpec{ConsumerClusterID: "rome-id", ProviderClusterID: "milan-id", NodeName: "liqo-milan"},
 	}
 	b.Make(granted)
-	nodes := func(architectures ...string) {
+	return func(architectures ...string) {
 		b.EditStatus(granted, func() {
 			granted.Status.Phase, granted.Status.Architectures = sharingv1alpha1.SliceAccepted, architectures
 		})
 	}
+}
+
+// TestArchitecturesOfACluster: in a cluster with nodes of two architectures, a new pod of a peer runs on nodes of the one that the peer's scheduler has seen, or on those
+// that the pod names. A pod from before stays as it is.
+func TestArchitecturesOfACluster(t *testing.T) {
+	b := newShadowEnv(t)
+	nodes := b.architectures()
 	runsOn := func(name, named string) string {
 		shadow := b.createShadowPod(name, corev1.RestartPolicyAlways, func(s *vkv1alpha1.ShadowPod) {
 			if named != "" {
@@ -69,4 +75,81 @@ func TestArchitecturesOfACluster(t *testing.T) {
 	if old.Spec.Affinity != nil || old.DeletionTimestamp != nil {
 		t.Errorf("the pod from before: %+v", old.Spec.Affinity)
 	}
+}
+
+// TestArchitectureIsRemembered: a pod of a peer that is created again runs on the architecture that it had, although most nodes have another one meanwhile, as long as there is
+// a node of it. A pod of an earlier version follows the majority.
+func TestArchitectureIsRemembered(t *testing.T) {
+	b := newShadowEnv(t)
+	nodes := b.architectures()
+	nodes("amd64")
+	stop := b.run()
+	on := func(pod *corev1.Pod) string {
+		if pod.Spec.Affinity == nil {
+			return ""
+		}
+		return fmt.Sprint(pod.Spec.Affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution.NodeSelectorTerms[0].MatchExpressions[0].Values)
+	}
+	// reported waits until the controllers know what the peer is reported.
+	probes := 0
+	reported := func(architectures ...string) {
+		t.Helper()
+		nodes(architectures...)
+		b.Until("the controllers know the architectures", func() bool {
+			probes++
+			return on(b.pod(b.createShadowPod(fmt.Sprint("probe-", probes), corev1.RestartPolicyAlways, nil), nil)) == "["+architectures[0]+"]"
+		})
+	}
+	all := map[string]*vkv1alpha1.ShadowPod{}
+	for _, name := range []string{"old", "young", "earlier"} {
+		all[name] = b.createShadowPod(name, corev1.RestartPolicyAlways, nil)
+		b.startPod(b.pod(all[name], nil))
+	}
+	b.untilPhase(all["old"], vkv1alpha1.ShadowPodRunning, b.pod(all["old"], nil))
+	// evict replaces a pod.
+	evict := func(name string) *corev1.Pod {
+		t.Helper()
+		pod := b.pod(all[name], nil)
+		if pod.Spec.NodeName == "" {
+			b.startPod(pod)
+		}
+		b.Must(b.Delete(t.Context(), pod))
+		b.drainQueue("before-" + name + "-" + string(pod.UID)[:8])
+		b.endPod(pod, corev1.PodFailed)
+		return b.pod(all[name], pod)
+	}
+	reported("arm64", "amd64")
+	if pod := evict("old"); on(pod) != "[amd64]" {
+		t.Errorf("a pod from when there was one architecture only runs on %s, want [amd64]", on(pod))
+	}
+	stop()
+
+	// Of a pod that is younger than a minute, no phase is recorded before it is deleted.
+	b.ahead.Store(0)
+	b.EditStatus(all["young"], func() { all["young"].Status = vkv1alpha1.ShadowPodStatus{Phase: vkv1alpha1.ShadowPodPending} })
+	// A pod of an earlier version has no record.
+	earlier := b.pod(all["earlier"], nil)
+	b.Edit(earlier, func() { delete(earlier.Annotations, labels.PodArchitecture) })
+	b.EditStatus(all["earlier"], func() { all["earlier"].Status.Architecture = "" })
+	stop = b.run()
+	if pod := evict("young"); on(pod) != "[amd64]" {
+		t.Errorf("a young pod runs on %s, want [amd64]", on(pod))
+	}
+	if pod := evict("earlier"); on(pod) != "[arm64]" {
+		t.Errorf("a pod of an earlier version runs on %s, want [arm64]", on(pod))
+	}
+	reported("s390x", "arm64")
+	reported("arm64", "s390x")
+	if pod := evict("young"); on(pod) != "[arm64]" {
+		t.Errorf("a pod without a node of its architecture runs on %s, want [arm64]", on(pod))
+	}
+	reported("s390x", "arm64")
+	if pod := evict("young"); on(pod) != "[arm64]" {
+		t.Errorf("after that, it runs on %s, want [arm64]", on(pod))
+	}
+	b.Read(all["young"])
+	if got := all["young"].Status.Architecture; got != "arm64" {
+		t.Errorf("the ShadowPod remembers %q", got)
+	}
+	stop()
 }

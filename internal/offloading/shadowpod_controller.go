@@ -5,6 +5,7 @@ package offloading
 import (
 	"context"
 	"fmt"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -249,7 +250,7 @@ func (r *shadowPods) take(ctx context.Context, facts shadow.Facts, step shadow.S
 		return nil
 	}
 	if step.Phase != "" {
-		if err := r.writePhase(ctx, facts.Shadow, step.Phase, facts.Pod.UID); err != nil {
+		if err := r.writePhase(ctx, facts, step.Phase); err != nil {
 			return err
 		}
 	}
@@ -280,7 +281,9 @@ func (r *shadowPods) create(ctx context.Context, shadowPod *vkv1alpha1.ShadowPod
 	}
 	pod := shadow.Pod(shadowPod, peer, r.options.Allowed)
 	configure(&pod.Spec)
-	shadow.RunOn(&pod.Spec, shadow.Architectures(shadowPod, reported))
+	architectures, chosen := shadow.Architectures(shadowPod, reported)
+	shadow.RunOn(&pod.Spec, architectures)
+	shadow.Choose(pod, chosen)
 	r.options.Defaults.Fill(&pod.Spec)
 	write := func(how ...client.CreateOption) (*corev1.Pod, error) {
 		made := pod.DeepCopy()
@@ -356,10 +359,17 @@ func (r *shadowPods) admit(ctx context.Context, shadowPod *vkv1alpha1.ShadowPod)
 }
 
 // writePhase records the phase of the pod. It is no error if the ShadowPod is gone or has ended.
-func (r *shadowPods) writePhase(ctx context.Context, shadowPod *vkv1alpha1.ShadowPod, phase vkv1alpha1.ShadowPodPhase, pod types.UID) error {
-	intent := vkapply.ShadowPod(shadowPod.Name, shadowPod.Namespace).WithUID(shadowPod.UID).
-		WithStatus(vkapply.ShadowPodStatus().WithPhase(phase).WithPodUID(string(pod)))
-	err := r.status.ApplyStatusTo(ctx, intent, shadowPod)
+func (r *shadowPods) writePhase(ctx context.Context, facts shadow.Facts, phase vkv1alpha1.ShadowPodPhase) error {
+	status := vkapply.ShadowPodStatus().WithPhase(phase).WithPodUID(string(facts.Pod.UID))
+	if chosen := shadow.Architecture(facts); chosen != "" {
+		status.WithArchitecture(chosen)
+	}
+	intent := vkapply.ShadowPod(facts.Shadow.Name, facts.Shadow.Namespace).WithUID(facts.Shadow.UID).WithStatus(status)
+	err := r.status.ApplyStatusTo(ctx, intent, facts.Shadow)
+	if err != nil && strings.Contains(err.Error(), ".status.architecture: field not declared") { // the definition of an earlier version: without its phase, a pod would run again
+		status.Architecture = nil
+		err = r.status.ApplyStatusTo(ctx, intent, facts.Shadow)
+	}
 	if apierrors.IsNotFound(err) || apierrors.IsConflict(err) || apierrors.IsInvalid(err) {
 		return nil
 	}

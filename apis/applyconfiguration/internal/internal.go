@@ -358,6 +358,9 @@ var schemaYAML = typed.YAMLObject(`types:
 - name: io.liqo.liqo.apis.virtualkubelet.v1alpha1.ShadowPodStatus
   map:
     fields:
+    - name: architecture
+      type:
+        scalar: string
     - name: phase
       type:
         namedType: io.liqo.liqo.apis.virtualkubelet.v1alpha1.ShadowPodPhase

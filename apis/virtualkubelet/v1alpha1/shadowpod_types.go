@@ -45,6 +45,11 @@ type ShadowPodStatus struct {
 	// PodUID is the UID of the provider's pod.
 	// +optional
 	PodUID string `json:"podUID,omitempty"`
+	// Architecture is the value of kubernetes.io/arch that the provider has chosen for the pod, if it names none itself. A pod that is created again runs on the same one,
+	// as long as the provider has a node of it. It is recorded with the phase, or when the pod is deleted.
+	// +kubebuilder:validation:MaxLength=63
+	// +optional
+	Architecture string `json:"architecture,omitempty"`
 }
 
 // ShadowPod is the desired state of a pod in the provider, which keeps it running there without the consumer.

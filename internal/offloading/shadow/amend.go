@@ -55,6 +55,9 @@ func Amend(shadow *vkv1alpha1.ShadowPod, pod *corev1.Pod, peer, owner string, al
 				annotations[labels.ShadowPodKeys] = now
 			}
 		}
+		if chosen, has := pod.Annotations[labels.PodArchitecture]; has {
+			annotations[labels.PodArchitecture] = chosen
+		}
 		annotations[labels.ShadowPodRevision] = revision
 		if text := sent.text(revision); text != "" {
 			annotations[labels.ShadowPodSent] = text
@@ -191,7 +194,7 @@ func retag(at string, desired, is []corev1.Container, changed func(string) bool)
 const mostKeys = 8 << 10
 
 // always are the keys that every pod of a ShadowPod has, and that are never removed.
-var always = Keys{labels.ManagedBy, labels.Origin, labels.Destination, labels.Fence, labels.ShadowPodRevision, labels.ShadowPodKeys, labels.ShadowPodSent}
+var always = Keys{labels.ManagedBy, labels.Origin, labels.Destination, labels.Fence, labels.ShadowPodRevision, labels.ShadowPodKeys, labels.ShadowPodSent, labels.PodArchitecture}
 
 // givenKeys returns what labels.ShadowPodKeys is to record about metadata that comes from a ShadowPod alone.
 func givenKeys(from metav1.Object) string {

@@ -18,25 +18,51 @@ const mostArchitectures = 8
 
 // Architectures returns the architectures of nodes on which a new pod may run; nil if it makes no difference. reported are those that the peer knows of this cluster: its
 // virtual node has the first one as label, so its scheduler has sent a pod that runs on that one, and maybe on no other. A pod that runs on several names them.
-func Architectures(shadow *vkv1alpha1.ShadowPod, reported []string) []string {
-	if len(reported) < 2 {
-		return nil
+//
+// chosen is the one of a pod that names none, which its ShadowPod is to remember: the first one, unless the ShadowPod remembers another one that this cluster has nodes of.
+func Architectures(shadow *vkv1alpha1.ShadowPod, reported []string) (on []string, chosen string) {
+	on = architecturesIn(shadow.Annotations[labels.Architectures])
+	if len(on) == 0 {
+		chosen = shadow.Status.Architecture
+		if len(reported) > 0 && !slices.Contains(reported, chosen) {
+			chosen = reported[0]
+		}
+		on = []string{chosen}
 	}
-	var named []string
-	for _, one := range strings.Split(shadow.Annotations[labels.Architectures], ",") {
+	if len(reported) > 1 || len(reported) == 0 && chosen != "" {
+		return on, chosen
+	}
+	return nil, chosen
+}
+
+// architecturesIn returns the architectures that a peer names, sorted; nothing if one of them is none, or there are too many.
+func architecturesIn(list string) (all []string) {
+	for _, one := range strings.Split(list, ",") {
 		if one = strings.TrimSpace(one); one == "" {
 			continue
 		}
-		if len(named) == mostArchitectures || len(validation.IsValidLabelValue(one)) > 0 {
-			return reported[:1] // as if nothing were named
+		if len(all) == mostArchitectures || len(validation.IsValidLabelValue(one)) > 0 {
+			return nil
 		}
-		named = append(named, one)
+		all = append(all, one)
 	}
-	if len(named) == 0 {
-		return reported[:1]
+	slices.Sort(all)
+	return slices.Compact(all)
+}
+
+// Architecture returns what a ShadowPod is to remember: the architecture that was chosen for its pod; empty if nothing was.
+func Architecture(f Facts) string {
+	if chosen := f.Pod.Annotations[labels.PodArchitecture]; chosen != "" && len(validation.IsValidLabelValue(chosen)) == 0 {
+		return chosen
 	}
-	slices.Sort(named)
-	return slices.Compact(named)
+	return f.Shadow.Status.Architecture
+}
+
+// Choose records on a new pod the architecture that was chosen for it.
+func Choose(pod *corev1.Pod, architecture string) {
+	if architecture != "" {
+		pod.Annotations[labels.PodArchitecture] = architecture
+	}
 }
 
 // RunOn has a new pod run on nodes of these architectures only. A pod of a peer has no other affinity to nodes.

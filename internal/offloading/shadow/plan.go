@@ -51,7 +51,7 @@ type Step struct {
 	Period int64
 	// Free the name: remove from the ShadowPod what keeps it until its pod is gone.
 	Free bool
-	// Phase is to be recorded in the ShadowPod, with the UID of the pod; empty if nothing is to be recorded.
+	// Phase is to be recorded in the ShadowPod, with the UID of the pod and its Architecture; empty if nothing is to be recorded.
 	Phase vkv1alpha1.ShadowPodPhase
 	// Release: remove our finalizer from the pod. The phase must be recorded before. With live facts, the pod must not have changed since.
 	Release bool
@@ -150,6 +150,9 @@ func planPresent(f Facts) Step {
 		}
 	default:
 		step.Phase, step.RequeueAfter = underway(f)
+		if deleting && step.Phase == "" && Architecture(f) != f.Shadow.Status.Architecture {
+			step.Phase, _ = present(pod) // before the pod is gone, which the next one follows
+		}
 	}
 	if deleting && held(pod) {
 		step.Release = terminal || recorded || f.Shadow.DeletionTimestamp != nil
@@ -170,14 +173,7 @@ func underway(f Facts) (vkv1alpha1.ShadowPodPhase, time.Duration) {
 	if recorded.PodUID != string(f.Pod.UID) {
 		recorded.Phase = "" // of an earlier pod
 	}
-	phase, delay := vkv1alpha1.ShadowPodPhase(f.Pod.Status.Phase), runningDelay
-	switch phase {
-	case vkv1alpha1.ShadowPodRunning, vkv1alpha1.ShadowPodUnknown:
-	case vkv1alpha1.ShadowPodPending, "":
-		phase, delay = vkv1alpha1.ShadowPodPending, pendingDelay
-	default:
-		return "", 0 // of a later Kubernetes
-	}
+	phase, delay := present(f.Pod)
 	if recorded.Phase == phase {
 		return "", 0
 	}
@@ -185,6 +181,17 @@ func underway(f Facts) (vkv1alpha1.ShadowPodPhase, time.Duration) {
 		return "", wait // never longer than delay: our clock and that of the API server may differ by hours
 	}
 	return phase, 0
+}
+
+// present returns the phase of a pod that has not ended, and how old the pod is before that is recorded; nothing for a phase of a later Kubernetes.
+func present(pod *corev1.Pod) (phase vkv1alpha1.ShadowPodPhase, delay time.Duration) {
+	switch phase = vkv1alpha1.ShadowPodPhase(pod.Status.Phase); phase {
+	case vkv1alpha1.ShadowPodRunning, vkv1alpha1.ShadowPodUnknown:
+		return phase, runningDelay
+	case vkv1alpha1.ShadowPodPending, "":
+		return vkv1alpha1.ShadowPodPending, pendingDelay
+	}
+	return "", 0
 }
 
 // forcedRelease returns whether the pod was deleted without grace period, and how long to wait before its finalizer is removed. A pod

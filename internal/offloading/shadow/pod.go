@@ -109,7 +109,7 @@ func podAnnotations(shadow *vkv1alpha1.ShadowPod, allowed Allowed) map[string]st
 
 // reserved reports whether kubelets, kubectl or our controllers give the annotation a meaning.
 func reserved(key string) bool {
-	return key == labels.ShadowPodRevision || key == labels.ShadowPodKeys || key == labels.ShadowPodSent || key == labels.DeletionPeriod || key == labels.Architectures || key == labels.HomeDNS || key == corev1.LastAppliedConfigAnnotation || strings.HasPrefix(key, "kubernetes.io/config.")
+	return key == labels.ShadowPodRevision || key == labels.ShadowPodKeys || key == labels.ShadowPodSent || key == labels.DeletionPeriod || key == labels.Architectures || key == labels.HomeDNS || key == labels.PodArchitecture || key == corev1.LastAppliedConfigAnnotation || strings.HasPrefix(key, "kubernetes.io/config.")
 }
 
 // everything is for revisions: what is allowed may change with each start of this process, which must not change running pods.

@@ -25,6 +25,7 @@ type Ledger struct {
 
 // machine is what the ledger stores of a node.
 type machine struct {
+	admits       bool // pods of peers may start there, unless it is cordoned or not Ready
 	counts       bool // its resources are granted
 	virtual      bool
 	allocatable  Amounts
@@ -64,7 +65,7 @@ func NewLedger(tolerated func(key string) bool) *Ledger {
 func (l *Ledger) SetNode(node *corev1.Node) (changed bool) {
 	before, known := l.nodes[node.Name]
 	now := machine{
-		counts:       l.counts(node),
+		admits: l.admits(node), counts: l.counts(node),
 		virtual:      node.Labels[labels.Type] == labels.TypeVirtualNode,
 		architecture: cmp.Or(node.Labels[corev1.LabelArchStable], node.Status.NodeInfo.Architecture),
 		system:       cmp.Or(node.Labels[corev1.LabelOSStable], node.Status.NodeInfo.OperatingSystem),
@@ -72,7 +73,7 @@ func (l *Ledger) SetNode(node *corev1.Node) (changed bool) {
 	if now.counts {
 		now.allocatable = Count(node.Status.Allocatable)
 	}
-	if known && before.counts == now.counts && before.virtual == now.virtual && before.architecture == now.architecture &&
+	if known && before.counts == now.counts && before.admits == now.admits && before.virtual == now.virtual && before.architecture == now.architecture &&
 		before.system == now.system && maps.Equal(before.allocatable, now.allocatable) {
 		return false
 	}
@@ -81,7 +82,14 @@ func (l *Ledger) SetNode(node *corev1.Node) (changed bool) {
 }
 
 func (l *Ledger) counts(node *corev1.Node) bool {
-	if node.Labels[labels.Type] == labels.TypeVirtualNode || node.Spec.Unschedulable || node.DeletionTimestamp != nil {
+	return l.admits(node) && !node.Spec.Unschedulable && slices.ContainsFunc(node.Status.Conditions, func(condition corev1.NodeCondition) bool {
+		return condition.Type == corev1.NodeReady && condition.Status == corev1.ConditionTrue
+	})
+}
+
+// admits reports whether pods of peers may start on a node while it is Ready and not cordoned.
+func (l *Ledger) admits(node *corev1.Node) bool {
+	if node.Labels[labels.Type] == labels.TypeVirtualNode || node.DeletionTimestamp != nil {
 		return false
 	}
 	for _, taint := range node.Spec.Taints {
@@ -89,9 +97,7 @@ func (l *Ledger) counts(node *corev1.Node) bool {
 			return false
 		}
 	}
-	return slices.ContainsFunc(node.Status.Conditions, func(condition corev1.NodeCondition) bool {
-		return condition.Type == corev1.NodeReady && condition.Status == corev1.ConditionTrue
-	})
+	return true
 }
 
 // conditionTaints is the domain of the taints that state a node's condition.
@@ -181,14 +187,15 @@ type Capacity struct {
 	Used map[string]Amounts
 	// Held is what the pods of each peer use on nodes that do not count, such as cordoned ones: they stay there until something else ends them.
 	Held map[string]Amounts
-	// Architectures and OperatingSystems of the nodes that count, the most frequent first. If none counts, of the others: their pods have not moved.
+	// Architectures and OperatingSystems of the nodes that count, the most frequent first. If none counts, of the others: their pods have not moved. Then come architectures
+	// that only nodes have which are cordoned or not Ready: pods wait for them.
 	Architectures, OperatingSystems []string
 }
 
 // Capacity sums the ledger up.
 func (l *Ledger) Capacity() Capacity {
 	total := Capacity{Allocatable: Amounts{}, Used: map[string]Amounts{}, Held: map[string]Amounts{}}
-	architectures, systems := map[string]int{}, map[string]int{}
+	architectures, systems, away := map[string]int{}, map[string]int{}, map[string]int{}
 	for _, node := range l.nodes {
 		if node.counts {
 			total.Nodes++
@@ -199,6 +206,8 @@ func (l *Ledger) Capacity() Capacity {
 		if node.counts || total.Nodes == 0 && !node.virtual {
 			architectures[node.architecture]++
 			systems[node.system]++
+		} else if node.admits {
+			away[node.architecture]++
 		}
 	}
 	for owner, used := range l.used {
@@ -215,7 +224,8 @@ func (l *Ledger) Capacity() Capacity {
 	}
 	// A resource of which no node has any, for example huge pages, is not shared.
 	maps.DeleteFunc(total.Allocatable, func(_ corev1.ResourceName, value int64) bool { return value == 0 })
-	total.Architectures, total.OperatingSystems = frequent(architectures), frequent(systems)
+	maps.DeleteFunc(away, func(name string, _ int) bool { return architectures[name] > 0 })
+	total.Architectures, total.OperatingSystems = append(frequent(architectures), frequent(away)...), frequent(systems)
 	return total
 }
 

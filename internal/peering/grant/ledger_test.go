@@ -231,7 +231,16 @@ func TestArchitecturesMostFrequentFirst(t *testing.T) {
 	if got := alone.Capacity().Architectures; !slices.Equal(got, []string{"arm64"}) {
 		t.Errorf("of cordoned nodes, when there are no others: %v", got)
 	}
-	if want := []string{"arm64", "amd64", "riscv64"}; !slices.Equal(capacity.Architectures, want) {
+	// A pod may wait for a node that is cordoned or not Ready; one with a taint takes none.
+	ledger.SetNode(node("away", nil, cordoned, func(n *corev1.Node) { n.Labels[corev1.LabelArchStable] = "s390x" }))
+	ledger.SetNode(node("lost", nil, notReady, func(n *corev1.Node) { n.Labels[corev1.LabelArchStable] = "ppc64le" }))
+	ledger.SetNode(node("also", nil, notReady, func(n *corev1.Node) { n.Labels[corev1.LabelArchStable] = "ppc64le" }))
+	ledger.SetNode(node("plane", nil, func(n *corev1.Node) {
+		n.Labels[corev1.LabelArchStable] = "mips"
+		n.Spec.Taints = []corev1.Taint{{Key: "node-role.kubernetes.io/control-plane", Effect: corev1.TaintEffectNoSchedule}}
+	}))
+	capacity = ledger.Capacity()
+	if want := []string{"arm64", "amd64", "riscv64", "ppc64le", "s390x"}; !slices.Equal(capacity.Architectures, want) {
 		t.Errorf("architectures %v, want %v", capacity.Architectures, want)
 	}
 	if want := []string{"linux"}; !slices.Equal(capacity.OperatingSystems, want) {

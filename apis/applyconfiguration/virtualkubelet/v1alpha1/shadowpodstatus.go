@@ -18,6 +18,9 @@ type ShadowPodStatusApplyConfiguration struct {
 	Phase *virtualkubeletv1alpha1.ShadowPodPhase `json:"phase,omitempty"`
 	// PodUID is the UID of the provider's pod.
 	PodUID *string `json:"podUID,omitempty"`
+	// Architecture is the value of kubernetes.io/arch that the provider has chosen for the pod, if it names none itself. A pod that is created again runs on the same one,
+	// as long as the provider has a node of it. It is recorded with the phase, or when the pod is deleted.
+	Architecture *string `json:"architecture,omitempty"`
 }
 
 // ShadowPodStatusApplyConfiguration constructs a declarative configuration of the ShadowPodStatus type for use with
@@ -39,5 +42,13 @@ func (b *ShadowPodStatusApplyConfiguration) WithPhase(value virtualkubeletv1alph
 // If called multiple times, the PodUID field is set to the value of the last call.
 func (b *ShadowPodStatusApplyConfiguration) WithPodUID(value string) *ShadowPodStatusApplyConfiguration {
 	b.PodUID = &value
+	return b
+}
+
+// WithArchitecture sets the Architecture field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the Architecture field is set to the value of the last call.
+func (b *ShadowPodStatusApplyConfiguration) WithArchitecture(value string) *ShadowPodStatusApplyConfiguration {
+	b.Architecture = &value
 	return b
 }
