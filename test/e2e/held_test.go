@@ -38,7 +38,7 @@ type heldNow struct {
 // attackNH2: four addresses hold all connections of the authentication service that they get, and open others in the place of those that end. An honest
 // cluster renews its identity again and again, as its controller does, and each time in time.
 func attackNH2(t *testing.T) {
-	renewals, every := 10, 4*time.Second
+	renewals, every := 10, 2*time.Second
 	if *long {
 		renewals, every = 60, 10*time.Second
 	}
