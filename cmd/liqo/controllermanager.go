@@ -391,7 +391,7 @@ func (o *controllerManagerOptions) serve(mgr manager.Manager) error {
 	if o.webhookPort > 0 {
 		peeringwebhook.Register(mgr.GetWebhookServer(), mgr.GetScheme(), o.local.ClusterID)
 		offloadingwebhook.Register(mgr.GetWebhookServer(), mgr.GetScheme(), offloadingwebhook.Options{
-			Cached: mgr.GetClient(), Live: mgr.GetAPIReader(), Namespace: o.namespace,
+			Cached: mgr.GetClient(), Live: mgr.GetAPIReader(), Namespace: o.namespace, Places: offloading.Places(mgr.GetClient()),
 			Claims: home.Reader{Cached: mgr.GetClient(), Live: mgr.GetAPIReader()}.Keeps,
 		})
 		ready = mgr.GetWebhookServer().StartedChecker()

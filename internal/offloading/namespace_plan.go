@@ -102,39 +102,6 @@ func checkSelector(selector *corev1.NodeSelector) string {
 	return ""
 }
 
-// chooses reports whether the namespace should have a remote namespace at the provider. While the selector is invalid, or the labels of the
-// provider are unknown, the decision does not change, because removing a remote namespace deletes everything in it.
-func chooses(offloading *offloadingv1alpha1.NamespaceOffloading, p *provider) bool {
-	switch {
-	case offloading.DeletionTimestamp != nil:
-		return false
-	case p.leaving || !p.settled():
-		return p.asked(offloading.Namespace)
-	}
-	fits, err := choice.Fits(&offloading.Spec.ClusterSelector, p.node)
-	if err != nil {
-		return p.asked(offloading.Namespace)
-	}
-	if fits && p.allows != nil {
-		allowed, known := p.allows(offloading.Namespace)
-		return allowed || !known && p.asked(offloading.Namespace)
-	}
-	return fits
-}
-
-// lured returns in one sentence how a provider would be chosen by labels that this cluster does not accept; nothing if it would not.
-func lured(offloading *offloadingv1alpha1.NamespaceOffloading, p *provider) string {
-	if len(p.hidden) == 0 || !p.settled() || chooses(offloading, p) {
-		return ""
-	}
-	if would, err := choice.Fits(&offloading.Spec.ClusterSelector, p.labelled); err != nil || !would || fits(offloading, p) {
-		return ""
-	}
-	named := choice.Named(&offloading.Spec.ClusterSelector, p.hidden)
-	return fmt.Sprintf("cluster %s is not chosen, because labels that it gives itself are not accepted: %s; if you trust it with this namespace: %s",
-		p.name, strings.Join(named, ", "), choice.AcceptCommand(p.foreign, named))
-}
-
 // mapping returns the desired remote namespace of every namespace offloaded to p, and, sorted, the namespaces whose remote pods must not reach this
 // API server, those of which only referenced objects are copied, what the pods of each may lack, those whose pods tolerate for longer that p does not answer, and the kinds of custom resources of
 // each. elsewhere reports whether another provider is asked for a namespace; it is called for those with such kinds.

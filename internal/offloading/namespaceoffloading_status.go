@@ -73,7 +73,7 @@ func requiredCondition(offloading *offloadingv1alpha1.NamespaceOffloading, p *pr
 		is.Message = "the peering with this cluster is ending"
 	case !p.settled():
 		is.Message = fmt.Sprintf("virtual node %s does not exist yet, or has no labels yet; see: liqoctl status peer", p.nodeName)
-	case p.allows != nil && fits(offloading, p):
+	case p.allows != nil && fits(offloading, p) && leads(offloading, p):
 		is.Message = "the cluster may not receive this namespace: spec.namespaceSelector of its ForeignCluster does not select the namespace's labels"
 	default:
 		is.Message = fmt.Sprintf("the cluster selector does not select virtual node %s; its labels: kubectl get node %[1]s --show-labels", p.nodeName)

@@ -95,6 +95,18 @@ func providersOf(ctx context.Context, reader client.Reader, tenant string) (all 
 	return all, nil
 }
 
+// Places returns, for the webhook of pods, the virtual nodes whose clusters run the pods of an offloaded namespace, and those on which they would wait in vain.
+func Places(reader client.Reader) func(context.Context, *offloadingv1alpha1.NamespaceOffloading) (run, vain []string, err error) {
+	return func(ctx context.Context, offloading *offloadingv1alpha1.NamespaceOffloading) (run, vain []string, err error) {
+		providers, err := providersOf(ctx, reader, "")
+		if err != nil {
+			return nil, nil, err
+		}
+		run, vain = places(offloading, providers)
+		return run, vain, nil
+	}
+}
+
 // allowance returns provider.allows for the selector of a ForeignCluster. Nothing is known of a namespace that is not in the cache, or while the selector
 // is invalid: what a provider has then stays there, and nothing is added.
 func allowance(ctx context.Context, reader client.Reader, selector *metav1.LabelSelector) func(namespace string) (allowed, known bool) {

@@ -83,6 +83,14 @@ func TestSelector(t *testing.T) {
 	s.phase(t, "NoClusterSelected")
 	s.reports(t, "offloading", "LabelsNotAccepted", "liqoctl accept labels milan provider=AWS region=B")
 
+	// Meanwhile milan has the labels of the selector, and runs no pod of the namespace: they run here.
+	s.kubectl(t, "create", "deployment", "here", "--image="+env.ToolsImage, "--replicas=6", "--", "sleep", "600")
+	s.kubectl(t, "wait", "deployment/here", "--for=condition=Available", "--timeout=120s")
+	if nodes := s.kubectl(t, "get", "pods", "-l", "app=here", "-o", "jsonpath={.items[*].spec.nodeName}"); strings.Contains(nodes, virtualNode) {
+		t.Errorf("pods wait on the node of a cluster that is not chosen: %s", nodes)
+	}
+	s.kubectl(t, "delete", "deployment", "here", "--wait=false")
+
 	again := rome.Liqoctl(t, milan.PeerCommand(t)...)
 	if printed := again.Out + again.Err; !strings.Contains(printed, "provider=AWS, region=B") {
 		t.Errorf("liqoctl peer does not show the labels:\n%s", printed)

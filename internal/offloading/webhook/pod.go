@@ -40,6 +40,9 @@ type Options struct {
 	Namespace string
 	// Claims returns why the claims of a new pod keep it in this cluster; nil: none ever does.
 	Claims func(ctx context.Context, namespace string, pod *corev1.PodSpec) (reasons []string, err error)
+	// Places returns the virtual nodes whose clusters run the pods of an offloaded namespace, and those whose clusters do not, although its strategy and selector lead there;
+	// nil: there are none of these.
+	Places func(ctx context.Context, offloading *offloadingv1alpha1.NamespaceOffloading) (run, vain []string, err error)
 }
 
 // Register adds the webhooks of offloading to a server.
@@ -127,15 +130,54 @@ func (p *pods) handle(ctx context.Context, request admission.Request) admission.
 	if err != nil {
 		return admission.Errored(http.StatusInternalServerError, fmt.Errorf("whether the pod may leave this cluster with its claims is not known: %w", err))
 	}
+	avoid, err := p.avoided(ctx, &pod, offloading)
+	if err != nil {
+		return admission.Errored(http.StatusInternalServerError, fmt.Errorf("which clusters run the pods of namespace %s is not known: %w", request.Namespace, err))
+	}
 	kept := len(reasons) > 0 && !onlyVirtual(&pod.Spec, &offloading.Spec)
 	answer := patch(&pod, func() bool {
-		placed, trimmed := kept && avoidVirtualNodes(&pod.Spec) || !kept && place(&pod.Spec, &offloading.Spec), withoutManagedFields(&pod, &offloading.Spec)
+		placed, trimmed := kept && avoidVirtualNodes(&pod.Spec) || !kept && place(&pod.Spec, &offloading.Spec, avoid...), withoutManagedFields(&pod, &offloading.Spec)
 		return placed || trimmed
 	})
 	if len(reasons) > 0 && !kept && pod.Spec.NodeName == "" {
 		answer.Warnings = append(answer.Warnings, "the pod may run in other clusters only, where it cannot start: "+strings.Join(reasons, ". ")+". If the providers have that storage by themselves, annotate the claim with "+labels.ExternalClaim)
 	}
 	return answer
+}
+
+// avoided returns the nodes on which a pod would wait in vain. Where it fits no other one, it waits there: it runs once the cluster is chosen.
+func (p *pods) avoided(ctx context.Context, pod *corev1.Pod, offloading *offloadingv1alpha1.NamespaceOffloading) (nodes []string, err error) {
+	if p.options.Places == nil || offloading.Spec.PodOffloadingStrategy == offloadingv1alpha1.PodsLocal || pod.Spec.NodeName != "" || nodeOfDaemonSet(pod) != "" || everyChosen(offloading) {
+		return nil, nil
+	}
+	run, vain, err := p.options.Places(ctx, offloading)
+	if err != nil || len(vain) == 0 {
+		return nil, err
+	}
+	var all corev1.NodeList
+	if err := p.options.Cached.List(ctx, &all, client.UnsafeDisableDeepCopy); err != nil {
+		return nil, fmt.Errorf("list nodes: %w", err)
+	}
+	if !fitsElsewhere(pod, all.Items, run, offloading.Spec.PodOffloadingStrategy) {
+		return nil, nil
+	}
+	return vain, nil
+}
+
+// everyChosen reports whether a namespace is offloaded to all clusters, as its controller has found: then there is nothing to look for.
+func everyChosen(offloading *offloadingv1alpha1.NamespaceOffloading) bool {
+	status := &offloading.Status
+	if status.ObservedGeneration != offloading.Generation || len(status.RemoteNamespacesConditions) == 0 {
+		return false
+	}
+	for _, conditions := range status.RemoteNamespacesConditions {
+		for _, one := range conditions {
+			if one.Type == offloadingv1alpha1.ConditionOffloadingRequired && one.Status != corev1.ConditionTrue || one.Reason == offloadingv1alpha1.ReasonCreationLoopBackOff {
+				return false
+			}
+		}
+	}
+	return true
 }
 
 // claims returns why the claims of a pod keep it in this cluster.

@@ -7,14 +7,15 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/component-helpers/scheduling/corev1/nodeaffinity"
 
 	"liqo.io/liqo/apis/labels"
 	offloadingv1alpha1 "liqo.io/liqo/apis/offloading/v1alpha1"
 )
 
 // place adds to a pod where it may run, as the NamespaceOffloading requires: the toleration without which it fits no virtual node, and the
-// required node affinity. It reports whether the pod changed.
-func place(pod *corev1.PodSpec, spec *offloadingv1alpha1.NamespaceOffloadingSpec) (changed bool) {
+// required node affinity. avoid are nodes on which it would wait in vain. It reports whether the pod changed.
+func place(pod *corev1.PodSpec, spec *offloadingv1alpha1.NamespaceOffloadingSpec, avoid ...string) (changed bool) {
 	if spec.PodOffloadingStrategy == offloadingv1alpha1.PodsLocal {
 		return false
 	}
@@ -23,7 +24,7 @@ func place(pod *corev1.PodSpec, spec *offloadingv1alpha1.NamespaceOffloadingSpec
 		pod.Tolerations = append(pod.Tolerations, toleration)
 		changed = true
 	}
-	terms := where(spec)
+	terms := without(where(spec), avoid)
 	if len(terms) == 0 {
 		return changed
 	}
@@ -84,6 +85,46 @@ func where(spec *offloadingv1alpha1.NamespaceOffloadingSpec) (terms []corev1.Nod
 	}
 	return terms
 }
+
+// without returns the terms with some nodes left out; no terms stand for every node.
+func without(terms []corev1.NodeSelectorTerm, nodes []string) (all []corev1.NodeSelectorTerm) {
+	if len(nodes) == 0 {
+		return terms
+	}
+	var fields []corev1.NodeSelectorRequirement
+	for _, name := range nodes[:min(len(nodes), mostAvoided)] { // Kubernetes takes one value in each
+		fields = append(fields, corev1.NodeSelectorRequirement{Key: metav1.ObjectNameField, Operator: corev1.NodeSelectorOpNotIn, Values: []string{name}})
+	}
+	if len(terms) == 0 {
+		return []corev1.NodeSelectorTerm{{MatchFields: fields}}
+	}
+	own := kind(corev1.NodeSelectorOpNotIn)
+	for _, term := range terms {
+		if !slices.ContainsFunc(term.MatchExpressions, func(one corev1.NodeSelectorRequirement) bool {
+			return one.Key == own.Key && one.Operator == own.Operator
+		}) {
+			term.MatchFields = append(slices.Clone(term.MatchFields), fields...)
+		}
+		all = append(all, term)
+	}
+	return all
+}
+
+// fitsElsewhere reports whether a pod may run, by its own node selector and affinity, on a node of this cluster, unless the strategy excludes these, or on one of the
+// virtual nodes in run.
+func fitsElsewhere(pod *corev1.Pod, nodes []corev1.Node, run []string, strategy offloadingv1alpha1.PodOffloadingStrategy) bool {
+	required := nodeaffinity.GetRequiredNodeAffinity(pod)
+	return slices.ContainsFunc(nodes, func(node corev1.Node) bool {
+		if virtual := node.Labels[labels.Type] == labels.TypeVirtualNode; virtual && !slices.Contains(run, node.Name) || !virtual && strategy == offloadingv1alpha1.PodsRemote {
+			return false
+		}
+		fits, err := required.Match(&node)
+		return err == nil && fits
+	})
+}
+
+// mostAvoided bounds the nodes that the affinity of a pod names.
+const mostAvoided = 32
 
 // mostAffinity bounds the bytes of node affinity that a pod gets. They are the product of the terms of two users: with the sizes that the API
 // server accepts from each, terabytes.

@@ -3,11 +3,14 @@
 package webhook
 
 import (
+	"context"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
 	offloadingv1alpha1 "liqo.io/liqo/apis/offloading/v1alpha1"
 )
@@ -102,6 +105,99 @@ func TestPlace(t *testing.T) {
 				t.Errorf("the spec itself was changed: %s", diff)
 			}
 		})
+	}
+}
+
+// TestPlaceAvoids: a pod does not go to the nodes of clusters that do not run it. Nodes of this cluster are none of them.
+func TestPlaceAvoids(t *testing.T) {
+	virtual, real, europe := is("liqo.io/type", in, "virtual-node"), is("liqo.io/type", notIn, "virtual-node"), is("region", in, "europe")
+	avoids := func(all ...corev1.NodeSelectorRequirement) corev1.NodeSelectorTerm {
+		return corev1.NodeSelectorTerm{MatchExpressions: all, MatchFields: []corev1.NodeSelectorRequirement{is("metadata.name", notIn, "liqo-milan"), is("metadata.name", notIn, "liqo-turin")}}
+	}
+	for name, test := range map[string]struct {
+		strategy      offloadingv1alpha1.PodOffloadingStrategy
+		selector, own []corev1.NodeSelectorTerm
+		want          []corev1.NodeSelectorTerm
+	}{
+		"remote":              {strategy: "Remote", want: terms(avoids(virtual))},
+		"remote, selector":    {strategy: "Remote", selector: terms(term(europe)), want: terms(avoids(europe, virtual))},
+		"both":                {strategy: "LocalAndRemote", want: terms(avoids())},
+		"both, selector":      {strategy: "LocalAndRemote", selector: terms(term(europe)), want: terms(avoids(europe, virtual), term(real))},
+		"both, and its own":   {strategy: "LocalAndRemote", own: terms(term(europe)), want: terms(avoids(europe))},
+		"local, which is all": {strategy: "Local"},
+	} {
+		spec := &offloadingv1alpha1.NamespaceOffloadingSpec{PodOffloadingStrategy: test.strategy}
+		spec.ClusterSelector.NodeSelectorTerms = test.selector
+		pod := &corev1.PodSpec{}
+		if test.own != nil {
+			nodeAffinity(pod).RequiredDuringSchedulingIgnoredDuringExecution = &corev1.NodeSelector{NodeSelectorTerms: test.own}
+		}
+		place(pod, spec, "liqo-milan", "liqo-turin")
+		once := pod.DeepCopy()
+		if again := place(pod, spec, "liqo-milan", "liqo-turin"); again || !cmp.Equal(once, pod) {
+			t.Errorf("%s: changed by the second call: %s", name, cmp.Diff(once, pod))
+		}
+		var got []corev1.NodeSelectorTerm
+		if pod.Affinity != nil {
+			got = pod.Affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution.NodeSelectorTerms
+		}
+		if diff := cmp.Diff(test.want, got); diff != "" {
+			t.Errorf("%s (-want +got)\n%s", name, diff)
+		}
+	}
+}
+
+// TestAvoids: a pod that fits no other node waits where it would run once the cluster is chosen. One for a certain node goes there.
+func TestAvoids(t *testing.T) {
+	node := func(name, kind string) *corev1.Node {
+		return &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{"liqo.io/type": kind, corev1.LabelHostname: name}}}
+	}
+	var run []string
+	hook := &pods{options: Options{
+		Cached: fake.NewClientBuilder().WithObjects(node("worker", ""), node("liqo-milan", "virtual-node"), node("liqo-turin", "virtual-node")).Build(),
+		Places: func(context.Context, *offloadingv1alpha1.NamespaceOffloading) ([]string, []string, error) {
+			return run, []string{"liqo-milan"}, nil
+		},
+	}}
+	found := func(reason string) (status offloadingv1alpha1.NamespaceOffloadingStatus) {
+		required := offloadingv1alpha1.RemoteNamespaceCondition{Type: offloadingv1alpha1.ConditionOffloadingRequired, Status: corev1.ConditionTrue}
+		if reason == offloadingv1alpha1.ReasonClusterNotSelected {
+			required.Status = corev1.ConditionFalse
+		}
+		status.RemoteNamespacesConditions = map[string]offloadingv1alpha1.RemoteNamespaceConditions{
+			"milan": {required, {Type: offloadingv1alpha1.ConditionReady, Status: corev1.ConditionTrue, Reason: reason}},
+		}
+		return status
+	}
+	both, remote := offloadingv1alpha1.PodsLocalAndRemote, offloadingv1alpha1.PodsRemote
+	virtual, milan := corev1.PodSpec{NodeSelector: map[string]string{"liqo.io/type": "virtual-node"}}, corev1.PodSpec{NodeSelector: map[string]string{corev1.LabelHostname: "liqo-milan"}}
+	turin := []string{"liqo-turin"}
+	for name, test := range map[string]struct {
+		strategy offloadingv1alpha1.PodOffloadingStrategy
+		pod      corev1.PodSpec
+		run      []string
+		status   offloadingv1alpha1.NamespaceOffloadingStatus
+		avoids   bool
+	}{
+		"runs here":             {strategy: both, avoids: true},
+		"runs here or in turin": {strategy: both, run: turin, avoids: true},
+		"wants another cluster, and there is none": {strategy: both, pod: virtual},
+		"wants another cluster":                    {strategy: both, pod: virtual, run: turin, avoids: true},
+		"wants milan":                              {strategy: both, pod: milan, run: turin},
+		"must leave, and no cluster is chosen":     {strategy: remote},
+		"must leave":                               {strategy: remote, run: turin, avoids: true},
+		"stays here":                               {strategy: offloadingv1alpha1.PodsLocal, run: turin},
+		"has a node":                               {strategy: both, pod: corev1.PodSpec{NodeName: "liqo-milan"}, run: turin},
+		"every cluster is chosen":                  {strategy: both, status: found(offloadingv1alpha1.ReasonClusterSelected)},
+		"one is not chosen":                        {strategy: both, status: found(offloadingv1alpha1.ReasonClusterNotSelected), avoids: true},
+		"one refuses":                              {strategy: both, status: found(offloadingv1alpha1.ReasonCreationLoopBackOff), avoids: true},
+	} {
+		run = test.run
+		of := &offloadingv1alpha1.NamespaceOffloading{Spec: offloadingv1alpha1.NamespaceOffloadingSpec{PodOffloadingStrategy: test.strategy}, Status: test.status}
+		got, err := hook.avoided(t.Context(), &corev1.Pod{Spec: test.pod}, of)
+		if err != nil || (len(got) == 1) != test.avoids {
+			t.Errorf("%s: avoids %v, %v", name, got, err)
+		}
 	}
 }
 
