@@ -104,6 +104,9 @@ type Facts struct {
 	Shadow *metav1.PartialObjectMetadata
 	Remote *corev1.Pod
 	Memory Memory
+	// StuckSince is when this process first saw what StuckOf returns of the remote pod. StuckTimeout is how long that may last, beyond a grace period; 0: for ever.
+	StuckSince   time.Time
+	StuckTimeout time.Duration
 	// Forced: the local pod of the ShadowPod was removed, by others, before anything of it had ended.
 	Forced bool
 	// Live is set after a step that NeedsLive.

@@ -574,6 +574,8 @@ func lawless(f *Facts, step Step) string {
 		return "removes a local pod that is not being deleted"
 	case in.Remove && f.Offloading == Mapped && (!known || f.Shadow != nil && f.shadow() != nil || f.remote() != nil):
 		return "removes a local pod without knowing that nothing of it is left"
+	case in.Replace && (deleting || !known || f.remote() == nil || StuckOf(f.Remote) == NotStuck):
+		return "replaces a pod that is not stuck"
 	case in.Report == ReportVanished && !known:
 		return "gives up a pod without knowing that it is gone"
 	case in.Report == ReportRemote && (in.Remote == nil || f.Local.Status.Phase != corev1.PodFailed && f.Offloading == Mapped && in.Remote != f.Memory.Last && in.Remote != f.Remote):

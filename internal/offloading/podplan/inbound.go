@@ -68,6 +68,8 @@ type Inbound struct {
 	NetworkDown bool
 	// Phase is for ReportGone.
 	Phase corev1.PodPhase
+	// Replace: delete the local pod, after the status was written, so that its controller makes another one.
+	Replace bool
 	// Remove the local pod, after the status was written.
 	Remove bool
 	// RequeueAfter is when to decide again at the latest; zero if an event will come.
@@ -114,9 +116,13 @@ func planInbound(f *Facts) Inbound {
 	case remote == nil:
 		return planMissedEnd(f)
 	}
-	return Inbound{
+	step := Inbound{
 		Report: ReportRemote, Remote: remote, Restarts: project.Finished(remote.Status.Phase) && !f.ended(remote), NetworkDown: f.Network == NetworkDown,
 	}
+	if wait, is := f.stuck(remote); is {
+		step.Replace, step.RequeueAfter = wait == 0, wait
+	}
+	return step
 }
 
 // planMissedEnd is for a pod whose remote pod is gone while its ShadowPod exists. If the remote pod ended while no process observed it, the ShadowPod has

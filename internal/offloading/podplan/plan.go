@@ -38,6 +38,7 @@ type Outbound struct {
 //   - what ended for good, or may have, never runs again, and its end is reported;
 //   - a pod that the peer does not have is not sent if it would lack there what keeps it isolated or decides where it runs; one that the peer has goes on;
 //   - an object in the peer that is not ours is never touched;
+//   - a pod that has run, and is stuck in the peer, is deleted here, so that its controller replaces it;
 //   - a local pod is removed only if it is being deleted and nothing of it is left in the peer.
 func Plan(f *Facts) Step {
 	return Step{Outbound: planOutbound(f), Inbound: planInbound(f)}

@@ -3,6 +3,7 @@
 package podplan
 
 import (
+	"math"
 	"reflect"
 	"strings"
 	"testing"
@@ -105,6 +106,23 @@ func TestPlan(t *testing.T) {
 	}
 	sandboxed := func(f *Facts) { f.Local.Spec.RuntimeClassName = new("gvisor") }
 	allowed := func(f *Facts) { f.RunWithout = []string{"resourceClaims", "runtimeClassName"} }
+	owned := func(by string) func(*Facts) {
+		return func(f *Facts) {
+			f.Local.OwnerReferences = []metav1.OwnerReference{{Kind: by, Name: "web", UID: "owner", Controller: new(true)}}
+		}
+	}
+	ending := func(since time.Duration) func(*Facts) { // the peer deletes its pod, with half a minute to end
+		return func(f *Facts) {
+			f.Remote.DeletionTimestamp, f.Remote.DeletionGracePeriodSeconds = &moment, new(int64(30))
+			f.StuckSince, f.StuckTimeout = f.Now.Add(-since), 2*time.Minute
+		}
+	}
+	homeless := func(since time.Duration) func(*Facts) { // the peer has created it again, and no node takes it
+		return func(f *Facts) {
+			f.Remote.Status = corev1.PodStatus{Phase: corev1.PodPending, Conditions: []corev1.PodCondition{{Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Reason: "Unschedulable"}}}
+			f.StuckSince, f.StuckTimeout = f.Now.Add(-since), 2*time.Minute
+		}
+	}
 	// The remote pod of the facts stands for itself, and Memory.Last for a remembered one.
 	type steps = []func(*Facts)
 	reported, amend := Inbound{Report: ReportRemote}, Outbound{Amend: true}
@@ -116,6 +134,19 @@ func TestPlan(t *testing.T) {
 	}{
 		{"runs", nil, amend, reported},
 		{"unknown namespace", steps{unmapped(Unknown)}, Outbound{}, Inbound{}},
+		{"its node there may be lost", steps{owned("ReplicaSet"), ending(time.Minute)}, amend, Inbound{Report: ReportRemote, RequeueAfter: 90 * time.Second}},
+		{"its node there is lost", steps{owned("ReplicaSet"), ending(time.Hour)}, amend, Inbound{Report: ReportRemote, Replace: true}},
+		{"its node there is lost, and its controller waits for its end", steps{owned("StatefulSet"), ending(time.Hour)}, amend, reported},
+		{"its node there is lost, and no controller replaces it", steps{ending(time.Hour)}, amend, reported},
+		{"its node there is lost, and it is being deleted", steps{owned("ReplicaSet"), deleting, ending(time.Hour)}, Outbound{Delete: true}, reported},
+		{"its node there is lost, and the remote namespace is being deleted", steps{owned("ReplicaSet"), ending(time.Hour), func(f *Facts) { f.Terminating = true }}, Outbound{}, reported},
+		{"it ends there for ever, with an endless period", steps{owned("ReplicaSet"), ending(time.Hour), func(f *Facts) { f.Remote.DeletionGracePeriodSeconds = new(int64(math.MaxInt64)) }}, amend, Inbound{Report: ReportRemote, RequeueAfter: mostPeriod + 2*time.Minute - time.Hour}},
+		{"its end there is reported, and something holds it", steps{owned("ReplicaSet"), ending(time.Hour), failed}, amend, Inbound{Report: ReportRemote, Restarts: true}},
+		{"no node there takes it any more", steps{owned("StatefulSet"), homeless(time.Hour)}, amend, Inbound{Report: ReportRemote, Replace: true}},
+		{"no node there takes it at the moment", steps{owned("ReplicaSet"), homeless(time.Minute)}, amend, Inbound{Report: ReportRemote, RequeueAfter: time.Minute}},
+		{"no node there takes it, and it has never run", steps{owned("ReplicaSet"), unstarted, homeless(time.Hour)}, amend, reported},
+		{"no node there takes it any more, and its failure would count", steps{owned("Job"), once, homeless(time.Hour)}, amend, reported},
+		{"no node there takes it any more, and its controller has no other", steps{owned("DaemonSet"), homeless(time.Hour)}, amend, reported},
 		{"not compared yet", steps{func(f *Facts) { f.Compared = false }}, Outbound{}, reported},
 		{"the cache of local pods is not current", steps{func(f *Facts) { f.LocalCurrent = false }}, Outbound{Retry: true}, reported},
 

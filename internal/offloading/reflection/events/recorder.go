@@ -40,6 +40,7 @@ const (
 	ReasonIncomplete  = "ReflectionIncomplete"
 	ReasonFailing     = "PodsFailInALoop"
 	ReasonWaiting     = "PredecessorEnding"
+	ReasonStuck       = "RemotePodStuck"
 )
 
 const (

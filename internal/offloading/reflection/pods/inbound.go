@@ -28,6 +28,7 @@ import (
 // syncInbound executes the inbound step of a pod.
 func (p *Pods) syncInbound(ctx context.Context, key types.NamespacedName) (time.Duration, error) {
 	mapping, facts := p.observe(key)
+	facts.StuckSince, facts.StuckTimeout = p.stuckSince(&facts), p.options.StuckTimeout
 	step := podplan.Plan(&facts).Inbound
 	if step.NeedsLive {
 		var err error
@@ -43,6 +44,9 @@ func (p *Pods) syncInbound(ctx context.Context, key types.NamespacedName) (time.
 		if wait, err := p.report(ctx, &facts, step); err != nil || wait > 0 {
 			return wait, err
 		}
+	}
+	if step.Replace {
+		return 0, p.replace(ctx, &facts)
 	}
 	if step.Remove {
 		return 0, p.removeLocal(ctx, facts.Local)

@@ -79,6 +79,10 @@ type memory struct {
 	kept bool
 	// applied is which generation of the pod the peer has.
 	applied applied
+	// stuck is what was last seen of the remote pod with this UID, and since when.
+	stuck      podplan.Stuck
+	stuckUID   types.UID
+	stuckSince time.Time
 	// refused are the parts of a change that the peer has refused.
 	refused map[part]refusal
 }
@@ -87,6 +91,9 @@ type memory struct {
 func New(e *engine.Engine, o Options) *Pods {
 	if o.UnreachableTimeout == 0 {
 		o.UnreachableTimeout = defaultUnreachableTimeout
+	}
+	if o.StuckTimeout == 0 {
+		o.StuckTimeout = defaultStuckTimeout
 	}
 	if o.FailureLimit == 0 {
 		o.FailureLimit = DefaultFailureLimit
