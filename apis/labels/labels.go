@@ -234,6 +234,8 @@ const (
 	// Architectures, on a pod and its ShadowPod, are the values of kubernetes.io/arch of the nodes on which the pod may run in a peer, separated by commas. Without it, the
 	// one of the virtual node. A pod that names them in its node selector or node affinity has it from there.
 	Architectures = "liqo.io/architectures"
+	// ByName is a key in the selector of a copied Service that no pod has: its endpoints in the peer are those that the consumer names.
+	ByName = "virtualkubelet.liqo.io/by-name"
 	// ForceRemoteNodePort, "true" on a Service, requests the same node ports in the peers.
 	ForceRemoteNodePort = "liqo.io/force-remote-node-port"
 	// AntiAffinityPreset, on a pod, spreads pods over the nodes of the peer: one of the AntiAffinity constants.

@@ -13,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"liqo.io/liqo/apis/labels"
 	vkv1alpha1 "liqo.io/liqo/apis/virtualkubelet/v1alpha1"
 )
 
@@ -61,6 +62,12 @@ func TestServiceChanges(t *testing.T) {
 			return *s.IPFamilyPolicy == corev1.IPFamilyPolicyPreferDualStack
 		}, 1},
 		{"session affinity", func(s *corev1.ServiceSpec) { s.SessionAffinity = corev1.ServiceAffinityClientIP }, func(s *corev1.ServiceSpec) bool { return s.SessionAffinity == corev1.ServiceAffinityClientIP }, 1},
+		{"endpoints by hand", func(s *corev1.ServiceSpec) { s.Selector = nil }, func(s *corev1.ServiceSpec) bool {
+			return len(s.Selector) == 1 && s.Selector[labels.ByName] == "true" // without a selector, Kubernetes leaves the endpoints that it had found
+		}, 1},
+		{"a selector again", func(s *corev1.ServiceSpec) { s.Selector = map[string]string{"app": "z"} }, func(s *corev1.ServiceSpec) bool {
+			return len(s.Selector) == 1 && s.Selector["app"] == "z"
+		}, 1},
 		{"session affinity for ten minutes", func(s *corev1.ServiceSpec) { s.SessionAffinityConfig.ClientIP.TimeoutSeconds = new(int32(600)) }, func(s *corev1.ServiceSpec) bool {
 			return *s.SessionAffinityConfig.ClientIP.TimeoutSeconds == 600
 		}, 1},

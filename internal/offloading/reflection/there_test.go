@@ -140,3 +140,57 @@ func TestEndpointsByHand(t *testing.T) {
 		t.Errorf("labels %v", copied.Labels)
 	}
 }
+
+// TestGates: a pod with a readiness gate is ready in the provider before its gate is open here. So the provider does not find it by the selector of a Service, and gets it by
+// name, with the readiness that it has here. This ends with the last such pod.
+func TestGates(t *testing.T) {
+	e := newEnv(t)
+	local, remoteNS := e.offload()
+	e.runProvider(remoteNS)
+	stop := e.run()
+	e.must(e.consumer.Create(t.Context(), service(local, "x")))
+	e.must(e.consumer.Create(t.Context(), service(local, "other")))
+	copied := func(name string) map[string]string {
+		now := &corev1.Service{ObjectMeta: named(remoteNS, name)}
+		if !e.exists(e.provider, now) {
+			return nil
+		}
+		return now.Spec.Selector
+	}
+	e.until("the Services are there", func() bool { return len(copied("x")) == 1 && len(copied("other")) == 1 })
+	gated := e.pod(local, "web")
+	gated.Spec.ReadinessGates = []corev1.PodReadinessGate{{ConditionType: "example.com/load-balancer"}}
+	e.must(e.consumer.Create(t.Context(), gated))
+	e.untilPod(local, "web", "runs, and waits for its gate", func(pod *corev1.Pod) bool { return pod.Status.PodIP != "" && !isReady(pod) })
+	endpoints := e.selected(local, "x-1", "x", "web")
+	endpoints.Endpoints[0].Conditions = discoveryv1.EndpointConditions{Ready: new(false)}
+	e.must(e.consumer.Create(t.Context(), endpoints))
+	e.until("the selector finds no pod there", func() bool { return copied("x")[labels.ByName] == "true" && copied("x")["app"] == "x" })
+	shadow := &vkv1alpha1.ShadowEndpointSlice{ObjectMeta: named(remoteNS, "x-1")}
+	ready := func(is bool) func() bool {
+		return func() bool {
+			if !e.exists(e.provider, shadow) || len(shadow.Spec.Template.Endpoints) != 1 {
+				return false
+			}
+			one := shadow.Spec.Template.Endpoints[0]
+			return one.TargetRef != nil && one.TargetRef.Name == "web" && one.Conditions.Ready != nil && *one.Conditions.Ready == is
+		}
+	}
+	e.until("the pod is named, and not ready", ready(false))
+	if got := copied("other"); len(got) != 1 {
+		t.Errorf("the selector of a Service without such pods is %v", got)
+	}
+	e.edit(e.consumer, endpoints, func() { endpoints.Endpoints[0].Conditions.Ready = new(true) })
+	e.until("its gate is open", ready(true))
+	e.waitIdle()
+	stop()
+	e.toProvider.reset()
+	e.run()
+	e.until("the copies are cached", func() bool { return len(e.reflection.objects.Kind("EndpointSlice").Remote.All(remoteNS)) == 1 })
+	e.waitIdle()
+	if got := e.toProvider.writesTo("ervices"); len(got) != 0 {
+		t.Errorf("written after a restart: %v", got)
+	}
+	e.must(e.consumer.Delete(t.Context(), gated))
+	e.until("the provider finds the pods again", func() bool { return len(copied("x")) == 1 })
+}

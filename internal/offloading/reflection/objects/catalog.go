@@ -83,7 +83,11 @@ var catalog = []kind{
 			if err != nil {
 				return nil, err
 			}
-			return orNil(project.Service(mapping, r.lowered.now(named, time.Now()))), nil
+			served, err := r.served(named)
+			if err != nil {
+				return nil, err
+			}
+			return orNil(project.Service(mapping, r.lowered.now(served, time.Now()))), nil
 		},
 		elsewhere: func(object client.Object) bool {
 			local, ok := object.(*corev1.Service)
@@ -94,11 +98,16 @@ var catalog = []kind{
 			if !ok {
 				return 0
 			}
-			there := project.SelectsThere(mapping, local)
-			if wait := r.handovers.observe(client.ObjectKeyFromObject(local), there, time.Now()); !there {
-				return wait // until the endpoints that this selector does not find there are there by name
+			served, err := r.served(local)
+			if err != nil {
+				return 0 // it was known a moment ago
 			}
-			return 0
+			there := project.SelectsThere(mapping, served)
+			wait := r.handovers.observe(client.ObjectKeyFromObject(local), there, time.Now())
+			if there || r.onlyGated(local) {
+				return 0
+			}
+			return wait // until the endpoints that this selector does not find there are there by name
 		},
 	},
 	{
@@ -174,7 +183,10 @@ func endpointSlice(r *Reflector, mapping project.NamespaceMapping, object client
 			return nil, nil
 		}
 	}
-	there, wait := r.there(mapping, local)
+	there, wait, err := r.there(mapping, local)
+	if err != nil {
+		return nil, err
+	}
 	shadow, err := project.EndpointSlice(mapping, local, there, r.options.Translator)
 	if err != nil {
 		return nil, err
@@ -186,28 +198,32 @@ func endpointSlice(r *Reflector, mapping project.NamespaceMapping, object client
 }
 
 // there returns what is known about the endpoints of a slice that run in the peer, and for how long that holds; 0: until something changes.
-func (o *Objects) there(mapping project.NamespaceMapping, slice *discoveryv1.EndpointSlice) (project.There, time.Duration) {
+func (o *Objects) there(mapping project.NamespaceMapping, slice *discoveryv1.EndpointSlice) (project.There, time.Duration, error) {
 	there := project.There{Found: project.BySelector(slice), Pod: func(address netip.Addr) string { return o.places.at(slice.Namespace, address) }}
 	services := o.Kind("Service")
 	if services == nil {
-		return there, 0
+		return there, 0, nil
 	}
 	key := types.NamespacedName{Namespace: slice.Namespace, Name: slice.Labels[discoveryv1.LabelServiceName]}
 	service, ok := services.Local.Get(key).(*corev1.Service)
 	if !ok {
-		return there, 0 // its event reconciles the slice
+		return there, 0, nil // its event reconciles the slice
 	}
 	there.Near = service.Spec.TrafficDistribution != nil
 	if !there.Found {
-		return there, 0
+		return there, 0, nil
 	}
-	there.Found = project.SelectsThere(mapping, service)
+	served, err := o.served(service)
+	if err != nil {
+		return there, 0, err
+	}
+	there.Found = project.SelectsThere(mapping, served)
 	wait := o.handovers.observe(key, there.Found, time.Now())
 	if !there.Found || wait == 0 {
-		return there, 0
+		return there, 0, nil
 	}
 	there.Found = false // the peer's controller may not have found them yet
-	return there, wait
+	return there, wait, nil
 }
 
 // skipped reports whether the Service of a slice is not reflected to this peer.

@@ -4,7 +4,7 @@
 //
 //	local object, metadata of its copy ──► project (pure) ──► ssa: one apply, or none    catalog.go, reflector.go
 //	pods and Ingresses ──► which ConfigMaps and Secrets are referenced                   references.go
-//	pods and selectors ──► which endpoints in the peer it does not find itself           places.go, handover.go
+//	pods and selectors ──► which endpoints in the peer it does not find itself           places.go, gated.go, handover.go
 //	names of Services in other namespaces ──► those of their copies                      elsewhere.go
 //	pods of the node, status of budgets ──► which number the peer gets                   budgets.go, and package disruption (pure)
 //	kinds on which an earlier provider grants no rights ──► followed once it does        granted.go
@@ -55,6 +55,7 @@ type Objects struct {
 	options    Options
 	references references
 	places     places
+	gated      gated
 	handovers  handovers
 	lowered    lowered
 	budgets    disruption.Memories
@@ -132,7 +133,11 @@ func (o *Objects) Endpoints() (all map[netip.Addr][]project.Port, complete bool)
 			if services != nil && services.skipped(one.NamespaceMapping, local) {
 				continue
 			}
-			there, _ := o.there(one.NamespaceMapping, local)
+			there, _, err := o.there(one.NamespaceMapping, local)
+			if err != nil {
+				complete = false
+				continue
+			}
 			project.Endpoints(one.NamespaceMapping, local, there, all)
 		}
 	})

@@ -100,6 +100,7 @@ func referencesOf(object client.Object) (kind string, all []reference) {
 // ReferrerChanged reconciles the ConfigMaps and Secrets for which a change of a pod or Ingress is the first or last reference.
 func (o *Objects) ReferrerChanged(before, after client.Object) {
 	o.podMoved(before, after)
+	o.podGated(before, after)
 	o.podChanged(before, after)
 	object := engine.Either(before, after)
 	kind, now := referencesOf(object)

@@ -47,6 +47,17 @@ func Service(m NamespaceMapping, local *corev1.Service) *coreapply.ServiceApplyC
 		WithLabels(m.labelsOf(local)).WithAnnotations(m.annotationsOf(local, addresses...)).WithSpec(spec)
 }
 
+// ByName returns a Service as the peer is to have it if this cluster names all its endpoints there, because the peer would not find the same by the selector. A selector
+// that no pod matches makes the peer's Kubernetes take its own endpoints away; without one, it would leave what it had found before as it is.
+func ByName(local *corev1.Service) *corev1.Service {
+	named := local.DeepCopy()
+	if named.Spec.Selector == nil {
+		named.Spec.Selector = map[string]string{}
+	}
+	named.Spec.Selector[labels.ByName] = "true"
+	return named
+}
+
 // Exposure is what a peer may refuse of a Service that clients outside of the cluster reach; empty for other Services. Two Services with the same exposure ask for the
 // same.
 func Exposure(local *corev1.Service) string {
