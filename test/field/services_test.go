@@ -97,3 +97,46 @@ func TestDomainLabels(t *testing.T) {
 		}
 	}
 }
+
+// TestEndpoints: a pod of milan is an endpoint in both clusters when it is one in rome: not before its readiness gate is open, not after its Service lost the selector, and with the
+// port of a Service that took the place of a headless one.
+func TestEndpoints(t *testing.T) {
+	peered(t)
+	s := play(t, "endpoints")
+	s.kubectl(t, "wait", "pod/free", "pod/home", "pod/remote", "--for=condition=Ready", "--timeout=120s")
+	s.kubectl(t, "wait", "pod/gated", "--for=condition=ContainersReady", "--timeout=120s")
+	asked := func(double, url string) string {
+		return strings.TrimSpace(rome.TryKubectl("", "-n", s.name, "exec", double, "--", "curl", "-s", "-m", "2", url).Out)
+	}
+	get := func(url, want string) {
+		t.Helper()
+		for _, double := range []string{"home", "remote"} {
+			env.Eventually(t, env.Hang, fmt.Sprintf("%s gets %q from %s", double, want, url), func() (string, bool) {
+				got := asked(double, url)
+				return got, got == want
+			})
+		}
+	}
+	get("http://emptied/", "free")
+	get("http://another:8080/", "free")
+	for range 3 {
+		for _, double := range []string{"home", "remote"} {
+			if got := asked(double, "http://gated/"); got != "" {
+				t.Errorf("%s gets %q from a pod whose readiness gate is not open", double, got)
+			}
+		}
+	}
+	s.kubectl(t, "patch", "pod", "gated", "--subresource=status", "-p", `{"status":{"conditions":[{"type":"example.com/balancer","status":"True"}]}}`)
+	get("http://gated/", "gated")
+
+	s.kubectl(t, "patch", "service", "emptied", "--type=json", "-p", `[{"op":"remove","path":"/spec/selector"}]`)
+	s.kubectl(t, "delete", "endpoints", "emptied") // Kubernetes leaves both
+	s.kubectl(t, "delete", "endpointslices", "-l", "kubernetes.io/service-name=emptied")
+	get("http://emptied/", "")
+
+	service := `{apiVersion: v1, kind: Service, metadata: {name: another}, spec: {selector: {app: free}, ports: [{name: http, port: 80, targetPort: 8080}]}}`
+	if r := rome.TryKubectl(service, "-n", s.name, "replace", "--force", "-f", "-"); r.Code != 0 {
+		t.Fatal(r)
+	}
+	get("http://another/", "free")
+}

@@ -92,16 +92,46 @@ func TestServiceChanges(t *testing.T) {
 			t.Errorf("%s: written after a restart: %v", step.name, got)
 		}
 	}
-	// A headless Service is another object: the address is immutable.
-	web := &corev1.Service{ObjectMeta: named(local, "web")}
-	e.must(e.consumer.Delete(t.Context(), web))
-	headless := service(local, "web")
-	headless.Spec.ClusterIP = corev1.ClusterIPNone
-	e.must(e.consumer.Create(t.Context(), headless))
-	e.until("headless", func() bool {
-		*remote = corev1.Service{ObjectMeta: named(remoteNS, "web")}
-		return e.exists(e.provider, remote) && remote.Spec.ClusterIP == corev1.ClusterIPNone
-	})
+}
+
+// TestServiceIsAnother: a Service that is deleted and created again, with and without an address, has such a copy, also if the engine did not run meanwhile or sees both
+// at once. Without a new copy, a Service with an address would stay headless there: its port would not lead to the target port of its pods.
+func TestServiceIsAnother(t *testing.T) {
+	e := newEnv(t)
+	local, remoteNS := e.offload()
+	stop := e.run()
+	again := func(address string) {
+		t.Helper()
+		web := service(local, "web")
+		web.Spec.ClusterIP = address
+		e.must(client.IgnoreNotFound(e.consumer.Delete(t.Context(), service(local, "web"))))
+		e.must(e.consumer.Create(t.Context(), web))
+	}
+	until := func(what string, headless bool) {
+		t.Helper()
+		e.until(what, func() bool {
+			remote := &corev1.Service{ObjectMeta: named(remoteNS, "web")}
+			return e.exists(e.provider, remote) && remote.DeletionTimestamp == nil && (remote.Spec.ClusterIP == corev1.ClusterIPNone) == headless
+		})
+		e.waitIdle()
+	}
+	for _, seen := range []string{"while it runs", "at once", "later"} {
+		for _, address := range []string{corev1.ClusterIPNone, "", "", corev1.ClusterIPNone, ""} {
+			release := func() {}
+			switch seen {
+			case "at once":
+				release = e.toConsumer.hold("/services")
+				t.Cleanup(release)
+			case "later":
+				stop()
+			}
+			again(address)
+			if release(); seen == "later" {
+				stop = e.run()
+			}
+			until(fmt.Sprintf("%s, %q", seen, address), address == corev1.ClusterIPNone)
+		}
+	}
 }
 
 // untilMessage waits for an event about an object whose message has this part.

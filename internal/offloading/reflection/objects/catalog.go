@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	coreapply "k8s.io/client-go/applyconfigurations/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	vkv1alpha1 "liqo.io/liqo/apis/virtualkubelet/v1alpha1"
@@ -41,6 +42,8 @@ type kind struct {
 	project func(*Reflector, project.NamespaceMapping, client.Object) (runtime.ApplyConfiguration, error)
 	// hold returns for how long an object whose copy exists must not be written yet; nil: it may be.
 	hold func(*Reflector, project.NamespaceMapping, client.Object) time.Duration
+	// stale reports whether a whole copy has what the API server keeps of an earlier object of that name, so that no write makes it right; nil: it keeps nothing.
+	stale func(intent runtime.ApplyConfiguration, there client.Object) bool
 	// elsewhere reports whether the copy of an object may name another remote namespace; nil: none does.
 	elsewhere func(client.Object) bool
 	// remoteName and localName convert between the names of the two objects; nil if they are equal.
@@ -88,6 +91,11 @@ var catalog = []kind{
 				return nil, err
 			}
 			return orNil(project.Service(mapping, r.lowered.now(served, time.Now()))), nil
+		},
+		stale: func(intent runtime.ApplyConfiguration, there client.Object) bool {
+			service, is := intent.(*coreapply.ServiceApplyConfiguration)
+			whole, read := there.(*corev1.Service)
+			return is && read && project.Stale(service, whole)
 		},
 		elsewhere: func(object client.Object) bool {
 			local, ok := object.(*corev1.Service)

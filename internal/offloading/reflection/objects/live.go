@@ -8,6 +8,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"liqo.io/liqo/internal/offloading/reflection/engine"
@@ -40,6 +41,17 @@ func (r *Reflector) liveObject(mapping *engine.Mapping, remote *metav1.PartialOb
 		return nil, engine.ErrNotSynced // it has been replaced by another object
 	}
 	return full, nil
+}
+
+// readAgain makes the whole copy of an object be read before it is written: the object is another one, which may have the name of the last one at once.
+func (r *Reflector) readAgain(key types.NamespacedName) {
+	mapping, _ := r.engine.Namespaces.Local(key.Namespace)
+	if mapping == nil {
+		return
+	}
+	if copied := r.remoteKey(mapping.NamespaceMapping, key.Name); r.Remote.Get(copied) != nil {
+		mapping.Applier(r.kind.name).Forget(copied)
+	}
 }
 
 // emptyCopy returns an object to read a whole copy into.

@@ -117,6 +117,9 @@ func (r *Reflector) stop(mapping *engine.Mapping) {
 
 func (r *Reflector) localChanged(before, after client.Object) {
 	object := engine.Either(before, after)
+	if r.kind.stale != nil && before != nil && (after == nil || after.GetUID() != before.GetUID()) {
+		r.readAgain(client.ObjectKeyFromObject(object)) // before a worker sees what is next
+	}
 	r.Queue.Add(client.ObjectKeyFromObject(object))
 	if r.changed != nil {
 		r.changed(client.ObjectKeyFromObject(object))
@@ -196,7 +199,7 @@ func (r *Reflector) compareAll(mapping *engine.Mapping) {
 			return nil
 		}
 		intent, err := r.kind.project(r, r.accepted(mapping), local)
-		if err != nil || intent == nil {
+		if err != nil || intent == nil || r.kind.stale != nil && r.kind.stale(intent, remote) {
 			return err
 		}
 		_, err = mapping.Applier(r.kind.name).Recall(intent, remote)
@@ -285,6 +288,9 @@ func (r *Reflector) apply(mapping *engine.Mapping, local client.Object, intent r
 	live, err := r.liveObject(mapping, remote)
 	if err != nil {
 		return 0, err
+	}
+	if r.kind.stale != nil && live != nil && r.kind.stale(intent, live) {
+		return 0, r.remove(mapping, remote) // the event of its deletion requeues the object, which is then created again
 	}
 	if wait := r.slow(mapping, local, intent, live); wait > 0 {
 		return wait, nil

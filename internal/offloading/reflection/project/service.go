@@ -58,6 +58,13 @@ func ByName(local *corev1.Service) *corev1.Service {
 	return named
 }
 
+// Stale reports whether a copy is headless as an earlier object of that name was: a write without an address takes that for the one to keep. Only another copy has
+// an address.
+func Stale(intent *coreapply.ServiceApplyConfiguration, there *corev1.Service) bool {
+	return there.Spec.ClusterIP == corev1.ClusterIPNone && intent.Spec != nil && intent.Spec.ClusterIP == nil &&
+		intent.Spec.Type != nil && *intent.Spec.Type != corev1.ServiceTypeExternalName
+}
+
 // Exposure is what a peer may refuse of a Service that clients outside of the cluster reach; empty for other Services. Two Services with the same exposure ask for the
 // same.
 func Exposure(local *corev1.Service) string {
