@@ -178,9 +178,20 @@ func TestExternalNames(t *testing.T) {
 		}
 		return false
 	})
+	// A Service that becomes an alias without a name there does not stay what it was: clients would go on to use the servers that it had.
+	e.must(e.consumer.Create(t.Context(), service(local, "moved")))
+	moved := &corev1.Service{ObjectMeta: named(remoteNS, "moved")}
+	e.until("the Service is there", func() bool { return e.exists(e.provider, moved) })
+	here := &corev1.Service{ObjectMeta: named(local, "moved")}
+	e.edit(e.consumer, here, func() { here.Spec = alias.Spec })
+	e.until("the Service is not there any more", func() bool { return !e.exists(e.provider, &corev1.Service{ObjectMeta: named(remoteNS, "moved")}) })
+	if !is("public", "db.example.com")() {
+		t.Error("the other alias is gone")
+	}
 	e.editMap(func(m *vkv1alpha1.NamespaceMap) { m.Spec.DesiredMapping[other] = "other-there" })
 	e.editMapStatus(func(m *vkv1alpha1.NamespaceMap) {
 		m.Status.CurrentMapping[other] = vkv1alpha1.RemoteNamespaceStatus{RemoteNamespace: "other-there", Phase: vkv1alpha1.MappingAccepted}
 	})
 	e.until("the name is that of the copy", is("alias", "db.other-there.svc.cluster.local"))
+	e.until("so is that of the Service that became an alias", is("moved", "db.other-there.svc.cluster.local"))
 }

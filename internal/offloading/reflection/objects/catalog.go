@@ -97,10 +97,7 @@ var catalog = []kind{
 			whole, read := there.(*corev1.Service)
 			return is && read && project.Stale(service, whole)
 		},
-		elsewhere: func(object client.Object) bool {
-			local, ok := object.(*corev1.Service)
-			return ok && local.Spec.Type == corev1.ServiceTypeExternalName
-		},
+		elsewhere: isExternalName,
 		hold: func(r *Reflector, mapping project.NamespaceMapping, object client.Object) time.Duration {
 			local, ok := object.(*corev1.Service)
 			if !ok {
@@ -232,6 +229,12 @@ func (o *Objects) there(mapping project.NamespaceMapping, slice *discoveryv1.End
 	}
 	there.Found = false // the peer's controller may not have found them yet
 	return there, wait, nil
+}
+
+// isExternalName reports whether an object is a Service that names another server.
+func isExternalName(object client.Object) bool {
+	local, ok := object.(*corev1.Service)
+	return ok && local.Spec.Type == corev1.ServiceTypeExternalName
 }
 
 // skipped reports whether the Service of a slice is not reflected to this peer.

@@ -5,6 +5,7 @@ package objects
 import (
 	"fmt"
 
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -52,6 +53,25 @@ func (r *Reflector) readAgain(key types.NamespacedName) {
 	if copied := r.remoteKey(mapping.NamespaceMapping, key.Name); r.Remote.Get(copied) != nil {
 		mapping.Applier(r.kind.name).Forget(copied)
 	}
+}
+
+// dropOutdated removes the copy of a Service that names another server now, if the peer refuses that name, or this cluster knows none for it there: clients there would go on
+// to use what the Service was before. A name that is not known at the moment is no reason to remove an earlier name.
+func (r *Reflector) dropOutdated(mapping *engine.Mapping, local client.Object, remote *metav1.PartialObjectMetadata, refused bool) error {
+	if !isExternalName(local) || remote == nil || remote.DeletionTimestamp != nil || !r.manages(mapping, remote) {
+		return nil
+	}
+	if !refused {
+		c, err := r.engine.Remote.Client()
+		if err != nil {
+			return err
+		}
+		there := &corev1.Service{}
+		if err := c.Get(mapping.Context, client.ObjectKeyFromObject(remote), there); err != nil || isExternalName(there) {
+			return client.IgnoreNotFound(err)
+		}
+	}
+	return r.remove(mapping, remote)
 }
 
 // emptyCopy returns an object to read a whole copy into.

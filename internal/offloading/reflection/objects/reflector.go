@@ -248,7 +248,7 @@ func (r *Reflector) reconcile(ctx context.Context, key types.NamespacedName) (ti
 		intent, err = r.kind.project(r, r.accepted(mapping), local)
 		if errors.Is(err, project.ErrRefused) {
 			r.engine.Recorder.Changed(local, r.kind.name, events.ReasonFailed, err)
-			return refusals.Retry, nil
+			return refusals.Retry, r.dropOutdated(mapping, local, remote, false)
 		}
 		if err != nil {
 			return 0, err
@@ -322,11 +322,12 @@ func (r *Reflector) apply(mapping *engine.Mapping, local client.Object, intent r
 	case refusals.Final(err):
 		r.engine.Recorder.Failed(local, r.kind.name, events.ReasonFailed, err)
 		r.engine.CountFailure(mapping.Local, r.kind.name)
-		return refusals.Retry, nil
+		return refusals.Retry, r.dropOutdated(mapping, local, remote, true)
 	}
 	switch {
 	case refusals.Visible(err):
 		r.engine.Recorder.Failed(local, r.kind.name, events.ReasonFailed, err)
+		err = errors.Join(err, r.dropOutdated(mapping, local, remote, true))
 	case refusals.Temporary(err):
 		r.engine.Recorder.Waits(local, r.kind.name, err)
 	}
