@@ -75,6 +75,32 @@ func TestDrain(t *testing.T) {
 	}
 }
 
+// TestStuck: milan's administrator drains the last node that takes pods of rome. The pod is not left Pending there: its controller replaces it in rome.
+func TestStuck(t *testing.T) {
+	if !*long {
+		t.Skip("NOT RUN: it drains a node for more than two minutes; use -long")
+	}
+	peered(t)
+	s := play(t, "stuck")
+	s.kubectl(t, "rollout", "status", "deployment/stuck", "--timeout=180s")
+	before := strings.Fields(s.names(t, "app=stuck"))
+	var pods corev1.PodList
+	if err := milan.API.List(t.Context(), &pods, client.InNamespace(s.remote(t)), client.MatchingLabels{"app": "stuck"}); err != nil || len(pods.Items) != 1 {
+		t.Fatalf("want one pod in milan, which the pod prefers: %v, %d of them; in rome: %s", err, len(pods.Items), before)
+	}
+	drained := pods.Items[0].Spec.NodeName
+	t.Cleanup(func() { milan.Kubectl(t, "uncordon", drained) })
+	milan.Kubectl(t, "drain", drained, "--ignore-daemonsets", "--delete-emptydir-data", "--pod-selector=app=stuck", "--timeout=120s")
+	s.kubectl(t, "wait", "pod/"+before[0], "--for=delete", "--timeout=600s")
+	s.kubectl(t, "rollout", "status", "deployment/stuck", "--timeout=180s")
+	if after := strings.Fields(s.names(t, "app=stuck")); len(after) != 3 || after[2] == before[2] {
+		t.Errorf("the pod is %s, before %s; want another one, in rome", after, before)
+	}
+	if events := s.events(before[0]); !strings.Contains(events, "RemotePodStuck") {
+		t.Errorf("no event states why the pod was deleted: %s", events)
+	}
+}
+
 // allows waits until the budget in milan has a number, and allows so many evictions.
 func (s scene) allows(t *testing.T, remote, want string) {
 	t.Helper()
