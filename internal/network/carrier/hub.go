@@ -25,6 +25,8 @@ const (
 	Port = 5875
 	// A peer may open admitBurst streams at once, and one per admitPause: each replaces the one before, and costs more than it costs the peer.
 	admitBurst, admitPause = 10, time.Second
+	// The log names logBurst streams of a peer, and one more per logPause; the others only at a higher level.
+	logBurst, logPause = 20, 30 * time.Second
 )
 
 // PathOf is the path at which the gateway of a lane accepts WebSockets.
@@ -70,6 +72,7 @@ type Hub struct {
 type member struct {
 	address netip.AddrPort
 	admit   *rate.Limiter
+	logged  *rate.Limiter
 	totals  Totals
 }
 
@@ -94,7 +97,10 @@ func (h *Hub) member(peer Key) *member {
 	if one == nil {
 		h.used++
 		four := [4]byte{127, 64 | byte(h.used>>16)&63, byte(h.used >> 8), byte(h.used)}
-		one = &member{address: netip.AddrPortFrom(netip.AddrFrom4(four), Port), admit: rate.NewLimiter(rate.Every(admitPause), admitBurst)}
+		one = &member{
+			address: netip.AddrPortFrom(netip.AddrFrom4(four), Port),
+			admit:   rate.NewLimiter(rate.Every(admitPause), admitBurst), logged: rate.NewLimiter(rate.Every(logPause), logBurst),
+		}
 		h.members[peer] = one
 	}
 	return one
@@ -201,6 +207,9 @@ func (h *Hub) start(peer Key, conn, raw net.Conn, info Info) error {
 		old.close(errReplaced)
 	}
 	log := h.options.Log.WithValues("peer", base64.StdEncoding.EncodeToString(peer[:]), "kind", info.Kind, "dialled", info.Dialled, "remote", info.Remote)
+	if !known.logged.Allow() {
+		log = log.V(1)
+	}
 	log.Info("stream of a peer opened")
 	go s.write()
 	go func() {

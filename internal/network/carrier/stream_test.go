@@ -9,11 +9,13 @@ import (
 	"net"
 	"net/netip"
 	"slices"
+	"sync/atomic"
 	"testing"
 	"testing/iotest"
 	"time"
 
 	"github.com/go-logr/logr"
+	"github.com/go-logr/logr/funcr"
 	"golang.zx2c4.com/wireguard/conn"
 	"golang.zx2c4.com/wireguard/wgctrl/wgtypes"
 )
@@ -209,6 +211,29 @@ func TestOversizedRelay(t *testing.T) {
 	eventually(t, "the last one is sent", func() bool { return totals.Sent.Load() >= maxPacket+1400 })
 	if over, dropped, sent := totals.Oversized.Load(), totals.Dropped.Load(), totals.Sent.Load(); over != 2 || dropped != 0 || sent != maxPacket+1400 {
 		t.Errorf("%d are too large, %d dropped, %d bytes sent", over, dropped, sent)
+	}
+}
+
+// TestAttackStreamLog: a peer that opens stream after stream, each of which replaces the one before, decides not how much is logged.
+func TestAttackStreamLog(t *testing.T) {
+	own, err := wgtypes.GeneratePrivateKey()
+	must(t, err)
+	other, err := wgtypes.GeneratePrivateKey()
+	must(t, err)
+	var lines atomic.Int64
+	hub, peer := New(Options{Log: funcr.New(func(string, string) { lines.Add(1) }, funcr.Options{})}), Key(other.PublicKey())
+	must(t, hub.SetKeys(Key(own), []Key{peer}))
+	const many = 5 * logBurst
+	for range many {
+		near, far := net.Pipe()
+		defer far.Close()
+		must(t, hub.start(peer, near, near, Info{Kind: TLS}))
+	}
+	eventually(t, "the streams that were replaced end", func() bool { return lines.Load() >= 2*logBurst-1 })
+	hub.Close()
+	t.Logf("%d streams, %d lines", many, lines.Load())
+	if got := lines.Load(); got > 2*logBurst+2 {
+		t.Errorf("%d streams of a peer make %d lines in the log, want at most two for each of %d", many, got, logBurst)
 	}
 }
 
