@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
@@ -15,6 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"liqo.io/liqo/apis/labels"
+	"liqo.io/liqo/internal/offloading/reflection/disruption"
 )
 
 // budget creates a disruption budget of the pods with a label.
@@ -123,8 +125,16 @@ func TestBudgets(t *testing.T) {
 	if writes := e.toProvider.writesTo(budgets); len(writes) != 0 {
 		t.Errorf("a restart costs %v", writes)
 	}
+	// After another restart, a number that is too large is lowered as late as before: what is known is not older.
+	stop()
 	e.counts(local, "web", 2, 3)
-	e.number(remoteNS, "web", 1) // after a while
+	e.toProvider.reset()
+	since := time.Now()
+	stop = e.run()
+	e.number(remoteNS, "web", 1)
+	if after := time.Since(since); after < disruption.Settle {
+		t.Errorf("it is lowered %v after a restart, want %v at least", after, disruption.Settle)
+	}
 
 	// The form changes, and the copy stays as it is until Kubernetes has evaluated it.
 	e.toProvider.reset()
@@ -152,10 +162,17 @@ func (e *env) runsPod() (local, remoteNS string) {
 	return local, remoteNS
 }
 
-// TestBudgetDeletedThere: the peer's administrator deletes a budget that keeps his node from being drained, and it stays away. The user learns it.
+// TestBudgetDeletedThere: the peer's administrator deletes a budget that keeps his node from being drained, and it stays away, also after a restart. The user learns it.
 func TestBudgetDeletedThere(t *testing.T) {
 	e := newEnv(t)
-	local, remoteNS := e.runsPod()
+	local, remoteNS := e.offload()
+	e.runProvider(remoteNS)
+	stop := e.run()
+	e.must(e.consumer.Create(t.Context(), e.pod(local, "a")))
+	e.untilPod(local, "a", "Ready", isReady)
+	e.budget(local, "kept", "app", "x")
+	e.counts(local, "kept", 1, 1)
+	e.number(remoteNS, "kept", 1)
 	e.budget(local, "web", "app", "x")
 	e.counts(local, "web", 1, 1)
 	there := e.number(remoteNS, "web", 1)
@@ -165,6 +182,16 @@ func TestBudgetDeletedThere(t *testing.T) {
 	e.waitIdle()
 	if e.exists(e.provider, there) {
 		t.Error("the budget is there again")
+	}
+	stop()
+	// One that is deleted meanwhile is written again: it looks like one that was never there.
+	e.must(e.provider.Delete(t.Context(), &policyv1.PodDisruptionBudget{ObjectMeta: named(remoteNS, "kept")}))
+	e.run()
+	e.number(remoteNS, "kept", 1)
+	e.counts(local, "web", 1, 1)
+	e.waitIdle()
+	if e.exists(e.provider, there) {
+		t.Error("the budget is there again after a restart")
 	}
 	// A budget that the user replaces is another one.
 	e.must(e.consumer.Delete(t.Context(), &policyv1.PodDisruptionBudget{ObjectMeta: named(local, "web")}))

@@ -130,6 +130,34 @@ func (b *Memories) Gone(local types.NamespacedName, copied types.UID, now time.T
 	return true
 }
 
+// WasDeleted records that another client had deleted a copy at a time before this process started.
+func (b *Memories) WasDeleted(local types.NamespacedName, at, now time.Time) {
+	if at.After(now) {
+		at = now
+	}
+	until := at.Add(Respite)
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.away == nil {
+		b.away = map[types.NamespacedName]time.Time{}
+	}
+	if until.After(now) && until.After(b.away[local]) {
+		b.away[local] = until
+	}
+}
+
+// WasSent records the number of a copy from before this process started. The pods and the status of the budget are not known well enough yet to lower it at once.
+func (b *Memories) WasSent(local types.NamespacedName, number int32) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.memories == nil {
+		b.memories = map[types.NamespacedName]Memory{}
+	}
+	if _, known := b.memories[local]; !known {
+		b.memories[local] = Memory{Sent: true, Number: number}
+	}
+}
+
 // StaysAway returns for how much longer the copy of a budget is not to be written.
 func (b *Memories) StaysAway(local types.NamespacedName, now time.Time) time.Duration {
 	b.mu.Lock()

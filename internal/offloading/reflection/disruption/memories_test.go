@@ -83,6 +83,36 @@ func TestGone(t *testing.T) {
 	}
 }
 
+// TestBefore: what was sent and deleted before a restart counts as it did: a smaller number must have been enough for a while, and a copy that was deleted stays away for the rest
+// of the hour. What this process knows itself counts more.
+func TestBefore(t *testing.T) {
+	var m Memories
+	m.WasSent(at("shop", "web"), 2)
+	var numbers []int32
+	for i, current := range []int32{2, 3, 3, 1} {
+		if i == 1 {
+			m.WasSent(at("shop", "web"), 7) // compared again
+		}
+		is, _, err := m.Decide(budget(2, current), pods(2), start.Add(time.Duration(i)*Settle))
+		if err != nil {
+			t.Fatal(err)
+		}
+		numbers = append(numbers, is.Number)
+	}
+	if !slices.Equal(numbers, []int32{2, 2, 1, 3}) {
+		t.Errorf("numbers %v", numbers)
+	}
+	for name, c := range map[string]struct{ after, want time.Duration }{
+		"just now": {0, Respite}, "a while ago": {-50 * time.Minute, 10 * time.Minute}, "long ago": {-2 * Respite, 0}, "by another clock": {time.Hour, Respite},
+	} {
+		m.WasDeleted(at("shop", name), start.Add(c.after), start)
+		m.WasDeleted(at("shop", name), start.Add(-3*Respite), start) // an earlier event
+		if left := m.StaysAway(at("shop", name), start); left != c.want {
+			t.Errorf("%s: stays away for %v, want %v", name, left, c.want)
+		}
+	}
+}
+
 // TestRemembers: the number that was decided is kept between two decisions, and dropped with the last pod.
 func TestRemembers(t *testing.T) {
 	var m Memories

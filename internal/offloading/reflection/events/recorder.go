@@ -170,6 +170,11 @@ func Here(err error) error {
 	return here{err}
 }
 
+// Wrote reports whether an event is one of ours about a kind of objects, and reports this.
+func (a *Recorder) Wrote(event *corev1.Event, kind string, err error) bool {
+	return event.Source == (corev1.EventSource{Component: project.EventSource(kind), Host: a.node}) && event.Message == printable.Line(a.spoken(err), maxMessage)
+}
+
 // Reflected reports that an object has been created in the peer.
 func (a *Recorder) Reflected(object client.Object, kind, peer string) {
 	if !a.successes.Allow() {

@@ -193,11 +193,15 @@ func (r *Reflector) synced(local string) {
 // compareAll compares the whole remote objects with their intents, once per mapping. From then on the applier remembers the intents, and metadata suffices
 // to see whether anyone changed an object.
 func (r *Reflector) compareAll(mapping *engine.Mapping) {
+	if r.kind.optional {
+		r.recallDeletions(mapping)
+	}
 	err := r.engine.Visit(mapping, r.Remote, r.kind.full, func(remote client.Object) error {
 		local := r.Local.Get(types.NamespacedName{Namespace: mapping.Local, Name: r.localName(mapping, remote.GetName())})
 		if local == nil {
 			return nil
 		}
+		r.recallNumber(client.ObjectKeyFromObject(local), remote)
 		intent, err := r.kind.project(r, r.accepted(mapping), local)
 		if err != nil || intent == nil || r.kind.stale != nil && r.kind.stale(intent, remote) {
 			return err

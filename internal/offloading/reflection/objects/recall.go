@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package objects
+
+import (
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+
+	"liqo.io/liqo/internal/offloading/reflection/engine"
+	"liqo.io/liqo/internal/offloading/reflection/events"
+)
+
+// +kubebuilder:rbac:namespace=liqo-offloaded,groups="",resources=events,verbs=list
+
+// mostEvents bounds how many events about the budgets of a namespace are read.
+const mostEvents = 500
+
+// recallDeletions learns which copies of budgets the peer's administrator has deleted before this process started, so that a restart does not undo his
+// decision. The event that reports a deletion to the user stays in Kubernetes for an hour as well; it is read once, if a budget has no copy. Without an answer of the API
+// server, nothing is known, and nothing is written.
+func (r *Reflector) recallDeletions(mapping *engine.Mapping) {
+	for wait := firstAttempt; ; wait = min(2*wait, lastAttempt) {
+		without := map[types.UID]client.Object{}
+		for _, local := range r.Local.All(mapping.Local) {
+			if r.Remote.Get(r.remoteKey(mapping.NamespaceMapping, local.GetName())) == nil {
+				without[local.GetUID()] = local
+			}
+		}
+		if len(without) == 0 {
+			return
+		}
+		var all corev1.EventList
+		err := r.engine.Local.List(mapping.Context, &all, client.InNamespace(mapping.Local), client.Limit(mostEvents),
+			client.MatchingFields{"involvedObject.kind": r.kind.name, "reason": events.ReasonIncomplete})
+		if apierrors.IsForbidden(err) {
+			log.FromContext(mapping.Context).Error(err, "it is not known which budgets the administrator of the peer has deleted before this process started", "namespace", mapping.Local)
+			return
+		}
+		if err == nil {
+			for i := range all.Items {
+				event := &all.Items[i]
+				if local := without[event.InvolvedObject.UID]; local != nil && r.engine.Recorder.Wrote(event, r.kind.name, errDeletedThere) {
+					r.budgets.WasDeleted(client.ObjectKeyFromObject(local), event.LastTimestamp.Time, time.Now())
+				}
+			}
+			return
+		}
+		select {
+		case <-mapping.Context.Done():
+			return
+		case <-time.After(wait):
+		}
+	}
+}
+
+// recallNumber remembers the number that the copy of a budget has, as if this process had sent it: a smaller one must have been enough for a while.
+func (r *Reflector) recallNumber(local types.NamespacedName, remote client.Object) {
+	if copied, ok := remote.(*policyv1.PodDisruptionBudget); ok && copied.Spec.MinAvailable != nil {
+		r.budgets.WasSent(local, copied.Spec.MinAvailable.IntVal)
+	}
+}
