@@ -3,7 +3,13 @@
 package reflection
 
 import (
+	"bytes"
+	"encoding/json"
+	"io"
+	"net/http"
 	"strconv"
+	"strings"
+	"sync/atomic"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -13,6 +19,7 @@ import (
 
 	"liqo.io/liqo/apis/labels"
 	vkv1alpha1 "liqo.io/liqo/apis/virtualkubelet/v1alpha1"
+	"liqo.io/liqo/internal/kube/kubetest"
 )
 
 // TestObservedGeneration: a client that waits until a change of a pod is observed waits for the kubelet of the provider.
@@ -74,5 +81,71 @@ func TestObservedGeneration(t *testing.T) {
 	e.waitIdle()
 	if got := e.toConsumer.writesTo("pods"); len(got) != 0 {
 		t.Errorf("written again: %v", got)
+	}
+}
+
+// TestObservedGenerationAfterAnUpgrade: an API server of this cluster that does not keep observed generations gets no write for them. Once there is one that does, they are written
+// with the next change.
+func TestObservedGenerationAfterAnUpgrade(t *testing.T) {
+	e := newEnv(t)
+	local, remoteNS := e.offload()
+	provider := e.runProvider(remoteNS)
+	var older atomic.Bool
+	older.Store(true)
+	e.kubelet.Wrap(func(next http.RoundTripper) http.RoundTripper {
+		return kubetest.RoundTripper(func(request *http.Request) (*http.Response, error) {
+			if request.Method != http.MethodPatch || !strings.HasSuffix(request.URL.Path, "/status") || !older.Load() {
+				return next.RoundTrip(request)
+			}
+			text, err := io.ReadAll(request.Body)
+			if err != nil {
+				return nil, err
+			}
+			var patch map[string]any
+			if err := json.Unmarshal(text, &patch); err != nil {
+				return nil, err
+			}
+			if status, is := patch["status"].(map[string]any); is {
+				delete(status, "observedGeneration")
+			}
+			if text, err = json.Marshal(patch); err != nil {
+				return nil, err
+			}
+			request.Body, request.ContentLength = io.NopCloser(bytes.NewReader(text)), int64(len(text))
+			return next.RoundTrip(request)
+		})
+	})
+	e.run()
+	remote := &corev1.Pod{ObjectMeta: named(remoteNS, "web")}
+	e.must(e.consumer.Create(t.Context(), e.pod(local, "web")))
+	e.untilPod(local, "web", "Ready", isReady)
+	e.must(e.provider.Get(t.Context(), client.ObjectKeyFromObject(remote), remote))
+	e.waitIdle()
+	e.toConsumer.reset()
+	text := []byte(`{"status":{"observedGeneration":` + strconv.FormatInt(remote.Generation, 10) + `}}`)
+	e.must(e.provider.Status().Patch(t.Context(), remote, client.RawPatch(types.MergePatchType, text)))
+	e.until("the generation is written", func() bool { return len(e.toConsumer.writesTo("pods")) == 1 })
+	e.waitIdle()
+	e.toConsumer.reset()
+	for range 3 {
+		e.reflection.pods.Inbound.Add(key(local, "web"))
+		e.waitIdle()
+	}
+	if got := e.toConsumer.writesTo("pods"); len(got) != 0 {
+		t.Errorf("an API server without generations gets %v", got)
+	}
+	// After the upgrade, something else is to be written.
+	older.Store(false)
+	provider.holdReady(true)
+	e.must(e.provider.Get(t.Context(), client.ObjectKeyFromObject(remote), remote))
+	for i := range remote.Status.Conditions {
+		if remote.Status.Conditions[i].Type == corev1.PodReady {
+			remote.Status.Conditions[i].Status = corev1.ConditionFalse
+		}
+	}
+	e.must(e.provider.Status().Update(t.Context(), remote))
+	pod := e.untilPod(local, "web", "not Ready", func(pod *corev1.Pod) bool { return !isReady(pod) })
+	if pod.Status.ObservedGeneration != 1 {
+		t.Errorf("after the upgrade: observed %d", pod.Status.ObservedGeneration)
 	}
 }

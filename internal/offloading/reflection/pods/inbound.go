@@ -148,9 +148,6 @@ func (p *Pods) remoteStatus(facts *podplan.Facts, step podplan.Inbound) (corev1.
 		remote = project.WithGeneration(remote, applied.is)
 	}
 	status, err := project.PodStatus(facts.Mapping, facts.Local, remote, restarts, p.options.Translator, hostIP(facts.Local, p.options.HostIP))
-	if p.noGenerations.Load() {
-		project.WithoutGenerations(&status)
-	}
 	if err == nil && step.NetworkDown {
 		project.NetworkDown(&status, facts.Local, metav1.NewTime(facts.Now))
 	}
@@ -188,6 +185,12 @@ func (p *Pods) removeLocal(ctx context.Context, local *corev1.Pod) error {
 // write patches the status if it differs: at once if the change is urgent, otherwise after a debounce, which it returns.
 func (p *Pods) write(ctx context.Context, local *corev1.Pod, status *corev1.PodStatus) (time.Duration, error) {
 	patch, err := difference(local, status)
+	if err == nil && patch != nil && p.noGenerations.Load() {
+		var rest []byte
+		if rest, err = difference(local, project.WithGenerationsOf(local, status)); rest == nil {
+			patch = nil
+		}
+	}
 	if err != nil || patch == nil {
 		return 0, err
 	}
@@ -210,8 +213,8 @@ func (p *Pods) write(ctx context.Context, local *corev1.Pod, status *corev1.PodS
 		}
 		return 0, fmt.Errorf("write status of pod %s/%s: %w", local.Namespace, local.Name, err)
 	}
-	if status.ObservedGeneration > 0 && answer.Status.ObservedGeneration == 0 {
-		p.noGenerations.Store(true)
+	if status.ObservedGeneration > 0 {
+		p.noGenerations.Store(answer.Status.ObservedGeneration == 0)
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -61,7 +61,8 @@ type Pods struct {
 	network     atomic.Int32 // a podplan.Network
 	// peerKeeps: a ShadowPod of the peer had the finalizer that keeps it until its pod is gone.
 	peerKeeps atomic.Bool
-	// noGenerations: the API server of this cluster does not keep observed generations of pods.
+	// noGenerations: the API server of this cluster did not keep observed generations of pods when a status was written last. Then they are written with what else differs,
+	// so that the API server of a later version is noticed, and that of an earlier one gets no write more.
 	noGenerations atomic.Bool
 
 	mu       sync.Mutex

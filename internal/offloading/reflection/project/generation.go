@@ -61,10 +61,17 @@ func conditionGeneration(theirs corev1.PodCondition, local, remote *corev1.Pod, 
 	return max(observed-1, 1)
 }
 
-// WithoutGenerations removes the observed generations from a status, for an API server that does not keep them: each comparison would find them missing.
-func WithoutGenerations(status *corev1.PodStatus) {
-	status.ObservedGeneration = 0
-	for i := range status.Conditions {
-		status.Conditions[i].ObservedGeneration = 0
+// WithGenerationsOf returns a status with the observed generations that the local pod shows, for an API server that does not keep them: each comparison would find them
+// missing.
+func WithGenerationsOf(local *corev1.Pod, status *corev1.PodStatus) *corev1.PodStatus {
+	as := *status
+	as.ObservedGeneration, as.Conditions = local.Status.ObservedGeneration, slices.Clone(status.Conditions)
+	for i := range as.Conditions {
+		one := &as.Conditions[i]
+		one.ObservedGeneration = 0
+		if at := slices.IndexFunc(local.Status.Conditions, func(mine corev1.PodCondition) bool { return mine.Type == one.Type }); at >= 0 {
+			one.ObservedGeneration = local.Status.Conditions[at].ObservedGeneration
+		}
 	}
+	return &as
 }

@@ -50,8 +50,10 @@ func TestObservedGeneration(t *testing.T) {
 		if status.ObservedGeneration != c.want || status.Conditions[0].ObservedGeneration != c.ready {
 			t.Errorf("%s: %d, Ready %d; want %d, %d", c.name, status.ObservedGeneration, status.Conditions[0].ObservedGeneration, c.want, c.ready)
 		}
-		if project.WithoutGenerations(&status); status.ObservedGeneration != 0 || status.Conditions[0].ObservedGeneration != 0 {
-			t.Errorf("%s: generations are left", c.name)
+		local.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, ObservedGeneration: c.shown}}
+		as := project.WithGenerationsOf(local, &status)
+		if as.ObservedGeneration != c.shown || as.Conditions[0].ObservedGeneration != c.shown || status.ObservedGeneration != c.want || status.Conditions[0].ObservedGeneration != c.ready {
+			t.Errorf("%s: with the generations that are shown: %+v, from %+v", c.name, as, status)
 		}
 	}
 }
