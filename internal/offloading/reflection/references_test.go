@@ -130,3 +130,39 @@ func TestReferencesAfterOffloadingAgain(t *testing.T) {
 		t.Errorf("the provider has %v", got)
 	}
 }
+
+// TestStaysHere: an event reports which Secrets and ConfigMaps that a pod refers to never leave this cluster. At the provider they do not exist, and its kubelet reports no more than that.
+func TestStaysHere(t *testing.T) {
+	e := newEnv(t)
+	local, remoteNS := e.offload()
+	e.run()
+	skip, elsewhere := map[string]string{labels.SkipReflection: ""}, map[string]string{labels.ReflectTo: "liqo-paris"}
+	for _, object := range []client.Object{
+		&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: local, Name: "release"}, Type: "helm.sh/release.v1"},
+		&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: local, Name: "kept", Annotations: skip}},
+		&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: local, Name: "elsewhere", Annotations: elsewhere}},
+		&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: local, Name: "sent"}},
+		&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: local, Name: "sent"}},
+	} {
+		e.must(e.consumer.Create(t.Context(), object))
+	}
+	e.until("what is sent is there", func() bool {
+		return e.exists(e.provider, &corev1.Secret{ObjectMeta: named(remoteNS, "sent")}) && e.exists(e.provider, &corev1.ConfigMap{ObjectMeta: named(remoteNS, "sent")})
+	})
+	from := func(pod *corev1.Pod, secrets, configMaps []string) *corev1.Pod {
+		for _, name := range secrets {
+			pod.Spec.Containers[0].EnvFrom = append(pod.Spec.Containers[0].EnvFrom, corev1.EnvFromSource{SecretRef: &corev1.SecretEnvSource{LocalObjectReference: corev1.LocalObjectReference{Name: name}}})
+		}
+		for _, name := range configMaps {
+			pod.Spec.Containers[0].EnvFrom = append(pod.Spec.Containers[0].EnvFrom, corev1.EnvFromSource{ConfigMapRef: &corev1.ConfigMapEnvSource{LocalObjectReference: corev1.LocalObjectReference{Name: name}}})
+		}
+		return pod
+	}
+	e.must(e.consumer.Create(t.Context(), from(e.pod(local, "fine"), []string{"sent", "none"}, []string{"sent"})))
+	e.must(e.consumer.Create(t.Context(), from(e.pod(local, "stuck"), []string{"sent", "release", "kept"}, []string{"elsewhere"})))
+	const want = "Secret release (of the type helm.sh/release.v1), Secret kept (annotation liqo.io/skip-reflection), ConfigMap elsewhere (annotation liqo.io/reflect-to)"
+	e.until("an event", func() bool { return e.event(local, "stuck", "ReflectionIncomplete", want) })
+	if e.event(local, "fine", "ReflectionIncomplete", "") {
+		t.Error("an event about a pod that lacks nothing")
+	}
+}

@@ -102,6 +102,7 @@ func (o *Objects) ReferrerChanged(before, after client.Object) {
 	o.podMoved(before, after)
 	o.podGated(before, after)
 	o.podChanged(before, after)
+	o.reportStaying(before, after)
 	object := engine.Either(before, after)
 	kind, now := referencesOf(object)
 	if kind == "" {

@@ -6,7 +6,10 @@ import (
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	coreapply "k8s.io/client-go/applyconfigurations/core/v1"
+
+	"liqo.io/liqo/apis/labels"
 )
 
 // helmRelease is the type of the Secrets in which Helm keeps its releases: the values of the user with their passwords, and all objects.
@@ -27,4 +30,20 @@ func Secret(m NamespaceMapping, local *corev1.Secret) *coreapply.SecretApplyConf
 		WithData(local.Data)
 	remote.Type, remote.Immutable = some(local.Type), local.Immutable
 	return remote
+}
+
+// StaysHere returns why a ConfigMap or Secret is never sent to this peer, whatever refers to it; empty if it is.
+func (m NamespaceMapping) StaysHere(object metav1.Object) string {
+	secret, is := object.(*corev1.Secret)
+	switch {
+	case is && secret.Type == corev1.SecretTypeServiceAccountToken:
+		return "a token that does not expire; pods have tokens of their service account, which do"
+	case is && slices.Contains(neverSecret, secret.Type):
+		return "of the type " + string(secret.Type)
+	case skipped(object):
+		return "annotation " + labels.SkipReflection
+	case m.Skips(object):
+		return "annotation " + labels.ReflectTo
+	}
+	return ""
 }

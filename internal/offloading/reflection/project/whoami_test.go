@@ -295,6 +295,9 @@ func TestNoTokens(t *testing.T) {
 		if got := project.Secret(mapping, secret) != nil; got != copied {
 			t.Errorf("a Secret of the type %s is copied: %t, want %t", kind, got, copied)
 		}
+		if why := mapping.StaysHere(secret); (why == "") != copied {
+			t.Errorf("a Secret of the type %s stays here: %q", kind, why)
+		}
 	}
 }
 
