@@ -201,6 +201,11 @@ func (s *side) read(ctx context.Context, cluster Cluster, other *side, most int)
 		s.notice = strings.TrimSuffix(fmt.Sprintf("%s: %s", cmp.Or(connection.Status, "not connected"), connection.StatusMessage), ": ")
 	}
 	s.shown = tunnels.Items[i].Labels[labels.TunnelShown] == "true"
+	for k := range tunnels.Items {
+		if network, err := netip.ParsePrefix(tunnels.Items[k].Spec.LocalNATPodCIDR); err == nil && tunnels.Items[k].Labels[labels.TunnelShown] == "true" {
+			s.shownAs = append(s.shownAs, network)
+		}
+	}
 	var err error
 	if s.view, err = viewOf(&tunnels.Items[i].Spec); err != nil {
 		return fmt.Errorf("TunnelEndpoint %s/%s in %s: %w", tunnels.Items[i].Namespace, tunnels.Items[i].Name, s.name, err)

@@ -135,6 +135,8 @@ func (w *world) createObjects(t *testing.T, i int, name string) {
 		RemoteExternalCIDR: "10.201.0.0/16", RemoteNATExternalCIDR: [2]string{"10.3.0.0/16", "10.4.0.0/16"}[i],
 	}}
 	tunnel.Labels = map[string]string{labels.TunnelShown: "true"}
+	other := tunnel.DeepCopy() // another peer of the same cluster
+	other.Name, other.Spec.ClusterIdentity.ClusterID, other.Spec.LocalNATPodCIDR = "other", "33333333-3333-4333-8333-333333333333", "10.9.0.0/16"
 	manager := &appsv1.Deployment{ObjectMeta: meta("liqo-controller-manager"), Spec: appsv1.DeploymentSpec{
 		Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"a": "b"}},
 		Template: corev1.PodTemplateSpec{
@@ -144,7 +146,7 @@ func (w *world) createObjects(t *testing.T, i int, name string) {
 	}}
 	identity := &corev1.ConfigMap{ObjectMeta: meta("liqo-clusterid-configmap"), Data: map[string]string{"CLUSTER_ID": ids[i], "CLUSTER_NAME": name}}
 	identity.Labels = map[string]string{labels.AppName: "clusterid-configmap"}
-	objects := []client.Object{&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "liqo"}}, identity, manager, tunnel}
+	objects := []client.Object{&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "liqo"}}, identity, manager, tunnel, other}
 	for k := range 4 { // the third is dead, the fourth virtual
 		n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("%s-%d", name, k)}, Spec: corev1.NodeSpec{PodCIDRs: []string{fmt.Sprintf("10.200.%d.0/24", k)}}}
 		if k == 3 {
@@ -411,6 +413,17 @@ func TestWithAPIServers(t *testing.T) {
 			if r.Error != "" && (r.Case != podToShown || r.From != "pod on rome-0" || r.To != "pod on rome-0" || !strings.Contains(r.Error, `another pod answered: "pod-0-remote"`)) {
 				t.Errorf("%+v", r)
 			}
+		}
+	})
+	t.Run("the client comes from an address that another peer shows for it", func(t *testing.T) {
+		w.corrupt = func(q Question, a *matrix.Answer) {
+			if strings.HasPrefix(q.Pod, "pair-0-") {
+				a.Source = "10.9.0.8"
+			}
+		}
+		defer func() { w.corrupt = nil }()
+		if report, err := Run(t.Context(), w.options(), silent{}); err != nil || report.Failed > 0 {
+			t.Errorf("%d failed: %v", report.Failed, err)
 		}
 	})
 	t.Run("addresses are not shown", func(t *testing.T) {

@@ -26,6 +26,8 @@ type side struct {
 	left  int
 	// shown: the addresses that the other cluster's API shows for the pods here lead to them here, too.
 	shown bool
+	// shownAs are the networks under which any peer of the cluster shows its pods, where they lead to them here.
+	shownAs []netip.Prefix
 	// notice is the problem that the cluster itself reports for its network to the other one.
 	notice     string
 	image      string

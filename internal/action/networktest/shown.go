@@ -39,7 +39,7 @@ func planShown(in, other *side, large int64) (paths []path) {
 		}
 		address, ok := ipam.Swap(target.address, v.localPods, v.localPodsSeen)
 		p.aim(address, ok, matrix.Port)
-		for _, one := range []netip.Prefix{v.localPods, v.localPodsSeen} { // either is an address of the client, in this cluster
+		for _, one := range append([]netip.Prefix{v.localPods}, in.shownAs...) { // each is an address of the client in this cluster, which its node may choose
 			if source, ok := ipam.Swap(source.address, v.localPods, one); ok {
 				p.sources = append(p.sources, netip.PrefixFrom(source, source.BitLen()))
 			}
