@@ -42,7 +42,7 @@ func TestShortened(t *testing.T) {
 	s := play(t, "shortened")
 	s.kubectl(t, "wait", "pod/remote", "--for=condition=Ready", "--timeout=120s")
 	remote := s.remote(t)
-	for _, one := range []struct{ args, period string }{{"--grace-period=-1", "30"}, {"--grace-period=2", "2"}} {
+	for _, one := range []struct{ args, period string }{{"--grace-period=-1", "30"}, {"--grace-period=25", "25"}} {
 		s.kubectl(t, "delete", "pod", "remote", "--wait=false", one.args)
 		env.Eventually(t, env.Hang, "the pod ends in milan with "+one.period+" s", func() (string, bool) {
 			seen := milan.Kubectl(t, "-n", remote, "get", "pod", "remote", "-o", "jsonpath={.metadata.deletionGracePeriodSeconds}")
