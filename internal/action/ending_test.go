@@ -42,6 +42,29 @@ func (w *watching) once(text string) {
 	}
 }
 
+// expiring returns a context whose time is over as soon as a line with the text is shown: however busy the machine is, the command has come so far.
+func expiring(t *testing.T, text string) (context.Context, *watching) {
+	over := make(chan struct{})
+	return expired{t.Context(), over}, &watching{text: text, act: func() { close(over) }}
+}
+
+// expired is a context that ends by its time, not by the user.
+type expired struct {
+	context.Context
+	over chan struct{}
+}
+
+func (e expired) Done() <-chan struct{} { return e.over }
+
+func (e expired) Err() error {
+	select {
+	case <-e.over:
+		return context.DeadlineExceeded
+	default:
+		return nil
+	}
+}
+
 // stuck creates an object that a finalizer of others holds, and deletes it. The result releases it.
 func stuck(t *testing.T, c client.Client, object client.Object) (release func()) {
 	t.Helper()
@@ -73,15 +96,13 @@ func testEndingPeer(t *testing.T, config *rest.Config) {
 	const why = "OutgoingPeering is Disconnecting: waiting for node liqo-milan to be drained and removed; it has the finalizer " + heldBy
 	url := provider(t, nil, time.Time{})
 	before := inventory(t, c)
-	for what, act := range map[string]func(PeerOptions, Progress) error{
-		"out-of-band": func(o PeerOptions, p Progress) error { return PeerOutOfBand(t.Context(), c, o, p) },
-		"under another name": func(o PeerOptions, p Progress) error {
+	for what, act := range map[string]func(context.Context, PeerOptions, Progress) error{
+		"out-of-band": func(ctx context.Context, o PeerOptions, p Progress) error { return PeerOutOfBand(ctx, c, o, p) },
+		"under another name": func(ctx context.Context, o PeerOptions, p Progress) error {
 			o.Name = "milano"
-			return PeerOutOfBand(t.Context(), c, o, p)
+			return PeerOutOfBand(ctx, c, o, p)
 		},
-		"in-band": func(o PeerOptions, p Progress) error {
-			ctx, cancel := context.WithTimeout(t.Context(), o.Timeout)
-			defer cancel()
+		"in-band": func(ctx context.Context, o PeerOptions, p Progress) error {
 			remote := &side{facts: sideFacts{}}
 			remote.facts.identity.ClusterID = remoteID
 			local := &side{Access: Access{Client: c, Namespace: testNamespace}, prefix: "(local) ", name: "milan", other: remote, facts: sideFacts{known: []*discoveryv1alpha1.ForeignCluster{fc}}}
@@ -93,13 +114,14 @@ func testEndingPeer(t *testing.T, config *rest.Config) {
 			return err
 		},
 	} {
-		lines := &recorder{}
-		err := act(peerOptions(url, func(o *PeerOptions) { o.Timeout = time.Second }), lines)
+		ctx, lines := expiring(t, "Waiting until it is gone")
+		err := act(ctx, peerOptions(url, func(o *PeerOptions) { o.Timeout = 15 * time.Second }), lines)
 		if !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "nothing was changed") || !strings.Contains(err.Error(), why) || !strings.Contains(err.Error(), "liqoctl unpeer milan --force") {
 			t.Errorf("%s: %v", what, err)
 		}
-		if !strings.Contains(lines.text(), `ForeignCluster "milan" is still being deleted since 2`) || !strings.Contains(lines.text(), "... "+strings.Repeat("(local) ", strings.Count(what, "in-band"))+"Waiting until it is gone: ") {
-			t.Errorf("%s: lines\n%s", what, lines.text())
+		text := lines.recorder.text()
+		if !strings.Contains(text, `ForeignCluster "milan" is still being deleted since 2`) || !strings.Contains(text, "... "+strings.Repeat("(local) ", strings.Count(what, "in-band"))+"Waiting until it is gone: ") {
+			t.Errorf("%s: lines\n%s", what, text)
 		}
 	}
 	err := Peer(t.Context(), c, PeerOptions{Name: "milan", Namespace: testNamespace, Timeout: 15 * time.Second}, &recorder{})
@@ -141,14 +163,14 @@ func testEndingOffloading(t *testing.T, config *rest.Config) {
 		return &offloadingv1alpha1.NamespaceOffloading{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: offloadingv1alpha1.NamespaceOffloadingName}}
 	}
 	ensure(t, c, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "office"}})
-	o := OffloadOptions{Namespace: "office", PodOffloadingStrategy: "LocalAndRemote", NamespaceMappingStrategy: "DefaultName", Timeout: time.Second}
+	o := OffloadOptions{Namespace: "office", PodOffloadingStrategy: "LocalAndRemote", NamespaceMappingStrategy: "DefaultName", Timeout: 15 * time.Second}
 	old := object("office")
 	release := stuck(t, c, old)
-	err := Offload(t.Context(), c, o, &recorder{})
-	if !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), `nothing was changed: after 1s, the offloading of namespace "office" is still ending since 2`) || !strings.Contains(err.Error(), "the finalizer "+heldBy) {
+	over, shown := expiring(t, "Waiting until it is gone")
+	err := Offload(over, c, o, shown)
+	if !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), `nothing was changed: after 15s, the offloading of namespace "office" is still ending since 2`) || !strings.Contains(err.Error(), "the finalizer "+heldBy) {
 		t.Errorf("offload while it ends: %v", err)
 	}
-	o.Timeout = 15 * time.Second
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	go reconcile(ctx, c, "office", offloadingv1alpha1.OffloadingReady, func(one *offloadingv1alpha1.NamespaceOffloading) bool { return one.UID != old.UID })
@@ -179,8 +201,9 @@ func testEndingOffloading(t *testing.T, config *rest.Config) {
 	if err := Offload(t.Context(), c, o, &recorder{}); err == nil || !strings.Contains(err.Error(), `namespace "going" is being deleted since 2`) || !strings.Contains(err.Error(), "example.com/held in 1 resource instances") {
 		t.Errorf("offload a namespace that is being deleted: %v", err)
 	}
-	text := &recorder{}
-	err = Unoffload(t.Context(), c, UnoffloadOptions{Namespace: "going", Timeout: time.Second}, text)
+	over, shown = expiring(t, "Waiting until it is gone")
+	err = Unoffload(over, c, UnoffloadOptions{Namespace: "going", Timeout: 15 * time.Second}, shown)
+	text := &shown.recorder
 	if !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "example.com/held in 1 resource instances") || strings.Contains(text.text(), "correctly disabled") ||
 		!strings.Contains(text.text(), `INFO namespace "going" is still being deleted since 2`) {
 		t.Errorf("unoffload a namespace that is being deleted: %v\n%s", err, text.text())
@@ -188,7 +211,7 @@ func testEndingOffloading(t *testing.T, config *rest.Config) {
 	if err := c.Delete(t.Context(), inside); err != nil {
 		t.Fatal(err)
 	}
-	if err := Unoffload(t.Context(), c, UnoffloadOptions{Namespace: "going", Timeout: time.Second}, &recorder{}); err == nil || !strings.Contains(err.Error(), "is not offloaded") {
+	if err := Unoffload(t.Context(), c, UnoffloadOptions{Namespace: "going", Timeout: 15 * time.Second}, &recorder{}); err == nil || !strings.Contains(err.Error(), "is not offloaded") {
 		t.Errorf("unoffload after it: %v", err)
 	}
 }
@@ -228,13 +251,12 @@ func testEndingMove(t *testing.T, config *rest.Config) {
 	if err := c.Status().Update(t.Context(), old); err != nil {
 		t.Fatal(err)
 	}
-	o := MoveOptions{Namespace: "moves", Claim: "taken", TargetNode: "liqo-milan", Timeout: time.Second}
-	lines := &recorder{}
+	o := MoveOptions{Namespace: "moves", Claim: "taken", TargetNode: "liqo-milan", Timeout: 15 * time.Second}
+	over, lines := expiring(t, "still being taken back")
 	const want = `the move of claim "taken" to node "liqo-turin" is still being taken back: Bringing the volume back as it was: waiting for the volume`
-	if err := Move(t.Context(), c, o, lines); !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "nothing was changed: "+want) || !strings.Contains(lines.text(), "INFO "+want) {
-		t.Errorf("while it is taken back: %v\n%s", err, lines.text())
+	if err := Move(over, c, o, lines); !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "nothing was changed: "+want) || !strings.Contains(lines.recorder.text(), "INFO "+want) {
+		t.Errorf("while it is taken back: %v\n%s", err, lines.recorder.text())
 	}
-	o.Timeout = 15 * time.Second
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	go func() {
