@@ -85,7 +85,7 @@ func TestStages(t *testing.T) {
 	}
 }
 
-// What computes runs beside the clusters and leaves the processors to them; what a playground disturbs has ended before.
+// The race detector runs beside the other tests and lint, and clusters have the machine for themselves.
 func TestGate(t *testing.T) {
 	plan, err := stages("all", facts{root: true, modules: []module{
 		{dir: ".", packages: []string{"a", "b"}, concurrent: []string{"b"}}, {dir: "playground", packages: []string{"c", "d"}, concurrent: []string{"d"}},
@@ -93,53 +93,30 @@ func TestGate(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	lanes, yields, began := map[string]string{}, map[string]bool{}, map[string]int{}
+	lanes, began := map[string]string{}, map[string]int{}
 	for start, next := 0, 0; start < len(plan); start = next {
 		var all map[string][]int
 		all, next = abreast(plan, start)
 		for lane, ones := range all {
 			for _, i := range ones {
 				lanes[plan[i].name], began[plan[i].name] = lane, start
-				for _, c := range plan[i].commands {
-					yields[plan[i].name] = c.yields
-				}
 			}
 		}
 	}
 	for name, lane := range map[string]string{"race product": "race", "unit product": "others", "lint product": "others", "lint playground": "others"} {
-		if began[name] != began["journey"] || lanes[name] != lane || !yields[name] {
-			t.Errorf("%s: in lane %q, at low priority: %v, beside the journey: %v", name, lanes[name], yields[name], began[name] == began["journey"])
+		if began[name] != began["race product"] || lanes[name] != lane {
+			t.Errorf("%s: in lane %q, beside the race detector: %v", name, lanes[name], began[name] == began["race product"])
 		}
 	}
 	for _, name := range []string{"format", "conventions", "generated", "build", "unit playground", "race playground", "servers"} {
-		if began[name] >= began["journey"] || yields[name] {
-			t.Errorf("%s: before the journey: %v, at low priority: %v", name, began[name] < began["journey"], yields[name])
+		if began[name] >= began["race product"] {
+			t.Errorf("%s is not before the race detector", name)
 		}
 	}
 	for _, name := range []string{"journey", "several", "stateful"} {
-		if lanes[name] != "clusters" || yields[name] {
-			t.Errorf("%s: in lane %q, at low priority: %v", name, lanes[name], yields[name])
+		if lanes[name] != "" || began[name] <= began["race product"] {
+			t.Errorf("%s: in lane %q, after what computes: %v", name, lanes[name], began[name] > began["race product"])
 		}
-	}
-}
-
-// A command that yields runs at a lower priority than another one.
-func TestYields(t *testing.T) {
-	nice := map[bool]int{}
-	for _, yields := range []bool{false, true} {
-		var out bytes.Buffer
-		c := command{args: []string{"cut", "-d", " ", "-f", "19", "/proc/self/stat"}, yields: yields}
-		if err := runCommand(t.Context(), c, new([]string), &printer{out: &out}); err != nil {
-			t.Fatal(err)
-		}
-		var value int
-		if _, err := fmt.Sscan(out.String(), &value); err != nil {
-			t.Fatalf("%q: %v", out.String(), err)
-		}
-		nice[yields] = value
-	}
-	if nice[false] < 19 && nice[true] <= nice[false] {
-		t.Errorf("a command has nice value %d, and %d if it yields", nice[false], nice[true])
 	}
 }
 

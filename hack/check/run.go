@@ -127,11 +127,7 @@ func runCommand(ctx context.Context, c command, env *[]string, out io.Writer) er
 		return runTests(ctx, c, env, out)
 	}
 	var output bytes.Buffer
-	args := c.args
-	if c.yields {
-		args = append([]string{"nice", "-n", "10"}, args...)
-	}
-	cmd := exec.CommandContext(ctx, args[0], args[1:]...)
+	cmd := exec.CommandContext(ctx, c.args[0], c.args[1:]...)
 	cmd.Dir, cmd.Env = c.dir, slices.Concat(*env, c.env)
 	cmd.Stdout, cmd.Stderr = io.MultiWriter(out, &output), out
 	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }

@@ -53,9 +53,7 @@ type command struct {
 	args []string
 	env  []string // on top of the environment
 	// silent: any output is a failure, as with formatters that list files.
-	silent bool
-	// yields: at low priority, beside clusters of which tests expect that they answer.
-	yields  bool
+	silent  bool
 	results results
 	// assets: the last line printed is the directory for KUBEBUILDER_ASSETS,
 	// which all later commands get.
@@ -203,8 +201,8 @@ func singles(module module) (c command, some bool) {
 	}, len(packages) > 0
 }
 
-// raceDetector runs the packages that start goroutines, hold a lock or use a channel with the race detector, which needs cgo. -p 3: beside clusters
-// and the other unit tests, more of them at the same time would only be slower each.
+// raceDetector runs the packages that start goroutines, hold a lock or use a channel with the race detector, which needs cgo. -p 4: their tests wait
+// for API servers more than they compute.
 func raceDetector(found facts) []stage {
 	var plan []stage
 	for _, module := range found.modules {
@@ -214,14 +212,14 @@ func raceDetector(found facts) []stage {
 		}
 		plan = append(plan, stage{
 			name: "race " + label(module.dir), about: "unit and API server tests of concurrent packages with the race detector",
-			commands: []command{{dir: module.dir, args: append([]string{"go", "test", "-race", "-p", "3", "-timeout", hanging, noVet}, packages...), env: []string{"CGO_ENABLED=1", collectLess}}},
+			commands: []command{{dir: module.dir, args: append([]string{"go", "test", "-race", "-p", "4", "-timeout", hanging, noVet}, packages...), env: []string{"CGO_ENABLED=1", collectLess}}},
 		})
 	}
 	return plan
 }
 
-// gate is `make test`. What computes runs beside the clusters, which mostly wait, and leaves the processors to them. First what judges the source, beside the
-// playground's own tests: these make network namespaces like those of a playground, and one refuses to run beside one.
+// gate is `make test`. First what judges the source, beside the playground's own tests; then the longest stage, the product with the race detector, beside the other
+// tests and lint; then the clusters, alone: beside what computes, their tests judge the machine.
 func gate(found facts) (plan []stage) {
 	var own, race, others []stage
 	for _, s := range slices.Concat(unit(found, false, ""), raceDetector(found), lint(found)) {
@@ -237,7 +235,8 @@ func gate(found facts) (plan []stage) {
 	return slices.Concat(
 		inLane("source", format(), conventions(), generated()), inLane("playground", append([]stage{build()}, own...)...),
 		[]stage{vulnerabilities(found), servers()},
-		inLane("race", yielding(race)...), inLane("others", yielding(others)...), inLane("clusters", journey(found), severalShort(found), statefulShort(found)),
+		inLane("race", race...), inLane("others", others...),
+		[]stage{journey(found), severalShort(found), statefulShort(found)},
 	)
 }
 
@@ -245,16 +244,6 @@ func gate(found facts) (plan []stage) {
 func inLane(lane string, all ...stage) []stage {
 	for i := range all {
 		all[i].lane = lane
-	}
-	return all
-}
-
-// yielding has stages leave the processors to what runs beside them.
-func yielding(all []stage) []stage {
-	for _, s := range all {
-		for i := range s.commands {
-			s.commands[i].yields = true
-		}
 	}
 	return all
 }
