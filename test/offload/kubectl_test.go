@@ -117,7 +117,7 @@ func sameResults(t *testing.T, s namespace) {
 		"logs POD -c missing", "logs POD -c main --previous", "logs POD-fails -c first", "logs POD-fails -c main", "logs POD-ends", "logs POD-ends --tail=2",
 		"logs POD-ends --since=1h", "logs POD-ends --since-time=2038-01-01T00:00:00Z", "logs POD-ends -f", "logs POD-restarts --previous", "logs POD-restarts", "logs POD-restarts -f --previous",
 		"exec POD -c main -- sh -c 'echo out; echo err >&2; exit 7'", "exec POD -c main -- nothing", "exec POD -c missing -- true", "exec -i POD -c main -- cat", "exec POD -- echo default",
-		"exec POD-ends -- true", "exec POD-fails -c main -- true", "exec POD -c main -- sh -c 'yes | head -c 300000 | sha256sum'", "exec -it POD -c main -- true",
+		"exec POD-ends -- true", "exec POD-fails -c main -- true", "exec POD -c main -- sh -c 'yes | head -c 300000 | sha256sum'", "exec -it POD -c main -- cat",
 		"attach POD-ends", "attach POD -c missing", "port-forward POD-ends 0:80", "debug POD --image=playground.local/tools:1 -c main",
 	} {
 		t.Run(strings.ReplaceAll(command, "/", "_"), func(t *testing.T) {
