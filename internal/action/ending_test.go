@@ -72,8 +72,9 @@ func stuck(t *testing.T, c client.Client, object client.Object) (release func())
 	if err := c.Create(t.Context(), object); err != nil {
 		t.Fatal(err)
 	}
+	held := object.DeepCopyObject().(client.Object) // a patch writes into it, while others may read the object
 	release = func() {
-		err := c.Patch(context.Background(), object, client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`)))
+		err := c.Patch(context.Background(), held, client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`)))
 		if client.IgnoreNotFound(err) != nil && !apierrors.IsInvalid(err) {
 			t.Error(err)
 		}
