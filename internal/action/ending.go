@@ -136,14 +136,10 @@ func awaitBoth(ctx context.Context, o InBandOptions, sides []*side, p Progress) 
 func awaitUnoffloaded(ctx context.Context, c client.WithWatch, o OffloadOptions, before *offloadingv1alpha1.NamespaceOffloading, p Progress) error {
 	last := before
 	p.Info(EndingOffloading(last, nil))
-	err := Follow(ctx, c, &offloadingv1alpha1.NamespaceOffloadingList{}, func(all []offloadingv1alpha1.NamespaceOffloading) (bool, error) {
-		if len(all) == 0 || all[0].UID != before.UID {
-			return true, nil
-		}
-		last = &all[0]
+	err := followUntilGone(ctx, c, &offloadingv1alpha1.NamespaceOffloadingList{}, before, func(now *offloadingv1alpha1.NamespaceOffloading) {
+		last = now
 		p.Start("Waiting until it is gone: " + EndingOffloading(last, nil))
-		return false, nil
-	}, client.InNamespace(o.Namespace), client.MatchingFields{"metadata.name": before.Name})
+	})
 	switch {
 	case errors.Is(err, context.DeadlineExceeded):
 		return fmt.Errorf("nothing was changed: after %s, %s; wait with `liqoctl unoffload namespace %s`, then try again (%w)", o.Timeout, EndingOffloading(last, nil), o.Namespace, err)
@@ -169,14 +165,10 @@ func AwaitNamespace(ctx context.Context, c client.WithWatch, namespace *corev1.N
 		return printable.Line(text, maxEnding)
 	}
 	p.Info(state())
-	err := Follow(ctx, c, &corev1.NamespaceList{}, func(all []corev1.Namespace) (bool, error) {
-		if len(all) == 0 || all[0].UID != namespace.UID {
-			return true, nil
-		}
-		last = &all[0]
+	err := followUntilGone(ctx, c, &corev1.NamespaceList{}, namespace, func(now *corev1.Namespace) {
+		last = now
 		p.Start("Waiting until it is gone: " + state())
-		return false, nil
-	}, client.MatchingFields{"metadata.name": namespace.Name})
+	})
 	if err != nil {
 		p.Stop()
 		return fmt.Errorf("%s; `kubectl get namespace %s -o yaml` shows what holds it (%w)", state(), last.Name, err)
@@ -197,14 +189,10 @@ func awaitTakenBack(ctx context.Context, c client.WithWatch, o *MoveOptions, p P
 		return printable.Line(fmt.Sprintf("the move of claim %q to node %q is still being taken back: %s", o.Claim, move.Spec.TargetNode, moveText(&move)), maxEnding)
 	}
 	p.Info(text())
-	err = Follow(ctx, c, &storagev1alpha1.VolumeMoveList{}, func(all []storagev1alpha1.VolumeMove) (bool, error) {
-		if len(all) == 0 || all[0].UID != move.UID {
-			return true, nil
-		}
-		move = all[0]
+	err = followUntilGone(ctx, c, &storagev1alpha1.VolumeMoveList{}, &move, func(now *storagev1alpha1.VolumeMove) {
+		move = *now
 		p.Start(text())
-		return false, nil
-	}, client.InNamespace(o.Namespace), client.MatchingFields{"metadata.name": o.Claim})
+	})
 	if err != nil {
 		return fmt.Errorf("nothing was changed: %s; run the command again when it is gone: %w", text(), err)
 	}

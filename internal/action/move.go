@@ -221,14 +221,10 @@ func CancelMove(ctx context.Context, c client.WithWatch, o MoveOptions, p Progre
 		return fmt.Errorf("claim %q does not move: its last move failed, and the volume is as before: %s", o.Claim, move.Status.Message)
 	}
 	last := move
-	err = Follow(ctx, c, &storagev1alpha1.VolumeMoveList{}, func(all []storagev1alpha1.VolumeMove) (bool, error) {
-		if len(all) == 0 || all[0].UID != move.UID {
-			return true, nil
-		}
-		last = &all[0]
+	err = followUntilGone(ctx, c, &storagev1alpha1.VolumeMoveList{}, move, func(now *storagev1alpha1.VolumeMove) {
+		last = now
 		p.Start(moveText(last))
-		return false, nil
-	}, client.InNamespace(o.Namespace), client.MatchingFields{"metadata.name": o.Claim})
+	})
 	if err != nil {
 		return fmt.Errorf("the move of claim %q is not taken back yet (phase %s: %s): %w", o.Claim, last.Status.Phase, last.Status.Message, err)
 	}

@@ -65,16 +65,12 @@ func Unoffload(ctx context.Context, c client.WithWatch, o UnoffloadOptions, p Pr
 	}
 	p.Start(fmt.Sprintf("Waiting until the remote namespaces of %q are gone", o.Namespace))
 	last := found
-	err = Follow(ctx, c, &offloadingv1alpha1.NamespaceOffloadingList{}, func(all []offloadingv1alpha1.NamespaceOffloading) (bool, error) {
-		if len(all) == 0 || all[0].UID != found.UID {
-			return true, nil
-		}
-		last = &all[0]
+	err = followUntilGone(ctx, c, &offloadingv1alpha1.NamespaceOffloadingList{}, found, func(now *offloadingv1alpha1.NamespaceOffloading) {
+		last = now
 		if far := notReady(last); far != "" {
 			p.Start(fmt.Sprintf("Waiting until the remote namespaces of %q are gone: %s", o.Namespace, far))
 		}
-		return false, nil
-	}, client.InNamespace(o.Namespace), client.MatchingFields{"metadata.name": found.Name})
+	})
 	if err != nil {
 		p.Stop()
 		if errors.Is(err, context.DeadlineExceeded) {

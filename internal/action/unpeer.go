@@ -179,13 +179,7 @@ func forget(ctx context.Context, c client.WithWatch, fc *discoveryv1alpha1.Forei
 		return fmt.Errorf("delete ForeignCluster %q: %w", o.Name, err)
 	}
 	var last *discoveryv1alpha1.ForeignCluster
-	err = Follow(ctx, c, &discoveryv1alpha1.ForeignClusterList{}, func(fcs []discoveryv1alpha1.ForeignCluster) (bool, error) {
-		if len(fcs) == 0 || fcs[0].UID != fc.UID {
-			return true, nil
-		}
-		last = &fcs[0]
-		return false, nil
-	}, client.MatchingFields{"metadata.name": fc.Name})
+	err = followUntilGone(ctx, c, &discoveryv1alpha1.ForeignClusterList{}, fc, func(now *discoveryv1alpha1.ForeignCluster) { last = now })
 	if err != nil {
 		p.Stop()
 		return unpeerError(o, last, fmt.Sprintf("ForeignCluster %q", o.Name), err)

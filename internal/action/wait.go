@@ -58,6 +58,18 @@ func Follow[T any, P object[T]](ctx context.Context, c client.WithWatch, list cl
 	}
 }
 
+// followUntilGone calls seen with each state of an object, as Follow does, until it is gone or its name belongs to another one.
+func followUntilGone[T any, P object[T]](ctx context.Context, c client.WithWatch, list client.ObjectList, it P, seen func(P)) error {
+	uid := it.GetUID() // seen may keep the state in it
+	return Follow[T, P](ctx, c, list, func(all []T) (bool, error) {
+		if len(all) == 0 || P(&all[0]).GetUID() != uid {
+			return true, nil
+		}
+		seen(&all[0])
+		return false, nil
+	}, client.InNamespace(it.GetNamespace()), client.MatchingFields{"metadata.name": it.GetName()})
+}
+
 // observerError wraps an error of the caller's function: Follow returns it instead of retrying.
 type observerError struct{ error }
 

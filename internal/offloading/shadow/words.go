@@ -68,7 +68,7 @@ func isNamed(one, before string) bool {
 	if found == nil || found[1] == "user" && isNumber(one) {
 		return false
 	}
-	return (found[3] != "" || strings.ContainsAny(found[2], ":=") || strings.ContainsAny(one, "-.0123456789"))
+	return found[3] != "" || strings.ContainsAny(found[2], ":=") || strings.ContainsAny(one, "-.0123456789")
 }
 
 func isNumber(one string) bool {
