@@ -47,7 +47,7 @@ func check(ctx context.Context, args []string) error {
 	if err != nil {
 		return err
 	}
-	commit, noCommit := head(ctx)
+	commit, noCommit := head(ctx, ".")
 	record := func(result) error { return nil }
 	if group == "long" {
 		if noCommit != nil {
@@ -143,15 +143,6 @@ func source(folder string) (code, tests []byte, err error) {
 		}
 	}
 	return code, tests, nil
-}
-
-// head is the commit of the working tree, with a mark if files differ from it, and "unknown" with an error.
-func head(ctx context.Context) (string, error) {
-	output, err := exec.CommandContext(ctx, "git", "describe", "--always", "--abbrev=40", "--dirty").Output()
-	if err != nil {
-		return "unknown", fmt.Errorf("git describe: %w", err)
-	}
-	return strings.TrimSpace(string(output)), nil
 }
 
 // result is the outcome of one stage.

@@ -3,6 +3,7 @@
 // Command contract writes docs/contract.md: what users of the documented system rely on, row by row, with the tests that show it and their last
 // results. It first takes over the results of tests that hack/check has kept in bin/results. With --check it changes nothing, and fails if a
 // row has neither a test nor a row of docs/differences.md, if one of them is not there, or if the page is not as it would write it.
+// Results of a commit that is not in the history of the present one are refused.
 //
 // The page is a function of rows.yaml, results.txt, docs/differences.md and the names of the tests in the source, so it changes only if one of
 // these files does. The command must not know what the tests test. Its proof is contract_test.go.
@@ -10,13 +11,13 @@ package main
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"flag"
 	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
-	"slices"
 )
 
 const (
@@ -62,12 +63,12 @@ func run(check bool) error {
 		return err
 	}
 	if !check {
-		if err := takeOver(results); err != nil {
+		if err := takeOver(context.Background(), results); err != nil {
 			return err
 		}
 	}
-	keepNamed(results, sections)
-	files := map[string][]byte{resultsPath: formatResults(results), pagePath: page(sections, differences, results)}
+	keep(results, sections, source)
+	files := map[string][]byte{resultsPath: formatResults(results), pagePath: page(sections, differences, results, source)}
 	for path, text := range files {
 		switch {
 		case bytes.Equal(text, texts[path]):
@@ -81,24 +82,24 @@ func run(check bool) error {
 }
 
 // takeOver merges the last runs of tests into the results.
-func takeOver(results map[string]result) error {
+func takeOver(ctx context.Context, results map[string]result) error {
 	paths, err := filepath.Glob(runs)
 	if err != nil {
 		return err
 	}
-	var events []event
 	for _, path := range paths {
 		text, err := os.ReadFile(path)
 		if err != nil {
 			return err
 		}
-		some, err := parseEvents(text)
-		if err != nil {
-			return fmt.Errorf("%s: %w", path, err)
+		commit, ends, err := parseEvents(text)
+		if err == nil && len(ends) > 0 {
+			err = inHistory(ctx, ".", commit)
 		}
-		events = append(events, some...)
+		if err != nil {
+			return fmt.Errorf("%s: %w; run its tests again, or remove the file", path, err)
+		}
+		merge(results, ends)
 	}
-	slices.SortStableFunc(events, func(a, b event) int { return a.Time.Compare(b.Time) })
-	merge(results, events)
 	return nil
 }

@@ -27,6 +27,17 @@ type row struct {
 	Differs []string
 }
 
+// general are tests that judge many items by one rule, and what they show of each of them: less than that it works.
+var general = map[string]string{
+	"apis.TestSchema":                        "is in the schema",
+	"cmd/liqo.TestDocumentedFlags":           "the flag is accepted",
+	"cmd/liqo.TestReflectionFlags":           "the flag is accepted",
+	"deployments/liqo.TestDocumentedValues":  "the value is accepted",
+	"deployments/liqo.TestEveryValueMatters": "the value changes an object",
+	"deployments/liqo.TestGolden":            "is rendered",
+	"test/bench.TestIdleGateway":             "is measured, not judged",
+}
+
 func parseRows(text []byte) ([]section, error) {
 	var sections []section
 	decoder := yaml.NewDecoder(bytes.NewReader(text))

@@ -8,7 +8,9 @@ import (
 	"go/parser"
 	"go/token"
 	"io/fs"
+	"maps"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -60,6 +62,18 @@ func (all tests) add(folder string, file *ast.File) {
 		}
 		return true
 	})
+}
+
+// suites are the tests on clusters, by folder.
+func (all tests) suites() map[string][]string {
+	found := map[string][]string{}
+	for _, full := range slices.Sorted(maps.Keys(all.functions)) {
+		folder, function, _, ok := split(full)
+		if ok && strings.HasPrefix(folder, "test/") && function != "TestMain" {
+			found[folder] = append(found[folder], full)
+		}
+	}
+	return found
 }
 
 // lacks returns why the source has no test of this name, or nothing. Of a subtest it only decides whether the folder's tests hold its name.
