@@ -148,6 +148,26 @@ func anchors(text string) (names []string) {
 }
 
 var (
+	chartVersion = regexp.MustCompile(`(?m)^appVersion: "(.*)"$`)
+	imageTag     = regexp.MustCompile(`\bliqo(?:-mover)?:([0-9A-Za-z][0-9A-Za-z._-]*)`)
+)
+
+// TestDocumentsNameTheImage: the chart asks for the image of its version, so an image with another tag, which a reader made, would stay unused.
+func TestDocumentsNameTheImage(t *testing.T) {
+	version := string(chartVersion.FindSubmatch(read(t, "deployments/liqo/Chart.yaml"))[1])
+	for _, file := range append(documents(t), "deployments/image/Dockerfile") {
+		if strings.HasPrefix(file, "docs/adr/") {
+			continue
+		}
+		for _, match := range imageTag.FindAllStringSubmatch(string(read(t, file)), -1) {
+			if match[1] != version {
+				t.Errorf("%s names the image %s; the chart asks for the tag %s", file, match[0], version)
+			}
+		}
+	}
+}
+
+var (
 	codeSpan = regexp.MustCompile("`([^`\n]+)`")
 	anyBlock = regexp.MustCompile("(?s)```[a-z]*\n(.*?)```")
 	makeCall = regexp.MustCompile(`(?:^|[\s;&(])make ([a-z0-9]+)`)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package install tests the ways to install Liqo that docs/installation.md describes, on two real clusters whose networks do not overlap:
+// Package install tests the ways to install Liqo that docs/installation.md and docs/upgrade.md describe, on two real clusters whose networks do not overlap:
 // with Helm, in another namespace, as a plugin of kubectl, with another network, without addresses, and with the settings of networks.
 // Each way is installed, peered, used and removed without a trace.
 //
@@ -81,21 +81,23 @@ func try(c *env.Cluster, values, line string) (string, error) {
 	return text.String(), err
 }
 
-// documented is the one command of docs/installation.md with this beginning. Placeholders are replaced.
+// documented is the one command of docs/installation.md and docs/upgrade.md with this beginning. Placeholders are replaced.
 func documented(t *testing.T, beginning string, replace ...string) string {
 	t.Helper()
-	text, err := os.ReadFile("../../docs/installation.md")
-	if err != nil {
-		t.Fatal(err)
-	}
 	var found []string
-	for _, command := range guide.Commands(string(text)) {
-		if strings.HasPrefix(command.Line, beginning) {
-			found = append(found, command.Line)
+	for _, page := range []string{"../../docs/installation.md", "../../docs/upgrade.md"} {
+		text, err := os.ReadFile(page)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, command := range guide.Commands(string(text)) {
+			if strings.HasPrefix(command.Line, beginning) {
+				found = append(found, command.Line)
+			}
 		}
 	}
 	if len(found) != 1 {
-		t.Fatalf("docs/installation.md has %d commands that start with %q: %q", len(found), beginning, found)
+		t.Fatalf("docs/installation.md and docs/upgrade.md have %d commands that start with %q: %q", len(found), beginning, found)
 	}
 	return strings.NewReplacer(replace...).Replace(found[0])
 }
