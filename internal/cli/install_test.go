@@ -30,7 +30,7 @@ const documentedSteps = ` INFO   Kubernetes clients successfully initialized
 
 // TestInstallCommand runs what changes nothing in a cluster, with a real API server: the documented lines, the file of values, and the notes.
 func TestInstallCommand(t *testing.T) {
-	config := kubetest.Cluster(t)
+	config := kubetest.Fresh(t)
 	t.Setenv("KUBECONFIG", kubeconfig(t, config))
 	c, err := client.New(config, client.Options{})
 	if err != nil {

@@ -238,7 +238,7 @@ func kubeconfig(t *testing.T, config *rest.Config) string {
 
 // TestPeeringCommands runs what reads a cluster against a real API server, as users type it.
 func TestPeeringCommands(t *testing.T) {
-	config := kubetest.Cluster(t)
+	config := kubetest.Fresh(t)
 	t.Setenv("KUBECONFIG", kubeconfig(t, config))
 	if code, _, errOut := run(t, "", "status", "peer"); code != 1 || !strings.Contains(errOut, "not installed") {
 		t.Errorf("status peer without Liqo: %d %s", code, errOut)

@@ -66,7 +66,7 @@ type env struct {
 
 func newEnv(t *testing.T) *env {
 	t.Helper()
-	config := kubetest.Cluster(t)
+	config := kubetest.Fresh(t)
 	content := clientcmdapi.NewConfig()
 	content.Clusters["c"] = &clientcmdapi.Cluster{Server: config.Host, CertificateAuthorityData: config.CAData}
 	content.AuthInfos["c"] = &clientcmdapi.AuthInfo{ClientCertificateData: config.CertData, ClientKeyData: config.KeyData}

@@ -29,7 +29,7 @@ const slices = "resourceslices.sharing.liqo.io"
 // TestApply is an upgrade: the cluster has an old definition that another client wrote, and the identity has exactly
 // the rights of the chart's hook.
 func TestApply(t *testing.T) {
-	admin := kubetest.Cluster(t)
+	admin := kubetest.Fresh(t)
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	all, err := crds.Load(chart.FS)

@@ -17,9 +17,14 @@
 // needs one of these belongs into the playground's end-to-end tests.
 //
 // Cost, on two cores: a pair is ready in about four seconds, takes half a
-// gigabyte of memory, and stops in less than a tenth of a second. A test that
-// works in namespaces of its own uses [SharedPair], which is started once per
-// test binary; a test that changes cluster-wide objects uses [Pair].
+// gigabyte of memory, and stops in less than a tenth of a second. To apply our
+// definitions takes as long again. Therefore [Cluster] and [Pair] lend: a server
+// serves one test after the other, and is reset in between, in about a tenth of a
+// second. The reset writes what the server held at first into its etcd, waits for
+// the caches of the API server, and compares. A server that still acts on what is
+// gone, as on webhooks, policies and quotas, is not lent again. Our definitions
+// stay; [Fresh] is for a test that must not find them. A test that works in
+// namespaces of its own uses [SharedPair], which is started once per test binary.
 //
 // [Env] has what nearly every such test does to a cluster: create, read, change,
 // wait. An error fails the test. [Eventually] is the only way to wait: it polls, and its
@@ -27,7 +32,7 @@
 // the code under test the rights that its RBAC markers name, and no others.
 //
 // The package must not know any Liqo kind: callers install what they need.
-// Its own tests prove that a pair is two clusters, and that no process or file
-// is left, not even when the test process is killed. (Only envtest's record of
+// Its own tests prove that a pair is two clusters, that a test finds nothing of
+// an earlier one, and that no process or file is left, not even when the test process is killed. (Only envtest's record of
 // used ports, empty files in the user's cache directory, stays for two minutes.)
 package kubetest

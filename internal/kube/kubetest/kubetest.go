@@ -28,10 +28,17 @@ const (
 	stopTimeout  = 10 * time.Second
 )
 
-// Cluster starts one API server with its etcd and stops it when the test ends.
-// The returned configuration is that of an administrator (group system:masters),
-// with a request rate limit that no test reaches.
+// Cluster lends the test an API server with its etcd, which no other test uses until this one ends. It holds what a new one holds, and perhaps the
+// definitions of our own kinds. The returned configuration is that of an administrator (group system:masters), with a request rate limit that no
+// test reaches.
 func Cluster(t testing.TB) *rest.Config {
+	t.Helper()
+	return lend(t, 1)[0]
+}
+
+// Fresh starts an API server that no other test has used and stops it when the test ends: for a test that needs one without our definitions, or
+// that does something to the server that a reset does not undo.
+func Fresh(t testing.TB) *rest.Config {
 	t.Helper()
 	configs, stop, err := start(assets(t), 1)
 	if err != nil {
@@ -39,6 +46,25 @@ func Cluster(t testing.TB) *rest.Config {
 	}
 	t.Cleanup(func() { report(t, stop()) })
 	return configs[0]
+}
+
+func lend(t testing.TB, n int) (configs []*rest.Config) {
+	t.Helper()
+	clusters, err := lending.borrow(assets(t), n)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range clusters {
+		t.Cleanup(func() {
+			if t.Failed() { // what it holds may be why
+				report(t, c.stop())
+				return
+			}
+			report(t, lending.giveBack(c))
+		})
+		configs = append(configs, rest.CopyConfig(c.config))
+	}
+	return configs
 }
 
 // Newest is [Cluster] with every feature of its version, also those that are off by default.
@@ -52,16 +78,11 @@ func Newest(t testing.TB) *rest.Config {
 	return configs[0]
 }
 
-// Pair starts two API servers, each with its own etcd and its own certificate
-// authority, and stops them when the test ends. Names, UIDs and resource
+// Pair is [Cluster] twice, each with its own etcd and its own certificate authority. Names, UIDs and resource
 // versions of one mean nothing in the other.
 func Pair(t testing.TB) (consumer, provider *rest.Config) {
 	t.Helper()
-	configs, stop, err := start(assets(t), 2)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { report(t, stop()) })
+	configs := lend(t, 2)
 	return configs[0], configs[1]
 }
 
@@ -164,6 +185,7 @@ type cluster struct {
 	environment *envtest.Environment
 	config      *rest.Config
 	guard       *guard
+	first       map[string]entry // what the store held when the server had started; empty unless it is lent
 }
 
 func startOne(dir string, flags []string) (*cluster, error) {
