@@ -247,14 +247,3 @@ func fitting(words []string, prefix string) (fit []string) {
 func timeoutFlag(cmd *cobra.Command, value *time.Duration, standard time.Duration) {
 	cmd.PersistentFlags().DurationVar(value, "timeout", standard, "Maximum duration of the command")
 }
-
-// later is a documented command that this version does not support yet.
-func (f *Factory) later(use, short, why string) *cobra.Command {
-	return &cobra.Command{
-		Use: use, Short: short + " (not yet)",
-		// The answer is the same for any flags.
-		FParseErrWhitelist: cobra.FParseErrWhitelist{UnknownFlags: true},
-		Args:               cobra.ArbitraryArgs, ValidArgsFunction: cobra.NoFileCompletions,
-		RunE: func(*cobra.Command, []string) error { return errors.New(why) },
-	}
-}

@@ -14,7 +14,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"liqo.io/liqo/internal/action/install"
-	"liqo.io/liqo/internal/action/provider"
+	"liqo.io/liqo/internal/action/install/clusters"
 )
 
 // installFlags holds the documented flags of install and upgrade.
@@ -50,30 +50,42 @@ func installCommand(f *Factory, use, short string) *cobra.Command {
 			"program, so no repository is needed. A cluster without a name gets a random one, and keeps it.\n\n" +
 			"If Liqo is installed already, settings without a flag stay as they are. A failed installation is undone.",
 		Args: cobra.NoArgs, ValidArgsFunction: cobra.NoFileCompletions,
-		RunE: func(cmd *cobra.Command, _ []string) error { return f.install(cmd.Context(), cmd, o, provider.Auto) },
+		RunE: func(cmd *cobra.Command, _ []string) error { return f.install(cmd.Context(), cmd, o, clusters.Auto) },
 	}
 	o.register(cmd.PersistentFlags())
 	_ = cmd.RegisterFlagCompletionFunc("service-type", cobra.FixedCompletions([]string{"ClusterIP", "NodePort", "LoadBalancer"}, cobra.ShellCompDirectiveNoFileComp))
-	address := func(flags *pflag.FlagSet) {
-		flags.StringVar(&o.options.Overrides.APIServer, "api-server-url", "", "Address of the API server for other clusters (default: that of the kubeconfig)")
-		flags.StringVar(&o.options.Overrides.PodCIDR, "pod-cidr", "", "Network of the pods (default: detected)")
-		flags.StringVar(&o.options.Overrides.ServiceCIDR, "service-cidr", "", "Network of the services (default: detected)")
-	}
-	address(cmd.Flags())
-	for _, kind := range []provider.Kind{provider.Kubeadm, provider.KinD, provider.K3s} {
+	setFlags(cmd, o, clusters.Generic)
+	for _, row := range clusters.All {
 		sub := &cobra.Command{
-			Use: string(kind), Short: "The same for clusters of type " + string(kind), Args: cobra.NoArgs, ValidArgsFunction: cobra.NoFileCompletions,
-			RunE: func(cmd *cobra.Command, _ []string) error { return f.install(cmd.Context(), cmd, o, kind) },
+			Use: string(row.Name), Short: "The same for clusters of type " + string(row.Name),
+			Args: cobra.NoArgs, ValidArgsFunction: cobra.NoFileCompletions,
+			RunE: func(cmd *cobra.Command, _ []string) error { return f.install(cmd.Context(), cmd, o, row.Name) },
 		}
-		address(sub.Flags())
+		if row.Refused != "" {
+			sub.Short += " (not yet)"
+			// The answer is the same for any flags.
+			sub.FParseErrWhitelist, sub.Args = cobra.FParseErrWhitelist{UnknownFlags: true}, cobra.ArbitraryArgs
+			sub.RunE = func(*cobra.Command, []string) error { return errors.New(row.Refused) }
+		}
+		setFlags(sub, o, row)
 		cmd.AddCommand(sub)
-	}
-	for _, kind := range provider.Later() {
-		_, err := provider.Decide(provider.Facts{}, provider.Overrides{Kind: kind})
-		cmd.AddCommand(f.later(string(kind), "The same for clusters of type "+string(kind), err.Error()))
 	}
 	return cmd
 }
+
+// setFlags adds the flags of a type of cluster.
+func setFlags(cmd *cobra.Command, o *installFlags, row clusters.Type) {
+	for _, flag := range row.Flags {
+		cmd.Flags().Var(override(func(value string) { flag.Set(&o.options.Overrides, value) }), flag.Name, flag.Usage)
+	}
+}
+
+// override is a flag whose value a row stores.
+type override func(value string)
+
+func (set override) Set(value string) error { set(value); return nil }
+func (override) String() string             { return "" }
+func (override) Type() string               { return "string" }
 
 func (o *installFlags) register(flags *pflag.FlagSet) {
 	overrides := &o.options.Overrides
@@ -116,7 +128,7 @@ func (o *installFlags) check() error {
 	return nil
 }
 
-func (f *Factory) install(ctx context.Context, cmd *cobra.Command, o *installFlags, kind provider.Kind) error {
+func (f *Factory) install(ctx context.Context, cmd *cobra.Command, o *installFlags, name clusters.Name) error {
 	if err := o.check(); err != nil {
 		return err
 	}
@@ -137,7 +149,7 @@ func (f *Factory) install(ctx context.Context, cmd *cobra.Command, o *installFla
 	if o.disableTelemetry {
 		f.printer.Info("--disable-telemetry changes nothing: Liqo sends no telemetry")
 	}
-	o.options.Overrides.Kind, o.options.Namespace, o.options.Wait = kind, f.namespace(), true
+	o.options.Overrides.Type, o.options.Namespace, o.options.Wait = name, f.namespace(), true
 	f.printer.Done("Installer initialized")
 	f.printer.Start("Reading the cluster")
 	prepared, err := install.Prepare(ctx, cluster, o.options)

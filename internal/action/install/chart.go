@@ -25,9 +25,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 
-	"liqo.io/liqo/apis/labels"
 	embedded "liqo.io/liqo/deployments/liqo"
-	"liqo.io/liqo/internal/action/provider"
+	"liqo.io/liqo/internal/action/install/clusters"
 )
 
 // sharingPercentage is the default of liqoctl.
@@ -92,7 +91,7 @@ func parseSet(all []string) (map[string]any, error) {
 }
 
 // inherit fills the overrides that the user left empty with the values of the previous installation.
-func inherit(o provider.Overrides, before map[string]any) provider.Overrides {
+func inherit(o clusters.Overrides, before map[string]any) clusters.Overrides {
 	keep := func(value *string, path ...string) {
 		if *value == "" {
 			*value, _, _ = unstructured.NestedString(before, path...)
@@ -172,8 +171,8 @@ func (p *Prepared) values(before map[string]any) map[string]any {
 			clusterLabels[key] = value
 		}
 	}
-	if p.Plan.Kind != provider.Auto {
-		clusterLabels[labels.Provider] = string(p.Plan.Kind)
+	for key, value := range p.Plan.Labels {
+		clusterLabels[key] = value
 	}
 	networks := map[string]any{"podCIDR": p.Plan.PodCIDR, "serviceCIDR": p.Plan.ServiceCIDR}
 	if o.Overrides.ReservedSubnets != nil {

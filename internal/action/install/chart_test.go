@@ -9,7 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
-	"liqo.io/liqo/internal/action/provider"
+	"liqo.io/liqo/internal/action/install/clusters"
 )
 
 // TestKubeletCertificates: where kubelets sign their own certificates, the metric agent must not verify them, or `kubectl top` of
@@ -51,7 +51,7 @@ func TestKubeletCertificates(t *testing.T) {
 			if before, err = plainValues(before); err != nil {
 				t.Fatal(err)
 			}
-			p := &Prepared{Plan: provider.Plan{SelfSignedKubelets: test.selfSigned}}
+			p := &Prepared{Plan: clusters.Plan{SelfSignedKubelets: test.selfSigned}}
 			if p.chart, err = loadChart(""); err != nil {
 				t.Fatal(err)
 			}

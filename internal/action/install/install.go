@@ -38,7 +38,8 @@ import (
 	offloadingv1alpha1 "liqo.io/liqo/apis/offloading/v1alpha1"
 	storagev1alpha1 "liqo.io/liqo/apis/storage/v1alpha1"
 	liqoaction "liqo.io/liqo/internal/action"
-	"liqo.io/liqo/internal/action/provider"
+	"liqo.io/liqo/internal/action/install/clusters"
+	"liqo.io/liqo/internal/action/install/facts"
 	"liqo.io/liqo/internal/kube/crds"
 )
 
@@ -47,7 +48,7 @@ const Release = "liqo"
 
 // Options of an installation. If Liqo is installed already, empty options keep their current values.
 type Options struct {
-	Overrides provider.Overrides
+	Overrides clusters.Overrides
 	// Namespace to install in.
 	Namespace string
 	// ChartPath of a chart that replaces the embedded one.
@@ -112,7 +113,7 @@ type Prepared struct {
 	// Values of the chart.
 	Values map[string]any
 	// Plan is the source of the values.
-	Plan provider.Plan
+	Plan clusters.Plan
 	// GeneratedName is the name of the cluster if the user gave none.
 	GeneratedName string
 	// Unmonitored: metrics are enabled, but the cluster has no Prometheus operator, so there are no monitors.
@@ -141,7 +142,7 @@ func Prepare(ctx context.Context, cluster Cluster, o Options) (*Prepared, error)
 	if p.helm, err = cluster.helm(o.Namespace); err != nil {
 		return nil, err
 	}
-	facts, err := read(ctx, p.client, cluster.Config.Host)
+	observed, err := facts.Read(ctx, p.client, cluster.Config.Host)
 	if err != nil {
 		return nil, unreachable(cluster, err)
 	}
@@ -160,7 +161,7 @@ func Prepare(ctx context.Context, cluster Cluster, o Options) (*Prepared, error)
 		return nil, err
 	}
 	overrides := inherit(o.Overrides, base)
-	if p.Plan, err = provider.Decide(facts, overrides); err != nil {
+	if p.Plan, err = clusters.Decide(observed, overrides); err != nil {
 		return nil, err
 	}
 	if err := p.name(name, overrides.ClusterName); err != nil {

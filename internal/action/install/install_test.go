@@ -32,8 +32,8 @@ import (
 	discoveryv1alpha1 "liqo.io/liqo/apis/discovery/v1alpha1"
 	"liqo.io/liqo/apis/labels"
 	liqoaction "liqo.io/liqo/internal/action"
+	"liqo.io/liqo/internal/action/install/clusters"
 	"liqo.io/liqo/internal/action/inuse"
-	"liqo.io/liqo/internal/action/provider"
 	"liqo.io/liqo/internal/kube/kubetest"
 )
 
@@ -155,7 +155,7 @@ const waitLimit = 5 * time.Minute
 func options() Options {
 	return Options{
 		Namespace: "liqo", Timeout: waitLimit,
-		Overrides: provider.Overrides{ClusterName: "rome", PodCIDR: "10.200.0.0/16", ServiceCIDR: "10.0.0.0/24", APIServer: "https://192.0.2.1:6443", AnyAPIServer: true},
+		Overrides: clusters.Overrides{ClusterName: "rome", PodCIDR: "10.200.0.0/16", ServiceCIDR: "10.0.0.0/24", APIServer: "https://192.0.2.1:6443", AnyAPIServer: true},
 	}
 }
 
@@ -395,7 +395,7 @@ func first(t *testing.T, e *env, _ map[string]string) {
 
 // again: the same command changes nothing, and neither does one with fewer flags.
 func again(t *testing.T, e *env, _ map[string]string) {
-	for _, overrides := range []provider.Overrides{options().Overrides, {}} {
+	for _, overrides := range []clusters.Overrides{options().Overrides, {}} {
 		before := e.versions()
 		o := options()
 		o.Overrides = overrides
@@ -467,13 +467,13 @@ func serviceTypes(t *testing.T, e *env, _ map[string]string) {
 func changed(t *testing.T, e *env, _ map[string]string) {
 	percent := 40
 	o := options()
-	o.Overrides = provider.Overrides{Labels: map[string]string{"zone": "a"}, ServiceType: "NodePort"}
+	o.Overrides = clusters.Overrides{Labels: map[string]string{"zone": "a"}, ServiceType: "NodePort"}
 	o.SharingPercentage, o.HighAvailability, o.Set, o.Metrics = &percent, new(true), []string{"auth.service.port=8443"}, new(true)
 	if out, err := e.install(o); err != nil || out.Unchanged {
 		t.Fatal(out, err)
 	}
 	o = options()
-	o.Overrides = provider.Overrides{Labels: map[string]string{"zone": "b"}}
+	o.Overrides = clusters.Overrides{Labels: map[string]string{"zone": "b"}}
 	prepared, err := Prepare(t.Context(), e.cluster, o)
 	if err != nil {
 		t.Fatal(err)
@@ -534,7 +534,7 @@ func changed(t *testing.T, e *env, _ map[string]string) {
 // failedUpgrade: an upgrade that does not become ready is undone.
 func failedUpgrade(t *testing.T, e *env, _ map[string]string) {
 	o := options()
-	o.Overrides, o.Wait, o.Set = provider.Overrides{}, true, []string{"tag=none"}
+	o.Overrides, o.Wait, o.Set = clusters.Overrides{}, true, []string{"tag=none"}
 	err := e.installUntilWait(o)
 	if err == nil || !strings.Contains(err.Error(), "not ready after 5m0s") || !strings.Contains(err.Error(), "previous version and values were restored") {
 		t.Errorf("%v", err)

@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package provider decides how to install Liqo on a kind of cluster: it turns facts about the cluster and overrides of the
-// user into a plan for the chart's values. It must not read a cluster; read.go of package install does. Its proof is
-// provider_test.go.
-package provider
+package clusters
 
 import (
+	"cmp"
+	"errors"
 	"fmt"
 	"maps"
 	"net"
@@ -15,58 +14,28 @@ import (
 	"strings"
 
 	"k8s.io/apimachinery/pkg/util/validation"
+
+	"liqo.io/liqo/apis/labels"
 )
 
-// Kind of cluster: the name of a sub-command of install.
-type Kind string
-
-// The kinds. Auto detects the kind.
-const (
-	Auto      Kind = ""
-	Kubeadm   Kind = "kubeadm"
-	KinD      Kind = "kind"
-	K3s       Kind = "k3s"
-	AKS       Kind = "aks"
-	EKS       Kind = "eks"
-	GKE       Kind = "gke"
-	OpenShift Kind = "openshift"
-)
-
-// Later are the documented kinds that this version does not support yet.
-func Later() []Kind { return []Kind{AKS, EKS, GKE, OpenShift} }
-
-// Documented networks, for clusters whose configuration cannot be read.
-const (
-	k3sPods         = "10.42.0.0/16"
-	k3sServices     = "10.43.0.0/16"
-	kubeadmPods     = "172.16.0.0/16"
-	kubeadmServices = "10.96.0.0/12"
-)
-
-// Facts are what package install reads from the cluster.
+// Facts are what package facts reads from the cluster.
 type Facts struct {
 	// APIServer is the address in the kubeconfig.
 	APIServer string
 	// ServiceCIDRs of objects of kind ServiceCIDR; empty before Kubernetes 1.33.
 	ServiceCIDRs []string
-	// ConfiguredPods and ConfiguredServices come from the ConfigMap kubeadm-config, or the arguments of the controller manager.
-	ConfiguredPods, ConfiguredServices string
 	// NodeCIDRs are the pod networks of nodes.
 	NodeCIDRs []string
 	// NodesWithoutCIDR reports that a node has no pod network.
 	NodesWithoutCIDR bool
 	// Pods and Services are addresses in use, with the names of their owners.
 	Pods, Services []Address
-	// Kubelets are the versions of the nodes' kubelets, which identify k3s.
-	Kubelets []string
-	// Kubeadm reports that the ConfigMap kubeadm-config exists.
-	Kubeadm bool
-	// ControllerManager reports that its pod exists, so that arguments it lacks have their defaults.
-	ControllerManager bool
-	// ProviderIDs of the nodes, which identify kind.
-	ProviderIDs []string
-	// ServerTLSBootstrap: the ConfigMap kubelet-config makes kubelets request serving certificates from the cluster.
-	ServerTLSBootstrap bool
+	// Kubelets are the versions of the nodes' kubelets, ProviderIDs what the nodes are called by who made them.
+	Kubelets, ProviderIDs []string
+	// ControllerManager holds the names and command lines of its pods; if it is empty, arguments that it lacks need not have their defaults.
+	ControllerManager []string
+	// Objects that the types read, as far as they exist.
+	Objects map[Object]map[string]any
 }
 
 // Address is an address and the name of its owner.
@@ -74,20 +43,22 @@ type Address struct{ Name, IP string }
 
 // Overrides are the settings of the user; empty fields are detected.
 type Overrides struct {
-	Kind                            Kind
+	Type                            Name
 	ClusterName                     string
 	APIServer, PodCIDR, ServiceCIDR string
 	ReservedSubnets                 []string
 	ServiceType                     string
 	// Labels of the cluster.
 	Labels map[string]string
+	// Own are settings that one type only knows.
+	Own map[string]string
 	// AnyAPIServer and SkipValidation disable checks.
 	AnyAPIServer, SkipValidation bool
 }
 
 // Plan is the part of the installation that depends on the cluster.
 type Plan struct {
-	Kind                            Kind
+	Type                            Name
 	APIServer, PodCIDR, ServiceCIDR string
 	ReservedSubnets                 []string
 	// ServiceType of the Services that other clusters reach; empty leaves the choice to the chart.
@@ -96,12 +67,15 @@ type Plan struct {
 	WatchPods bool
 	// SelfSignedKubelets: the serving certificates of kubelets are not signed by the cluster's authority.
 	SelfSignedKubelets bool
+	// Labels of the cluster, beside those of the user.
+	Labels map[string]string
 }
 
 // Decide returns the plan, or an error that names the setting to correct.
 func Decide(f Facts, o Overrides) (Plan, error) {
-	if slices.Contains(Later(), o.Kind) {
-		return Plan{}, fmt.Errorf("this version has no installation for %s yet; try `install --api-server-url URL --pod-cidr CIDR --service-cidr CIDR`, which is untested there", o.Kind)
+	row := find(f, o.Type)
+	if row.Refused != "" {
+		return Plan{}, errors.New(row.Refused)
 	}
 	if problems := validation.IsDNS1123Label(o.ClusterName); o.ClusterName != "" && len(problems) > 0 {
 		return Plan{}, fmt.Errorf("--cluster-name %q is not a DNS-1123 label: %s", o.ClusterName, strings.Join(problems, "; "))
@@ -109,28 +83,25 @@ func Decide(f Facts, o Overrides) (Plan, error) {
 	if err := checkLabels(o.Labels); err != nil {
 		return Plan{}, err
 	}
-	p := Plan{Kind: o.Kind, APIServer: firstOf(o.APIServer, f.APIServer), ReservedSubnets: o.ReservedSubnets, ServiceType: o.ServiceType, WatchPods: f.NodesWithoutCIDR}
-	if p.Kind == Auto {
-		p.Kind = recognise(f)
-	}
-	if p.ServiceType == "" && (p.Kind == KinD || p.Kind == K3s) {
-		p.ServiceType = "NodePort" // these clusters have no load balancers
-	}
-	p.SelfSignedKubelets = !f.ServerTLSBootstrap && (p.Kind == Kubeadm || p.Kind == KinD)
-	switch p.ServiceType {
+	switch o.ServiceType {
 	case "", "LoadBalancer", "NodePort", "ClusterIP":
 	default:
-		return Plan{}, fmt.Errorf("--service-type %s: want ClusterIP, NodePort or LoadBalancer", p.ServiceType)
+		return Plan{}, fmt.Errorf("--service-type %s: want ClusterIP, NodePort or LoadBalancer", o.ServiceType)
 	}
-	p.ServiceCIDR = firstOf(o.ServiceCIDR, strings.Join(f.ServiceCIDRs, ","), f.ConfiguredServices)
-	p.PodCIDR = firstOf(o.PodCIDR, f.ConfiguredPods, around(f.NodeCIDRs))
-	switch {
-	case p.Kind == K3s:
-		p.PodCIDR, p.ServiceCIDR = firstOf(p.PodCIDR, k3sPods), firstOf(p.ServiceCIDR, k3sServices)
-	case f.ControllerManager && (p.Kind == Kubeadm || p.Kind == KinD):
-		p.PodCIDR, p.ServiceCIDR = firstOf(p.PodCIDR, kubeadmPods), firstOf(p.ServiceCIDR, kubeadmServices)
+	p := Plan{
+		Type: row.Name, APIServer: cmp.Or(o.APIServer, f.APIServer), ReservedSubnets: o.ReservedSubnets, ServiceType: o.ServiceType,
+		WatchPods: f.NodesWithoutCIDR, Labels: map[string]string{},
 	}
-	if err := p.check(f, o); err != nil {
+	if row.Name != Auto {
+		p.Labels[labels.Provider] = string(row.Name)
+	}
+	pods, services := row.networks(f)
+	p.PodCIDR = cmp.Or(o.PodCIDR, pods, around(f.NodeCIDRs))
+	p.ServiceCIDR = cmp.Or(o.ServiceCIDR, strings.Join(f.ServiceCIDRs, ","), services)
+	if row.Complete != nil {
+		row.Complete(f, o, &p)
+	}
+	if err := row.check(p, f, o); err != nil {
 		return Plan{}, err
 	}
 	return p, nil
@@ -143,33 +114,6 @@ func checkLabels(all map[string]string) error {
 		}
 	}
 	return nil
-}
-
-func firstOf(all ...string) string {
-	for _, text := range all {
-		if text != "" {
-			return text
-		}
-	}
-	return ""
-}
-
-// recognise detects the kinds that need different defaults.
-func recognise(f Facts) Kind {
-	for _, version := range f.Kubelets {
-		if strings.Contains(version, "+k3s") {
-			return K3s
-		}
-	}
-	for _, id := range f.ProviderIDs {
-		if strings.HasPrefix(id, "kind://") {
-			return KinD
-		}
-	}
-	if f.Kubeadm {
-		return Kubeadm
-	}
-	return Auto
 }
 
 // around is the smallest network that contains all IPv4 networks of the nodes; empty if it would exceed a /8 or no node has
@@ -201,7 +145,7 @@ func around(cidrs []string) string {
 	return whole.String()
 }
 
-func (p Plan) check(f Facts, o Overrides) error {
+func (t Type) check(p Plan, f Facts, o Overrides) error {
 	pods, err := network("--pod-cidr", "the network of the pods", p.PodCIDR)
 	if err != nil {
 		return err
@@ -210,14 +154,15 @@ func (p Plan) check(f Facts, o Overrides) error {
 	if err != nil {
 		return err
 	}
-	for _, one := range p.ReservedSubnets {
-		reserved, err := netip.ParsePrefix(one)
+	for _, subnet := range p.ReservedSubnets {
+		reserved, err := netip.ParsePrefix(subnet)
 		if err != nil {
-			return fmt.Errorf("--reserved-subnets %s: not a network such as 10.0.0.0/8", one)
+			return fmt.Errorf("--reserved-subnets %s: not a network such as 10.0.0.0/8", subnet)
 		}
 		for _, used := range slices.Concat(pods, services) {
 			if reserved.Overlaps(used) {
-				return fmt.Errorf("--reserved-subnets %s overlaps %s, a network of this cluster's own pods or services, which Liqo never uses for remapping; name other networks only", one, used)
+				return fmt.Errorf("--reserved-subnets %s overlaps %s, a network of this cluster's own pods or services, "+
+					"which Liqo never uses for remapping; name other networks only", subnet, used)
 			}
 		}
 	}
@@ -237,17 +182,17 @@ func (p Plan) check(f Facts, o Overrides) error {
 	if err := covers("--service-cidr", "Service", services, f.Services); err != nil {
 		return err
 	}
-	return p.checkAPIServer(f, o)
+	return t.checkAPIServer(p, f, o)
 }
 
 func network(flag, what, text string) (all []netip.Prefix, err error) {
 	if text == "" {
 		return nil, fmt.Errorf("the cluster does not publish %s; set %s", what, flag)
 	}
-	for one := range strings.SplitSeq(text, ",") {
-		prefix, err := netip.ParsePrefix(strings.TrimSpace(one))
+	for cidr := range strings.SplitSeq(text, ",") {
+		prefix, err := netip.ParsePrefix(strings.TrimSpace(cidr))
 		if err != nil {
-			return nil, fmt.Errorf("%s %s: not a network such as 10.0.0.0/8", flag, one)
+			return nil, fmt.Errorf("%s %s: not a network such as 10.0.0.0/8", flag, cidr)
 		}
 		all = append(all, prefix.Masked())
 	}
@@ -256,13 +201,13 @@ func network(flag, what, text string) (all []netip.Prefix, err error) {
 
 // covers checks that the addresses in use are in the networks.
 func covers(flag, what string, networks []netip.Prefix, used []Address) error {
-	for _, one := range used {
-		address, err := netip.ParseAddr(one.IP)
+	for _, owner := range used {
+		address, err := netip.ParseAddr(owner.IP)
 		if err != nil || !slices.ContainsFunc(networks, func(n netip.Prefix) bool { return n.Addr().Is4() == address.Is4() }) {
 			continue // no network of this address family is known
 		}
 		if !slices.ContainsFunc(networks, func(n netip.Prefix) bool { return n.Contains(address) }) {
-			return fmt.Errorf("%s %s has address %s, which is not in %v; correct %s", what, one.Name, one.IP, join(networks), flag)
+			return fmt.Errorf("%s %s has address %s, which is not in %v; correct %s", what, owner.Name, owner.IP, join(networks), flag)
 		}
 	}
 	return nil
@@ -277,23 +222,24 @@ func join(networks []netip.Prefix) string {
 }
 
 // checkAPIServer checks the address that other clusters will use.
-func (p Plan) checkAPIServer(f Facts, o Overrides) error {
+func (t Type) checkAPIServer(p Plan, f Facts, o Overrides) error {
 	address, err := url.Parse(p.APIServer)
 	if err != nil || address.Scheme != "https" || address.Hostname() == "" {
 		return fmt.Errorf("the API server's address %q is not a URL that other clusters can use; set --api-server-url https://HOST:PORT", p.APIServer)
 	}
 	if local(address) {
 		// The kubeconfig is for this machine only: the chart publishes the address of a node.
-		if o.APIServer == "" && (p.Kind == K3s || p.Kind == KinD) {
+		if o.APIServer == "" && t.LocalAPIServer {
 			return nil
 		}
 		return fmt.Errorf("the API server's address %s works on this machine only, and other clusters need it; set --api-server-url https://HOST:PORT", p.APIServer)
 	}
-	if o.APIServer == "" || o.AnyAPIServer || f.APIServer == "" || p.Kind == K3s {
+	if o.APIServer == "" || o.AnyAPIServer || f.APIServer == "" || t.AnyAPIServer {
 		return nil
 	}
 	if known, err := url.Parse(f.APIServer); err == nil && authority(known) != authority(address) {
-		return fmt.Errorf("--api-server-url %s differs from the address in the kubeconfig, %s; if both are right, add --disable-api-server-sanity-check", o.APIServer, f.APIServer)
+		return fmt.Errorf("--api-server-url %s differs from the address in the kubeconfig, %s; if both are right, add --disable-api-server-sanity-check",
+			o.APIServer, f.APIServer)
 	}
 	return nil
 }
@@ -314,5 +260,5 @@ func local(address *url.URL) bool {
 
 // authority is host and port in a comparable form.
 func authority(address *url.URL) string {
-	return net.JoinHostPort(strings.ToLower(address.Hostname()), firstOf(address.Port(), "443"))
+	return net.JoinHostPort(strings.ToLower(address.Hostname()), cmp.Or(address.Port(), "443"))
 }

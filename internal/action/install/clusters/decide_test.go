@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package provider
+package clusters
 
 import (
 	"strings"
@@ -9,7 +9,7 @@ import (
 
 func facts() Facts {
 	return Facts{
-		APIServer: "https://192.0.2.7:6443", ServiceCIDRs: []string{"10.90.0.0/12"}, ConfiguredPods: "10.200.0.0/16", ConfiguredServices: "10.80.0.0/12",
+		APIServer: "https://192.0.2.7:6443", ServiceCIDRs: []string{"10.90.0.0/12"}, ControllerManager: []string{"--cluster-cidr=10.200.0.0/16", "--service-cluster-ip-range=10.80.0.0/12"},
 		NodeCIDRs: []string{"10.200.0.0/24", "10.200.1.0/24"}, Kubelets: []string{"v1.36.3"},
 		Pods: []Address{{"default/web", "10.200.1.7"}}, Services: []Address{{"default/kubernetes", "10.80.0.1"}},
 	}
@@ -17,15 +17,15 @@ func facts() Facts {
 
 func TestDecide(t *testing.T) {
 	with := func(change func(*Facts)) Facts { f := facts(); change(&f); return f }
-	bare := with(func(f *Facts) { f.ConfiguredPods, f.ConfiguredServices, f.ServiceCIDRs = "", "", nil })
+	bare := with(func(f *Facts) { f.ControllerManager, f.ServiceCIDRs = nil, nil })
 	for _, c := range []struct {
 		name      string
 		facts     Facts
 		overrides Overrides
-		want      string // kind pods services API server service type; or words of the error
+		want      string // type pods services API server service type; or words of the error
 	}{
-		{"kubeadm record", facts(), Overrides{}, "|10.200.0.0/16|10.90.0.0/12|https://192.0.2.7:6443|"},
-		{"node networks", with(func(f *Facts) { f.ConfiguredPods = "" }), Overrides{}, "|10.200.0.0/16|10.90.0.0/12|https://192.0.2.7:6443|"},
+		{"controller manager", facts(), Overrides{}, "|10.200.0.0/16|10.90.0.0/12|https://192.0.2.7:6443|"},
+		{"node networks", with(func(f *Facts) { f.ControllerManager = nil }), Overrides{}, "|10.200.0.0/16|10.90.0.0/12|https://192.0.2.7:6443|"},
 		{"flags win", facts(), Overrides{PodCIDR: "10.200.0.0/14", ServiceType: "NodePort"}, "|10.200.0.0/14|10.90.0.0/12|https://192.0.2.7:6443|NodePort"},
 		{"kind", with(func(f *Facts) {
 			f.ProviderIDs = []string{"kind://docker/rome/w"}
@@ -46,11 +46,11 @@ func TestDecide(t *testing.T) {
 		{"same authority", with(func(f *Facts) { f.APIServer = "https://API.example.org" }), Overrides{APIServer: "https://api.example.org:443"}, "|10.200.0.0/16|10.90.0.0/12|https://api.example.org:443|"},
 		{"local by flag", with(func(f *Facts) { f.ProviderIDs = []string{"kind://docker/rome/w"} }), Overrides{APIServer: "https://localhost:6443"}, "this machine only"},
 		{"kind listens everywhere", with(func(f *Facts) { f.ProviderIDs, f.APIServer = []string{"kind://docker/rome/w"}, "https://0.0.0.0:4711" }), Overrides{}, "kind|10.200.0.0/16|10.90.0.0/12||NodePort"},
-		{"kubeadm", with(func(f *Facts) { f.Kubeadm = true }), Overrides{}, "kubeadm|10.200.0.0/16|10.90.0.0/12|https://192.0.2.7:6443|"},
-		{"kubeadm's defaults", Facts{APIServer: "https://192.0.2.7:6443", ControllerManager: true}, Overrides{Kind: Kubeadm}, "kubeadm|172.16.0.0/16|10.96.0.0/12|https://192.0.2.7:6443|"},
-		{"kubeadm without a controller manager", Facts{APIServer: "https://192.0.2.7:6443"}, Overrides{Kind: Kubeadm}, "set --pod-cidr"},
+		{"kubeadm", with(func(f *Facts) { f.Objects = map[Object]map[string]any{kubeadmConfig: {}} }), Overrides{}, "kubeadm|10.200.0.0/16|10.90.0.0/12|https://192.0.2.7:6443|"},
+		{"kubeadm's defaults", Facts{APIServer: "https://192.0.2.7:6443", ControllerManager: []string{"kube-controller-manager"}}, Overrides{Type: "kubeadm"}, "kubeadm|172.16.0.0/16|10.96.0.0/12|https://192.0.2.7:6443|"},
+		{"kubeadm without a controller manager", Facts{APIServer: "https://192.0.2.7:6443"}, Overrides{Type: "kubeadm"}, "set --pod-cidr"},
 		{"dual stack", with(func(f *Facts) {
-			f.ConfiguredPods = "10.200.0.0/16,fd00:1::/56"
+			f.ControllerManager = []string{"--cluster-cidr=10.200.0.0/16,fd00:1::/56"}
 			f.Pods = append(f.Pods, Address{"default/six", "fd00:2::7"})
 		}), Overrides{}, "pod default/six has address fd00:2::7"},
 		{"only one family known", with(func(f *Facts) { f.Pods = append(f.Pods, Address{"default/six", "fd00:2::7"}) }), Overrides{}, "|10.200.0.0/16|10.90.0.0/12|https://192.0.2.7:6443|"},
@@ -65,13 +65,13 @@ func TestDecide(t *testing.T) {
 		{"reserved around the services", facts(), Overrides{ReservedSubnets: []string{"10.3.0.0/16", "10.90.0.0/11"}, SkipValidation: true}, "--reserved-subnets 10.90.0.0/11 overlaps 10.80.0.0/12"},
 		{"reserved elsewhere", facts(), Overrides{ReservedSubnets: []string{"10.3.0.0/16"}}, "|10.200.0.0/16|10.90.0.0/12|https://192.0.2.7:6443|"},
 		{"reserved", facts(), Overrides{ReservedSubnets: []string{"x"}}, "--reserved-subnets x"},
-		{"aks", facts(), Overrides{Kind: AKS}, "no installation for"},
-		{"eks", facts(), Overrides{Kind: EKS}, "no installation for"},
-		{"gke", facts(), Overrides{Kind: GKE}, "no installation for"},
-		{"openshift", facts(), Overrides{Kind: OpenShift}, "--pod-cidr CIDR"},
+		{"aks", facts(), Overrides{Type: "aks"}, "no installation for"},
+		{"eks", facts(), Overrides{Type: "eks"}, "no installation for"},
+		{"gke", facts(), Overrides{Type: "gke"}, "no installation for"},
+		{"openshift", facts(), Overrides{Type: "openshift"}, "--pod-cidr CIDR"},
 	} {
 		plan, err := Decide(c.facts, c.overrides)
-		have := strings.Join([]string{string(plan.Kind), plan.PodCIDR, plan.ServiceCIDR, plan.Published(), plan.ServiceType}, "|")
+		have := strings.Join([]string{string(plan.Type), plan.PodCIDR, plan.ServiceCIDR, plan.Published(), plan.ServiceType}, "|")
 		if err != nil {
 			have = err.Error()
 		}
@@ -84,15 +84,17 @@ func TestDecide(t *testing.T) {
 // TestSelfSignedKubelets: kubeadm and kind leave the serving certificates to the kubelets, unless serverTLSBootstrap is set.
 func TestSelfSignedKubelets(t *testing.T) {
 	for _, test := range []struct {
-		kind      Kind
-		bootstrap bool
+		name      Name
+		bootstrap string
 		want      bool
-	}{{Kubeadm, false, true}, {KinD, false, true}, {Kubeadm, true, false}, {KinD, true, false}, {K3s, false, false}, {Auto, false, false}} {
+	}{
+		{"kubeadm", "false", true}, {"kind", "false", true}, {"kubeadm", "true", false}, {"kind", "true", false}, {"k3s", "false", false}, {Auto, "false", false},
+	} {
 		f := facts()
-		f.ServerTLSBootstrap = test.bootstrap
-		plan, err := Decide(f, Overrides{Kind: test.kind})
+		f.Objects = map[Object]map[string]any{kubeletConfig: {"data": map[string]any{"kubelet": "serverTLSBootstrap: " + test.bootstrap}}}
+		plan, err := Decide(f, Overrides{Type: test.name})
 		if err != nil || plan.SelfSignedKubelets != test.want {
-			t.Errorf("%q, serverTLSBootstrap %t: %t, %v, want %t", test.kind, test.bootstrap, plan.SelfSignedKubelets, err, test.want)
+			t.Errorf("%q, serverTLSBootstrap %s: %t, %v, want %t", test.name, test.bootstrap, plan.SelfSignedKubelets, err, test.want)
 		}
 	}
 }
