@@ -423,3 +423,23 @@ func TestLinkedPackages(t *testing.T) {
 		t.Errorf("%s is not up to date (-listed +linked). If each new package is wanted, run: go test -run TestLinkedPackages . -update-linked\n%s", list, diff)
 	}
 }
+
+// TestMetricsAreRows: only package metric makes metrics, each of a row. So what a process registers is what docs/reference/metrics.md lists.
+func TestMetricsAreRows(t *testing.T) {
+	for _, file := range productSources(t) {
+		top, _, _ := strings.Cut(file.path, "/")
+		if file.test || slices.Contains(outside, top) || strings.HasPrefix(file.path, "internal/kube/metric/") {
+			continue
+		}
+		ast.Inspect(file.syntax, func(node ast.Node) bool {
+			if selector, ok := node.(*ast.SelectorExpr); ok {
+				from, ok := selector.X.(*ast.Ident)
+				makes := strings.HasPrefix(selector.Sel.Name, "New") && selector.Sel.Name != "NewRegistry" || strings.HasPrefix(selector.Sel.Name, "MustNew")
+				if ok && (from.Name == "promauto" || from.Name == "prometheus" && makes) {
+					t.Errorf("%s:%d: %s.%s: declare a row of internal/kube/metric", file.path, file.line(node.Pos()), from.Name, selector.Sel.Name)
+				}
+			}
+			return true
+		})
+	}
+}

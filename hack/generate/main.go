@@ -72,6 +72,8 @@ func generate(ctx context.Context) error {
 		func() error { return types(ctx) },
 		readme,
 		podFeatures,
+		metricsPage,
+		commandsPage,
 		unlisted,
 	}
 	for _, r := range roles {
@@ -143,7 +145,7 @@ func generated() (map[string][]byte, error) {
 		}
 		return add(path)
 	})
-	for _, pattern := range []string{crds + "/*.yaml", fmt.Sprintf(rightsOf, "*"), readmePath, offloadingPath} {
+	for _, pattern := range []string{crds + "/*.yaml", fmt.Sprintf(rightsOf, "*"), readmePath, offloadingPath, reference + "/*.md"} {
 		paths, globErr := filepath.Glob(pattern)
 		err = errors.Join(err, globErr)
 		for _, path := range paths {

@@ -6,16 +6,14 @@ import (
 	"bytes"
 	"fmt"
 	"strings"
-	"sync"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/tools/events"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/metrics"
 
 	discoveryv1alpha1 "liqo.io/liqo/apis/discovery/v1alpha1"
+	"liqo.io/liqo/internal/kube/metric"
 	"liqo.io/liqo/internal/kube/remote"
 )
 
@@ -25,14 +23,12 @@ type trustEvent struct {
 	eventType, reason, note string
 }
 
-// trustEvents is made when the first event is sent.
-var trustEvents = sync.OnceValue(func() *prometheus.CounterVec {
-	counter := prometheus.NewCounterVec(prometheus.CounterOpts{
-		Name: "liqo_peer_trust_events_total",
-		Help: "Events about the trust in peers, by the reason of the Kubernetes event: admissions, refusals, decisions, late renewals, new addresses.",
-	}, []string{"reason"})
-	metrics.Registry.MustRegister(counter)
-	return counter
+var trustEvents = metric.Counters(metric.Row{
+	Name: "liqo_peer_trust_events_total", Type: metric.Counter,
+	Help:   "Events about the trust in peers, by the reason of the Kubernetes event: admissions, refusals, decisions, late renewals, new addresses.",
+	Labels: []string{"reason"},
+	Roles:  []string{"controller-manager"},
+	Panel:  metric.Panel{Title: "Changes of the trust in peers", Query: `sum by (reason) (increase(liqo_peer_trust_events_total[1h]))`, Unit: "short"},
 })
 
 // send sends the event, if there is one.

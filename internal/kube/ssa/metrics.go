@@ -2,21 +2,14 @@
 
 package ssa
 
-import (
-	"sync"
+import "liqo.io/liqo/internal/kube/metric"
 
-	"github.com/prometheus/client_golang/prometheus"
-	"sigs.k8s.io/controller-runtime/pkg/metrics"
-)
-
-// applies is made when the first object is applied: a program that links this package pays nothing at its start.
-var applies = sync.OnceValue(func() *prometheus.CounterVec {
-	counter := prometheus.NewCounterVec(prometheus.CounterOpts{
-		Name: "liqo_apply_total",
-		Help: "Server-side applies by field owner and result: applied (a request was sent), skipped (it would have changed nothing), failed.",
-	}, []string{"owner", "result"})
-	metrics.Registry.MustRegister(counter)
-	return counter
+var applies = metric.Counters(metric.Row{
+	Name: "liqo_apply_total", Type: metric.Counter,
+	Help:   "Server-side applies by field owner and result: applied (a request was sent), skipped (it would have changed nothing), failed.",
+	Labels: []string{"owner", "result"},
+	Roles:  []string{"controller-manager", "virtual-kubelet"},
+	Panel:  metric.Panel{Title: "Applies", Query: `sum by (owner, result) (rate(liqo_apply_total[5m]))`, Unit: "reqps"},
 })
 
 func count(owner, result string) { applies().WithLabelValues(owner, result).Inc() }

@@ -10,7 +10,8 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-	"sigs.k8s.io/controller-runtime/pkg/metrics"
+
+	"liqo.io/liqo/internal/kube/metric"
 )
 
 // outcome is what became of a question. Peers choose names and addresses, so no metric has those.
@@ -27,6 +28,33 @@ const (
 	dropped outcome = "dropped"
 )
 
+var (
+	served    = []string{"dns"}
+	questions = metric.Counters(metric.Row{
+		Name: "liqo_dns_questions_total", Type: metric.Counter,
+		Help: "Questions of pods of peers, by protocol and outcome: passed or translated (the DNS of this cluster answered), absent (the peer may have the name, " +
+			"and nothing of it is here), apiserver (the API server of the peer), refused (of no pod of a peer), malformed, failed (the DNS of this cluster did not answer), " +
+			"dropped (too many).",
+		Labels: []string{"network", "outcome"}, Roles: served,
+		Panel: metric.Panel{Title: "Questions of names", Query: `sum by (outcome) (rate(liqo_dns_questions_total[5m]))`, Unit: "reqps"},
+	})
+	durations = metric.Durations(metric.Row{
+		Name: "liqo_dns_question_duration_seconds", Type: metric.Histogram,
+		Help: "How long questions took, with the answer of the DNS of this cluster and the wait for an address that is not known yet. " +
+			"What is dropped does not count.",
+		Roles: served,
+		Panel: metric.Panel{
+			Title: "Duration of questions, 99th percentile", Query: `histogram_quantile(0.99, sum by (le) (rate(liqo_dns_question_duration_seconds_bucket[5m])))`, Unit: "s",
+		},
+	}, .0001, .00025, .0005, .001, .0025, .005, .01, .025, .1, .5, 1, 2.5, 5, 10)
+	forwardFailures = metric.Counters(metric.Row{
+		Name: "liqo_dns_forward_failures_total", Type: metric.Counter,
+		Help:   "Tries to ask the DNS of this cluster that had no answer, by reason: timeout, other. A question is tried several times.",
+		Labels: []string{"reason"}, Roles: served,
+		Panel: metric.Panel{Title: "Failed tries to ask the DNS of the cluster", Query: `sum by (reason) (rate(liqo_dns_forward_failures_total[5m]))`, Unit: "reqps"},
+	})
+)
+
 // meters are the metrics of the role.
 type meters struct {
 	questions *prometheus.CounterVec
@@ -36,22 +64,7 @@ type meters struct {
 
 // measured is made when the first server is.
 var measured = sync.OnceValue(func() *meters {
-	m := &meters{
-		questions: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "liqo_dns_questions_total",
-			Help: "Questions of pods of peers, by protocol and outcome: passed or translated (the DNS of this cluster answered), absent (the peer may have the name, and nothing of it is here), " +
-				"apiserver (the API server of the peer), refused (of no pod of a peer), malformed, failed (the DNS of this cluster did not answer), dropped (too many).",
-		}, []string{"network", "outcome"}),
-		duration: prometheus.NewHistogram(prometheus.HistogramOpts{
-			Name:    "liqo_dns_question_duration_seconds",
-			Help:    "How long questions took, with the answer of the DNS of this cluster and the wait for an address that is not known yet. What is dropped does not count.",
-			Buckets: []float64{.0001, .00025, .0005, .001, .0025, .005, .01, .025, .1, .5, 1, 2.5, 5, 10},
-		}),
-		failures: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "liqo_dns_forward_failures_total",
-			Help: "Tries to ask the DNS of this cluster that had no answer, by reason: timeout, other. A question is tried several times.",
-		}, []string{"reason"}),
-	}
+	m := &meters{questions: questions(), duration: durations(), failures: forwardFailures()}
 	for _, network := range []string{"udp", "tcp"} {
 		for _, one := range []outcome{passed, translated, absent, own, refused, malformed, failed, dropped} {
 			m.questions.WithLabelValues(network, string(one)) // so that a rate has a start
@@ -60,7 +73,6 @@ var measured = sync.OnceValue(func() *meters {
 	for _, reason := range []string{"timeout", "other"} {
 		m.failures.WithLabelValues(reason)
 	}
-	metrics.Registry.MustRegister(m.questions, m.duration, m.failures)
 	return m
 })
 
