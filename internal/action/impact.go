@@ -189,7 +189,7 @@ func withdraw(ctx context.Context, c client.Client, offloading *offloadingv1alph
 // text lists the copies that will be deleted; it is empty if there are none.
 func (n *impact) text() string {
 	var parts []string
-	for _, kind := range contents.Kinds {
+	for _, kind := range contents.Kinds() {
 		switch count := n.Copies[kind.Kind]; count {
 		case 0:
 		case 1:

@@ -202,7 +202,7 @@ func (r *contentsReconciler) read(ctx context.Context, held contents.Held, tally
 	if err != nil {
 		return err
 	}
-	for _, kind := range contents.Kinds {
+	for _, kind := range contents.Kinds() {
 		if err := readKind(ctx, reader, held.Namespace, kind, tally); err != nil {
 			return err
 		}

@@ -8,8 +8,6 @@ import (
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
-	networkingv1 "k8s.io/api/networking/v1"
-	policyv1 "k8s.io/api/policy/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -20,6 +18,7 @@ import (
 
 	"liqo.io/liqo/apis/labels"
 	vkv1alpha1 "liqo.io/liqo/apis/virtualkubelet/v1alpha1"
+	"liqo.io/liqo/internal/offloading/kinds"
 )
 
 // +kubebuilder:rbac:groups="",resources=persistentvolumeclaims,verbs=list;watch
@@ -76,9 +75,9 @@ func (r *remoteNamespaceReconciler) keep(ctx context.Context, p mapOwner, one *c
 	if one.Annotations[labels.KeptForData] == state {
 		return nil
 	}
-	for _, kind := range []client.Object{&vkv1alpha1.ShadowPod{}, &vkv1alpha1.ShadowEndpointSlice{}, &corev1.Service{}, &networkingv1.Ingress{}, &policyv1.PodDisruptionBudget{}, &corev1.ConfigMap{}, &corev1.Secret{}} {
+	for _, kind := range kinds.Where(func(kind *kinds.Kind) bool { return !kind.Data }) {
 		how := metav1.DeletePropagationBackground
-		if _, is := kind.(*vkv1alpha1.ShadowPod); is {
+		if kind == kinds.Pod {
 			switch held, err := r.allHeld(ctx, one.Name); {
 			case err != nil:
 				return err
@@ -86,9 +85,10 @@ func (r *remoteNamespaceReconciler) keep(ctx context.Context, p mapOwner, one *c
 				how = metav1.DeletePropagationForeground
 			}
 		}
-		err := r.client.DeleteAllOf(ctx, kind, client.InNamespace(one.Name), client.PropagationPolicy(how))
+		object := &metav1.PartialObjectMetadata{TypeMeta: metav1.TypeMeta{APIVersion: kind.Remote.GroupVersion().String(), Kind: kind.Remote.Kind}}
+		err := r.client.DeleteAllOf(ctx, object, client.InNamespace(one.Name), client.PropagationPolicy(how))
 		if client.IgnoreNotFound(err) != nil {
-			return fmt.Errorf("delete what cluster %s has in %s (%T): %w", p.consumer, one.Name, kind, err)
+			return fmt.Errorf("delete what cluster %s has in %s (%s): %w", p.consumer, one.Name, kind.Remote.Kind, err)
 		}
 	}
 	var pods vkv1alpha1.ShadowPodList

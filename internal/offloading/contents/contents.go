@@ -13,7 +13,6 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
-	networkingv1 "k8s.io/api/networking/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/validation"
@@ -22,12 +21,15 @@ import (
 	offloadingv1alpha1 "liqo.io/liqo/apis/offloading/v1alpha1"
 	vkv1alpha1 "liqo.io/liqo/apis/virtualkubelet/v1alpha1"
 	"liqo.io/liqo/internal/kube/printable"
+	"liqo.io/liqo/internal/offloading/kinds"
 )
 
-// Kinds are the kinds that are counted: those that a consumer may list in its remote namespaces.
-var Kinds = []schema.GroupVersionKind{
-	corev1.SchemeGroupVersion.WithKind("Pod"), corev1.SchemeGroupVersion.WithKind("Service"), corev1.SchemeGroupVersion.WithKind("ConfigMap"),
-	corev1.SchemeGroupVersion.WithKind("Secret"), corev1.SchemeGroupVersion.WithKind("PersistentVolumeClaim"), networkingv1.SchemeGroupVersion.WithKind("Ingress"),
+// Kinds returns the kinds that are counted: those that a consumer may list in its remote namespaces at every provider.
+func Kinds() (all []schema.GroupVersionKind) {
+	for _, kind := range kinds.Where(func(kind *kinds.Kind) bool { return kind.Content }) {
+		all = append(all, kind.Local.GroupVersionKind)
+	}
+	return all
 }
 
 const (

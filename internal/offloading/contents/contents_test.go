@@ -46,7 +46,7 @@ func TestTally(t *testing.T) {
 func TestTallyIsBounded(t *testing.T) {
 	tally := &Tally{Consumer: "rome-id"}
 	for i := range 1000 {
-		for _, kind := range Kinds {
+		for _, kind := range Kinds() {
 			tally.Add(kind.Kind, &metav1.ObjectMeta{Name: fmt.Sprintf("%s-%d", strings.Repeat("x", 200), i)})
 		}
 	}

@@ -9,12 +9,13 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"liqo.io/liqo/internal/kube/quantities"
+	"liqo.io/liqo/internal/offloading/kinds"
 )
 
 // Kinds whose objects use more than bytes.
 var (
-	Services = schema.GroupResource{Resource: "services"}
-	Claims   = schema.GroupResource{Resource: "persistentvolumeclaims"}
+	Services = kinds.Service.Remote.GroupResource()
+	Claims   = kinds.PersistentVolumeClaim.Remote.GroupResource()
 )
 
 // maxStorage is the most that a claim counts, so that sums fit into an int64.

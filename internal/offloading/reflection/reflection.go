@@ -11,9 +11,6 @@ import (
 
 	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
-	discoveryv1 "k8s.io/api/discovery/v1"
-	networkingv1 "k8s.io/api/networking/v1"
-	policyv1 "k8s.io/api/policy/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -30,6 +27,7 @@ import (
 	"liqo.io/liqo/internal/kube/fanin"
 	"liqo.io/liqo/internal/kube/remote"
 	"liqo.io/liqo/internal/kube/ssa"
+	"liqo.io/liqo/internal/offloading/kinds"
 	"liqo.io/liqo/internal/offloading/reflection/checked"
 	"liqo.io/liqo/internal/offloading/reflection/engine"
 	"liqo.io/liqo/internal/offloading/reflection/events"
@@ -90,7 +88,7 @@ type Reflection struct {
 
 // New prepares the reflection. cfg connects to this cluster.
 func New(cfg *rest.Config, o Options) (*Reflection, error) {
-	scheme, known, err := kinds()
+	scheme, static, err := known()
 	if err != nil {
 		return nil, err
 	}
@@ -100,7 +98,7 @@ func New(cfg *rest.Config, o Options) (*Reflection, error) {
 	if err != nil {
 		return nil, fmt.Errorf("connection to the local cluster: %w", err)
 	}
-	mapper, served, err := customKinds(cfg, shared, known)
+	mapper, served, err := customKinds(cfg, shared, static)
 	if err != nil {
 		return nil, err
 	}
@@ -196,23 +194,24 @@ func (o *Options) workers(flag string, fallback int) int {
 	return fallback
 }
 
-// kinds returns a scheme and a mapper of the reflected kinds. With a static mapper, no client needs discovery requests.
-func kinds() (*runtime.Scheme, meta.RESTMapper, error) {
+// known returns a scheme and a mapper of the kinds that are read and written. With a static mapper, no client needs discovery requests.
+func known() (*runtime.Scheme, meta.RESTMapper, error) {
 	scheme := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{
-		corev1.AddToScheme, discoveryv1.AddToScheme, networkingv1.AddToScheme, policyv1.AddToScheme, authenticationv1.AddToScheme, vkv1alpha1.AddToScheme, metav1.AddMetaToScheme,
+		kinds.AddToScheme, authenticationv1.AddToScheme, metav1.AddMetaToScheme,
 	} {
 		if err := add(scheme); err != nil {
 			return nil, nil, err
 		}
 	}
 	mapper := meta.NewDefaultRESTMapper(nil)
+	for _, kind := range kinds.All() {
+		mapper.Add(kind.Local.GroupVersionKind, meta.RESTScopeNamespace)
+		mapper.Add(kind.Remote.GroupVersionKind, meta.RESTScopeNamespace)
+	}
 	for version, names := range map[schema.GroupVersion][]string{
-		corev1.SchemeGroupVersion:       {"Pod", "Service", "ConfigMap", "Secret", "Event", "ServiceAccount", "PersistentVolumeClaim"},
-		discoveryv1.SchemeGroupVersion:  {"EndpointSlice"},
-		networkingv1.SchemeGroupVersion: {"Ingress"},
-		policyv1.SchemeGroupVersion:     {"PodDisruptionBudget"},
-		vkv1alpha1.GroupVersion:         {"ShadowPod", "ShadowEndpointSlice", "NamespaceMap"},
+		corev1.SchemeGroupVersion:       {"Event", "ServiceAccount"},
+		vkv1alpha1.GroupVersion:         {"NamespaceMap"},
 		offloadingv1alpha1.GroupVersion: {"NamespaceOffloading"},
 	} {
 		for _, name := range names {

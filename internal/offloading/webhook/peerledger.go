@@ -32,6 +32,7 @@ import (
 	sharingv1alpha1 "liqo.io/liqo/apis/sharing/v1alpha1"
 	vkv1alpha1 "liqo.io/liqo/apis/virtualkubelet/v1alpha1"
 	"liqo.io/liqo/internal/kube/informer"
+	"liqo.io/liqo/internal/offloading/kinds"
 	"liqo.io/liqo/internal/offloading/ledger"
 )
 
@@ -44,23 +45,19 @@ import (
 
 // Kinds of Liqo that peers write.
 var (
-	ShadowPods           = vkv1alpha1.GroupVersion.WithResource("shadowpods").GroupResource()
-	ShadowEndpointSlices = vkv1alpha1.GroupVersion.WithResource("shadowendpointslices").GroupResource()
+	ShadowPods           = kinds.Pod.Remote.GroupResource()
+	ShadowEndpointSlices = kinds.EndpointSlice.Remote.GroupResource()
 	NamespaceMaps        = vkv1alpha1.GroupVersion.WithResource("namespacemaps").GroupResource()
 	ResourceSlices       = sharingv1alpha1.GroupVersion.WithResource("resourceslices").GroupResource()
 	networkConfigs       = netv1alpha1.GroupVersion.WithResource("networkconfigs").GroupResource()
 )
 
-// listed are the resources that all peers may write in their remote namespaces.
-var listed = []schema.GroupVersionResource{
-	{Version: "v1", Resource: "configmaps"},
-	{Version: "v1", Resource: "secrets"},
-	ledger.Services.WithVersion("v1"),
-	ledger.Claims.WithVersion("v1"),
-	{Group: "networking.k8s.io", Version: "v1", Resource: "ingresses"},
-	{Group: "policy", Version: "v1", Resource: "poddisruptionbudgets"},
-	ShadowPods.WithVersion("v1alpha1"),
-	ShadowEndpointSlices.WithVersion("v1alpha1"),
+// listed returns the resources that all peers may write in their remote namespaces.
+func listed() (all []schema.GroupVersionResource) {
+	for _, kind := range kinds.Where(func(kind *kinds.Kind) bool { return kind.Counted }) {
+		all = append(all, kind.Remote.GroupVersionResource())
+	}
+	return all
 }
 
 // inTenant reports whether peers write the resource in their tenant namespaces, where the labels distinguish their objects from ours.
@@ -149,7 +146,7 @@ func lister(plain rest.Interface) func(ctx context.Context, path, next string) (
 
 func newPeerLedger(o LedgerOptions, list func(ctx context.Context, path, next string) ([]byte, error)) *PeerLedger {
 	return &PeerLedger{
-		known: o.Known, namespaces: o.Namespaces, tenant: func(namespace string) string { return namespace }, list: list, kinds: listed, custom: o.Custom,
+		known: o.Known, namespaces: o.Namespaces, tenant: func(namespace string) string { return namespace }, list: list, kinds: listed(), custom: o.Custom,
 		now: time.Now, queue: workqueue.NewTypedDelayingQueue[string](), ledger: ledger.New(o.Limits), early: ledger.New(early(o)), ended: map[string]time.Time{},
 	}
 }

@@ -52,9 +52,9 @@ func (r *Reflector) applied(local client.Object, intent runtime.ApplyConfigurati
 	}
 	switch {
 	case all != nil && (why != nil || r.kind.exposes):
-		r.engine.Recorder.Changed(local, r.kind.name, events.ReasonIncomplete, all)
+		r.engine.Recorder.Changed(local, r.kind.Name(), events.ReasonIncomplete, all)
 	case all == nil && creates && r.kind.exposes:
-		r.engine.Recorder.Reflected(local, r.kind.name, r.engine.RemoteName())
+		r.engine.Recorder.Reflected(local, r.kind.Name(), r.engine.RemoteName())
 	}
 	return wait
 }

@@ -17,6 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"liqo.io/liqo/internal/offloading/kinds"
 	"liqo.io/liqo/internal/offloading/reflection/disruption"
 	"liqo.io/liqo/internal/offloading/reflection/engine"
 	"liqo.io/liqo/internal/offloading/reflection/events"
@@ -24,11 +25,8 @@ import (
 	"liqo.io/liqo/internal/offloading/reflection/refusals"
 )
 
-const (
-	budgetKind = "PodDisruptionBudget"
-	// together is for how long changes of pods are collected before their budgets are looked at.
-	together = time.Second
-)
+// together is for how long changes of pods are collected before their budgets are looked at.
+const together = time.Second
 
 // deletedThere: the administrator of the peer has the last word about what keeps his nodes from being drained.
 func (r *Reflector) deletedThere(mapping *engine.Mapping, copied client.Object) {
@@ -40,7 +38,7 @@ func (r *Reflector) deletedThere(mapping *engine.Mapping, copied client.Object) 
 		return
 	}
 	if byOther && !mapping.Terminating() {
-		r.engine.Recorder.Changed(local, r.kind.name, events.ReasonIncomplete, errDeletedThere)
+		r.engine.Recorder.Changed(local, r.kind.Name(), events.ReasonIncomplete, errDeletedThere)
 	}
 }
 
@@ -48,7 +46,7 @@ var errDeletedThere = errors.New("an administrator of the remote cluster has del
 
 // podChanged looks at the budgets of a pod of this node whose labels, health or existence has changed.
 func (o *Objects) podChanged(before, after client.Object) {
-	r := o.Kind(budgetKind)
+	r := o.Kind(kinds.PodDisruptionBudget.Name())
 	old, _ := before.(*corev1.Pod)
 	now, _ := after.(*corev1.Pod)
 	if r == nil || old == nil && now == nil {
@@ -114,7 +112,7 @@ func budget(r *Reflector, mapping project.NamespaceMapping, object client.Object
 		return nil, errNotNow
 	}
 	if missed != "" {
-		r.engine.Recorder.Changed(local, r.kind.name, events.ReasonIncomplete, fmt.Errorf(
+		r.engine.Recorder.Changed(local, r.kind.Name(), events.ReasonIncomplete, fmt.Errorf(
 			"pods in the remote cluster do not have the labels %s of the selector, so that a drain of its nodes does not respect this budget: select by a label without a domain, or ask its administrator to allow the labels (value peers.metadata.pods.labels)", missed))
 		r.Queue.AddAfter(key, refusals.Retry)
 		return nil, nil

@@ -9,14 +9,12 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	networkingv1 "k8s.io/api/networking/v1"
-	policyv1 "k8s.io/api/policy/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	coreapply "k8s.io/client-go/applyconfigurations/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	vkv1alpha1 "liqo.io/liqo/apis/virtualkubelet/v1alpha1"
+	"liqo.io/liqo/internal/offloading/kinds"
 	"liqo.io/liqo/internal/offloading/reflection/engine"
 	"liqo.io/liqo/internal/offloading/reflection/project"
 )
@@ -28,14 +26,7 @@ import (
 
 // kind is a row of the catalogue: a kind that is copied to the peer. Pods have files of their own, since they also bring their status back.
 type kind struct {
-	// name is the kind's name in metrics and events; the flag of its workers is --<flag>-reflection-workers.
-	name, flag string
-	workers    int
-	// remoteKind is written in the peer.
-	remoteKind schema.GroupVersionKind
-	object     client.Object
-	list       func() client.ObjectList
-	full       func() client.ObjectList
+	*kinds.Kind
 	// trim drops what is not needed of local objects; nil: engine.TrimLocal.
 	trim func(client.Object)
 	// project returns the desired remote object; nil: there must be none.
@@ -58,22 +49,13 @@ type kind struct {
 	needsIPs bool
 	// exposes: the metadata of the kind decides how others reach the application, so every user learns what a copy lacks.
 	exposes bool
-	// custom: its objects have no Go type. Its rows are not in the catalogue; custom.go adds them.
-	custom bool
 	// byReference: in namespaces that reflect only what is referenced, an object is copied if something refers to it.
 	byReference bool
 }
 
-const (
-	sliceWorkers   = 10
-	defaultWorkers = 3
-)
-
 var catalog = []kind{
 	{
-		name: "Service", flag: "service", workers: defaultWorkers, exposes: true,
-		remoteKind: corev1.SchemeGroupVersion.WithKind("Service"),
-		object:     &corev1.Service{}, list: func() client.ObjectList { return &corev1.ServiceList{} }, full: func() client.ObjectList { return &corev1.ServiceList{} },
+		Kind: kinds.Service, exposes: true,
 		project: func(r *Reflector, mapping project.NamespaceMapping, object client.Object) (runtime.ApplyConfiguration, error) {
 			local, ok := object.(*corev1.Service)
 			if !ok {
@@ -116,17 +98,12 @@ var catalog = []kind{
 		},
 	},
 	{
-		name: "EndpointSlice", flag: "endpointslice", workers: sliceWorkers, needsIPs: true,
-		remoteKind: vkv1alpha1.GroupVersion.WithKind("ShadowEndpointSlice"),
-		object:     &discoveryv1.EndpointSlice{}, list: func() client.ObjectList { return &discoveryv1.EndpointSliceList{} },
-		full:    func() client.ObjectList { return &vkv1alpha1.ShadowEndpointSliceList{} },
+		Kind: kinds.EndpointSlice, needsIPs: true,
 		project: endpointSlice,
 		follows: map[string]func(*Reflector, client.Object) []types.NamespacedName{"Service": slicesOf},
 	},
 	{
-		name: "Ingress", flag: "ingress", workers: defaultWorkers, exposes: true,
-		remoteKind: networkingv1.SchemeGroupVersion.WithKind("Ingress"),
-		object:     &networkingv1.Ingress{}, list: func() client.ObjectList { return &networkingv1.IngressList{} }, full: func() client.ObjectList { return &networkingv1.IngressList{} },
+		Kind: kinds.Ingress, exposes: true,
 		project: func(_ *Reflector, mapping project.NamespaceMapping, object client.Object) (runtime.ApplyConfiguration, error) {
 			local, ok := object.(*networkingv1.Ingress)
 			if !ok {
@@ -136,15 +113,11 @@ var catalog = []kind{
 		},
 	},
 	{
-		name: budgetKind, flag: "poddisruptionbudget", workers: defaultWorkers, exposes: true, optional: true,
-		remoteKind: policyv1.SchemeGroupVersion.WithKind(budgetKind),
-		object:     &policyv1.PodDisruptionBudget{}, list: func() client.ObjectList { return &policyv1.PodDisruptionBudgetList{} }, full: func() client.ObjectList { return &policyv1.PodDisruptionBudgetList{} },
+		Kind: kinds.PodDisruptionBudget, exposes: true, optional: true,
 		project: budget, lacks: sharedPods,
 	},
 	{
-		name: "ConfigMap", flag: "configmap", workers: defaultWorkers, byReference: true,
-		remoteKind: corev1.SchemeGroupVersion.WithKind("ConfigMap"),
-		object:     &corev1.ConfigMap{}, list: func() client.ObjectList { return &corev1.ConfigMapList{} }, full: func() client.ObjectList { return &corev1.ConfigMapList{} },
+		Kind: kinds.ConfigMap, byReference: true,
 		remoteName: project.ConfigMapName, localName: project.LocalConfigMapName,
 		project: func(r *Reflector, mapping project.NamespaceMapping, object client.Object) (runtime.ApplyConfiguration, error) {
 			local, ok := object.(*corev1.ConfigMap)
@@ -158,9 +131,7 @@ var catalog = []kind{
 		},
 	},
 	{
-		name: "Secret", flag: "secret", workers: defaultWorkers, byReference: true,
-		remoteKind: corev1.SchemeGroupVersion.WithKind("Secret"),
-		object:     &corev1.Secret{}, list: func() client.ObjectList { return &corev1.SecretList{} }, full: func() client.ObjectList { return &corev1.SecretList{} },
+		Kind: kinds.Secret, byReference: true,
 		project: func(r *Reflector, mapping project.NamespaceMapping, object client.Object) (runtime.ApplyConfiguration, error) {
 			local, ok := object.(*corev1.Secret)
 			if !ok {

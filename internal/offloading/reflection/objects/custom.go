@@ -20,6 +20,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	offloadingv1alpha1 "liqo.io/liqo/apis/offloading/v1alpha1"
+	"liqo.io/liqo/internal/offloading/kinds"
 	"liqo.io/liqo/internal/offloading/reflection/engine"
 	"liqo.io/liqo/internal/offloading/reflection/events"
 	"liqo.io/liqo/internal/offloading/reflection/project"
@@ -259,15 +260,8 @@ func (k *customKind) enqueue(mapping *engine.Mapping) {
 
 // row returns the row of a kind.
 func (c *customKinds) row(of schema.GroupVersionKind) *kind {
-	object := &unstructured.Unstructured{}
-	object.SetGroupVersionKind(of)
-	list := func() client.ObjectList {
-		all := &unstructured.UnstructuredList{}
-		all.SetGroupVersionKind(of.GroupVersion().WithKind(of.Kind + "List"))
-		return all
-	}
 	return &kind{
-		name: of.Kind + "." + of.Group, custom: true, exposes: true, remoteKind: of, object: object, list: list, full: list, trim: c.trimLocal,
+		Kind: kinds.CustomResource(of), exposes: true, trim: c.trimLocal,
 		project: func(r *Reflector, mapping project.NamespaceMapping, object client.Object) (runtime.ApplyConfiguration, error) {
 			local, ok := object.(*unstructured.Unstructured)
 			if !ok {

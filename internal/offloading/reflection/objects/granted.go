@@ -137,7 +137,7 @@ func (r *Reflector) mayRead(mapping *engine.Mapping) error {
 		return err
 	}
 	list := &metav1.PartialObjectMetadataList{}
-	list.SetGroupVersionKind(r.kind.remoteKind.GroupVersion().WithKind(r.kind.remoteKind.Kind + "List"))
+	list.SetGroupVersionKind(r.kind.Remote.List())
 	return peer.List(mapping.Context, list, client.InNamespace(mapping.Remote), client.Limit(1))
 }
 
@@ -174,7 +174,7 @@ func (r *Reflector) reportUngranted(mapping *engine.Mapping, key types.Namespace
 		return false
 	}
 	if local := r.Local.Get(key); local != nil && r.disrupts(mapping.NamespaceMapping, local) {
-		r.engine.Recorder.Changed(local, r.kind.name, events.ReasonIncomplete, ungranted(why))
+		r.engine.Recorder.Changed(local, r.kind.Name(), events.ReasonIncomplete, ungranted(why))
 	}
 	return true
 }
@@ -196,8 +196,8 @@ func (r *Reflector) withdraw(mapping *engine.Mapping, local client.Object, remot
 	if apierrors.IsForbidden(why) {
 		hint = " (the value peers.budgets there decides whether it takes any)"
 	}
-	r.engine.Recorder.Failed(local, r.kind.name, events.ReasonFailed, fmt.Errorf("the remote cluster refuses this budget%s, so that a drain of its nodes does not respect it for the pods that run there: %w", hint, why))
-	r.engine.CountFailure(mapping.Local, r.kind.name)
+	r.engine.Recorder.Failed(local, r.kind.Name(), events.ReasonFailed, fmt.Errorf("the remote cluster refuses this budget%s, so that a drain of its nodes does not respect it for the pods that run there: %w", hint, why))
+	r.engine.CountFailure(mapping.Local, r.kind.Name())
 	if remote != nil {
 		if err := r.remove(mapping, remote); err != nil && !refusals.Visible(err) {
 			return 0, err

@@ -8,10 +8,10 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"liqo.io/liqo/internal/offloading/kinds"
 	"liqo.io/liqo/internal/offloading/reflection/engine"
 )
 
@@ -22,22 +22,19 @@ func (r *Reflector) liveObject(mapping *engine.Mapping, remote *metav1.PartialOb
 		return nil, nil
 	}
 	key := client.ObjectKeyFromObject(remote)
-	if mapping.Applier(r.kind.name).Remembers(r.kind.remoteKind, key) {
+	if mapping.Applier(r.kind.Name()).Remembers(r.kind.Remote.GroupVersionKind, key) {
 		return remote, nil
 	}
 	c, err := r.engine.Remote.Client()
 	if err != nil {
 		return nil, err
 	}
-	full, err := r.emptyCopy()
-	if err != nil {
-		return nil, err
-	}
+	full := empty(r.kind.Remote)
 	switch err := c.Get(mapping.Context, key, full); {
 	case apierrors.IsNotFound(err):
 		return remote, nil // the event of its deletion requeues the object
 	case err != nil:
-		return nil, fmt.Errorf("read %s %s in the remote cluster: %w", r.kind.name, key, err)
+		return nil, fmt.Errorf("read %s %s in the remote cluster: %w", r.kind.Name(), key, err)
 	case full.GetUID() != remote.UID:
 		return nil, engine.ErrNotSynced // it has been replaced by another object
 	}
@@ -51,7 +48,7 @@ func (r *Reflector) readAgain(key types.NamespacedName) {
 		return
 	}
 	if copied := r.remoteKey(mapping.NamespaceMapping, key.Name); r.Remote.Get(copied) != nil {
-		mapping.Applier(r.kind.name).Forget(copied)
+		mapping.Applier(r.kind.Name()).Forget(copied)
 	}
 }
 
@@ -74,20 +71,10 @@ func (r *Reflector) dropOutdated(mapping *engine.Mapping, local client.Object, r
 	return r.remove(mapping, remote)
 }
 
-// emptyCopy returns an object to read a whole copy into.
-func (r *Reflector) emptyCopy() (client.Object, error) {
-	if r.kind.custom {
-		object := &unstructured.Unstructured{}
-		object.SetGroupVersionKind(r.kind.remoteKind)
-		return object, nil
-	}
-	made, err := r.engine.Local.Scheme().New(r.kind.remoteKind)
-	if err != nil {
-		return nil, err
-	}
-	object, is := made.(client.Object)
-	if !is {
-		return nil, fmt.Errorf("%T is no object", made)
-	}
-	return object, nil
+// empty returns an object of a kind to read into.
+func empty(of kinds.Resource) client.Object { return of.Empty().(client.Object) }
+
+// emptyList returns what makes a list of a kind to read into.
+func emptyList(of kinds.Resource) func() client.ObjectList {
+	return func() client.ObjectList { return of.EmptyList().(client.ObjectList) }
 }

@@ -161,7 +161,7 @@ func (r *Reflector) exposedNow(local client.Object, intent runtime.ApplyConfigur
 		return max(r.lowered.wait(service, project.Exposure(service), time.Now()), time.Millisecond), r.lowered.reason(service)
 	}
 	if r.lowered.forget(client.ObjectKeyFromObject(local)) {
-		r.engine.Recorder.Reflected(local, r.kind.name, r.engine.RemoteName())
+		r.engine.Recorder.Reflected(local, r.kind.Name(), r.engine.RemoteName())
 		r.wakeLowered()
 	}
 	return 0, nil

@@ -67,7 +67,7 @@ type Objects struct {
 func New(e *engine.Engine, o Options) *Objects {
 	all := &Objects{engine: e, options: o}
 	for i := range catalog {
-		if workers := o.Workers(catalog[i].flag, catalog[i].workers); workers > 0 && (!catalog[i].needsIPs || o.ReflectIPs) {
+		if workers := o.Workers(catalog[i].Flag, catalog[i].Workers); workers > 0 && (!catalog[i].needsIPs || o.ReflectIPs) {
 			all.reflectors = append(all.reflectors, all.newReflector(&catalog[i], workers))
 		}
 	}
@@ -79,7 +79,7 @@ func New(e *engine.Engine, o Options) *Objects {
 func DefaultWorkers() map[string]int {
 	all := map[string]int{}
 	for i := range catalog {
-		all[catalog[i].flag] = catalog[i].workers
+		all[catalog[i].Flag] = catalog[i].Workers
 	}
 	return all
 }
@@ -87,7 +87,7 @@ func DefaultWorkers() map[string]int {
 // Kind returns the reflector of a kind, nil if the kind is not reflected.
 func (o *Objects) Kind(name string) *Reflector {
 	for _, r := range o.reflectors {
-		if r.kind.name == name {
+		if r.kind.Name() == name {
 			return r
 		}
 	}

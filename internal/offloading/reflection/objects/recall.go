@@ -37,7 +37,7 @@ func (r *Reflector) recallDeletions(mapping *engine.Mapping) {
 		}
 		var all corev1.EventList
 		err := r.engine.Local.List(mapping.Context, &all, client.InNamespace(mapping.Local), client.Limit(mostEvents),
-			client.MatchingFields{"involvedObject.kind": r.kind.name, "reason": events.ReasonIncomplete})
+			client.MatchingFields{"involvedObject.kind": r.kind.Name(), "reason": events.ReasonIncomplete})
 		if apierrors.IsForbidden(err) {
 			log.FromContext(mapping.Context).Error(err, "it is not known which budgets the administrator of the peer has deleted before this process started", "namespace", mapping.Local)
 			return
@@ -45,7 +45,7 @@ func (r *Reflector) recallDeletions(mapping *engine.Mapping) {
 		if err == nil {
 			for i := range all.Items {
 				event := &all.Items[i]
-				if local := without[event.InvolvedObject.UID]; local != nil && r.engine.Recorder.Wrote(event, r.kind.name, errDeletedThere) {
+				if local := without[event.InvolvedObject.UID]; local != nil && r.engine.Recorder.Wrote(event, r.kind.Name(), errDeletedThere) {
 					r.budgets.WasDeleted(client.ObjectKeyFromObject(local), event.LastTimestamp.Time, time.Now())
 				}
 			}

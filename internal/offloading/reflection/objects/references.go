@@ -127,7 +127,7 @@ func (r *Reflector) withheld(namespace project.NamespaceMapping, object client.O
 	if mapping == nil || !mapping.ReferencedOnly() || object.GetAnnotations()[labels.Reflect] == "true" {
 		return false, nil
 	}
-	if r.references.has(reference{namespace.Local, project.Reference{Kind: r.kind.name, Name: object.GetName()}}) {
+	if r.references.has(reference{namespace.Local, project.Reference{Kind: r.kind.Name(), Name: object.GetName()}}) {
 		return false, nil
 	}
 	if r.options.PodsSynced != nil && !r.options.PodsSynced() {

@@ -47,14 +47,14 @@ func (o *Objects) newReflector(k *kind, workers int) *Reflector {
 	r := &Reflector{Objects: o, kind: k, Queue: fairqueue.NewQueue(workers), refused: refusals.NewMetadata()}
 	e := o.engine
 	r.Local = fanin.New(fanin.Options{
-		Object: k.object, List: k.list, Trim: trim,
+		Object: empty(k.Local), List: emptyList(k.Local), Trim: trim,
 		Client:  func(context.Context) (client.WithWatch, error) { return e.Local, nil },
 		Changed: r.localChanged,
 		Synced:  r.synced,
 		Resumed: r.Queue.Retry,
 	})
 	remote := fanin.Options{
-		Object: &metav1.PartialObjectMetadata{}, List: engine.Metadata(k.remoteKind), Trim: engine.TrimRemote(k.remoteKind),
+		Object: &metav1.PartialObjectMetadata{}, List: engine.Metadata(k.Remote.GroupVersionKind), Trim: engine.TrimRemote(k.Remote.GroupVersionKind),
 		Client: e.Remote.WaitForClient, Changed: r.remoteChanged,
 		Synced: func(namespace string) {
 			if mapping := e.Namespaces.Remote(namespace); mapping != nil {
@@ -72,7 +72,7 @@ func (o *Objects) newReflector(k *kind, workers int) *Reflector {
 	}
 	r.Remote = fanin.New(remote)
 	loop := &engine.Loop{
-		Name: k.name, Workers: workers, Queue: r.Queue, Process: r.reconcile, Start: r.start, Freeze: r.stop, Stop: r.stop,
+		Name: k.Name(), Workers: workers, Queue: r.Queue, Process: r.reconcile, Start: r.start, Freeze: r.stop, Stop: r.stop,
 		Reflected: func(mapping *engine.Mapping) int {
 			return engine.Amount(r.Remote.All(mapping.Remote), func(remote client.Object) bool { return r.manages(mapping, remote) })
 		},
@@ -89,7 +89,7 @@ func (o *Objects) newReflector(k *kind, workers int) *Reflector {
 	if k.optional {
 		loop.Start = r.startOnceGranted
 	}
-	if k.custom {
+	if k.Custom {
 		loop.Start, loop.Freeze, loop.Stop = nil, nil, nil // not all mappings have the kind
 	}
 	e.Add(loop)
@@ -106,7 +106,7 @@ func (r *Reflector) start(mapping *engine.Mapping) {
 
 func (r *Reflector) stop(mapping *engine.Mapping) {
 	r.Local.Remove(mapping.Local)
-	r.references.forget(r.kind.name, mapping.Local) // afterwards: without the cache, no Secret counts as unreferenced
+	r.references.forget(r.kind.Name(), mapping.Local) // afterwards: without the cache, no Secret counts as unreferenced
 	if r.kind.optional {
 		r.granted.end(mapping, func() { r.Remote.Remove(mapping.Remote) })
 		r.budgets.ForgetNamespace(mapping.Local)
@@ -137,7 +137,7 @@ func (r *Reflector) localChanged(before, after client.Object) {
 	r.exposureChanged(before, after)
 	r.ReferrerChanged(before, after)
 	for _, other := range r.reflectors {
-		if follow := other.kind.follows[r.kind.name]; follow != nil {
+		if follow := other.kind.follows[r.kind.Name()]; follow != nil {
 			for _, key := range follow(other, object) {
 				other.Queue.Add(key)
 			}
@@ -149,14 +149,14 @@ func (r *Reflector) remoteChanged(before, after client.Object) {
 	object := engine.Either(before, after)
 	if mapping := r.engine.Namespaces.Remote(object.GetNamespace()); mapping != nil {
 		if after == nil {
-			mapping.Applier(r.kind.name).Forget(client.ObjectKeyFromObject(object))
+			mapping.Applier(r.kind.Name()).Forget(client.ObjectKeyFromObject(object))
 			if r.kind.optional {
 				r.deletedThere(mapping, object)
 			}
 		}
 		r.Queue.Add(types.NamespacedName{Namespace: mapping.Local, Name: r.localName(mapping, object.GetName())})
 		if r.options.RemoteChanged != nil {
-			r.options.RemoteChanged(r.kind.name, before, after)
+			r.options.RemoteChanged(r.kind.Name(), before, after)
 		}
 	}
 }
@@ -196,7 +196,7 @@ func (r *Reflector) compareAll(mapping *engine.Mapping) {
 	if r.kind.optional {
 		r.recallDeletions(mapping)
 	}
-	err := r.engine.Visit(mapping, r.Remote, r.kind.full, func(remote client.Object) error {
+	err := r.engine.Visit(mapping, r.Remote, emptyList(r.kind.Remote), func(remote client.Object) error {
 		local := r.Local.Get(types.NamespacedName{Namespace: mapping.Local, Name: r.localName(mapping, remote.GetName())})
 		if local == nil {
 			return nil
@@ -206,11 +206,11 @@ func (r *Reflector) compareAll(mapping *engine.Mapping) {
 		if err != nil || intent == nil || r.kind.stale != nil && r.kind.stale(intent, remote) {
 			return err
 		}
-		_, err = mapping.Applier(r.kind.name).Recall(intent, remote)
+		_, err = mapping.Applier(r.kind.Name()).Recall(intent, remote)
 		return err
 	})
 	if err == nil && mapping.Context.Err() == nil {
-		mapping.SetCompared(r.kind.name)
+		mapping.SetCompared(r.kind.Name())
 	}
 	r.enqueue(mapping)
 	for _, remote := range r.Remote.All(mapping.Remote) {
@@ -241,7 +241,7 @@ func (r *Reflector) reconcile(ctx context.Context, key types.NamespacedName) (ti
 	if r.kind.optional && r.reportUngranted(mapping, key) {
 		return 0, nil // its rights enqueue all objects of the mapping
 	}
-	if !mapping.Compared(r.kind.name) {
+	if !mapping.Compared(r.kind.Name()) {
 		return 0, nil // compareAll enqueues all objects of the mapping
 	}
 	local := r.Local.Get(key)
@@ -251,7 +251,7 @@ func (r *Reflector) reconcile(ctx context.Context, key types.NamespacedName) (ti
 	if local != nil {
 		intent, err = r.kind.project(r, r.accepted(mapping), local)
 		if errors.Is(err, project.ErrRefused) {
-			r.engine.Recorder.Changed(local, r.kind.name, events.ReasonFailed, err)
+			r.engine.Recorder.Changed(local, r.kind.Name(), events.ReasonFailed, err)
 			return refusals.Retry, r.dropOutdated(mapping, local, remote, false)
 		}
 		if err != nil {
@@ -266,18 +266,18 @@ func (r *Reflector) reconcile(ctx context.Context, key types.NamespacedName) (ti
 	case intent == nil:
 		err := r.remove(mapping, remote)
 		if local != nil && refusals.Visible(err) {
-			r.engine.Recorder.Failed(local, r.kind.name, events.ReasonNotDeleted, err)
+			r.engine.Recorder.Failed(local, r.kind.Name(), events.ReasonNotDeleted, err)
 		}
 		return 0, err
 	case remote != nil && !r.manages(mapping, remote):
-		r.engine.Recorder.Failed(local, r.kind.name, events.ReasonFailed, engine.ErrUnmanaged)
-		r.engine.CountFailure(key.Namespace, r.kind.name)
+		r.engine.Recorder.Failed(local, r.kind.Name(), events.ReasonFailed, engine.ErrUnmanaged)
+		r.engine.CountFailure(key.Namespace, r.kind.Name())
 		return 0, nil // its deletion requeues the object
 	case remote != nil && remote.DeletionTimestamp != nil:
 		return 0, nil // its deletion requeues the object, which is then created again
 	case remote == nil && !r.Remote.Current(mapping.Remote):
 		return 0, fmt.Errorf("%s: %w", key, engine.ErrNotSynced) // another client may have created one since
-	case remote == nil && mapping.Applier(r.kind.name).Remembers(r.kind.remoteKind, r.remoteKey(mapping.NamespaceMapping, key.Name)) && mapping.Applier(r.kind.name).JustWritten(intent):
+	case remote == nil && mapping.Applier(r.kind.Name()).Remembers(r.kind.Remote.GroupVersionKind, r.remoteKey(mapping.NamespaceMapping, key.Name)) && mapping.Applier(r.kind.Name()).JustWritten(intent):
 		return podplan.SettleTimeout, nil // the event of our write is still to come
 	}
 	if r.kind.hold != nil && remote != nil {
@@ -299,9 +299,9 @@ func (r *Reflector) apply(mapping *engine.Mapping, local client.Object, intent r
 	if wait := r.slow(mapping, local, intent, live); wait > 0 {
 		return wait, nil
 	}
-	applier := mapping.Applier(r.kind.name)
+	applier := mapping.Applier(r.kind.Name())
 	// The cache may not have shown our own creation yet when the object changes.
-	creates := remote == nil && !applier.Remembers(r.kind.remoteKind, r.remoteKey(mapping.NamespaceMapping, local.GetName()))
+	creates := remote == nil && !applier.Remembers(r.kind.Remote.GroupVersionKind, r.remoteKey(mapping.NamespaceMapping, local.GetName()))
 	missing := r.missing(applier, local, intent, live)
 	err = applier.ApplyTo(mapping.Context, intent, live)
 	switch {
@@ -309,12 +309,12 @@ func (r *Reflector) apply(mapping *engine.Mapping, local client.Object, intent r
 		r.granted.allow(mapping, local.GetName())
 		return r.applied(local, intent, creates, missing), nil
 	case r.refused.Learn(local, err, time.Now()):
-		r.engine.Recorder.Changed(local, r.kind.name, events.ReasonIncomplete, r.refused.Lacks(local))
+		r.engine.Recorder.Changed(local, r.kind.Name(), events.ReasonIncomplete, r.refused.Lacks(local))
 		r.Queue.Add(client.ObjectKeyFromObject(local)) // at once, without what was refused
 		return 0, nil
 	case apierrors.HasStatusCause(err, "NamespaceTerminating"):
 		return 0, err
-	case remote != nil && !r.kind.custom && refusals.MustReplace(err):
+	case remote != nil && !r.kind.Custom && refusals.MustReplace(err):
 		// An immutable field changed. The event of the deletion requeues the object, which is then created again. A custom resource may stand for data, which its
 		// deletion would delete.
 		return 0, r.remove(mapping, remote)
@@ -324,28 +324,28 @@ func (r *Reflector) apply(mapping *engine.Mapping, local client.Object, intent r
 		r.Queue.Add(client.ObjectKeyFromObject(local)) // at once, with the type that is always accepted
 		return 0, nil
 	case refusals.Final(err):
-		r.engine.Recorder.Failed(local, r.kind.name, events.ReasonFailed, err)
-		r.engine.CountFailure(mapping.Local, r.kind.name)
+		r.engine.Recorder.Failed(local, r.kind.Name(), events.ReasonFailed, err)
+		r.engine.CountFailure(mapping.Local, r.kind.Name())
 		return refusals.Retry, r.dropOutdated(mapping, local, remote, true)
 	}
 	switch {
 	case refusals.Visible(err):
-		r.engine.Recorder.Failed(local, r.kind.name, events.ReasonFailed, err)
+		r.engine.Recorder.Failed(local, r.kind.Name(), events.ReasonFailed, err)
 		err = errors.Join(err, r.dropOutdated(mapping, local, remote, true))
 	case refusals.Temporary(err):
-		r.engine.Recorder.Waits(local, r.kind.name, err)
+		r.engine.Recorder.Waits(local, r.kind.Name(), err)
 	}
 	return 0, err
 }
 
 // slow returns how long to wait before the copy of a custom resource is corrected.
 func (r *Reflector) slow(mapping *engine.Mapping, local client.Object, intent runtime.ApplyConfiguration, live client.Object) time.Duration {
-	if !r.kind.custom || live == nil || !mapping.Applier(r.kind.name).Contested(intent, live) {
+	if !r.kind.Custom || live == nil || !mapping.Applier(r.kind.Name()).Contested(intent, live) {
 		return 0
 	}
 	wait := r.brake.wait(client.ObjectKeyFromObject(local), time.Now())
 	if wait > firstCorrection {
-		r.engine.Recorder.Failed(local, r.kind.name, events.ReasonFailed, errContested)
+		r.engine.Recorder.Failed(local, r.kind.Name(), events.ReasonFailed, errContested)
 	}
 	return wait
 }
@@ -361,7 +361,7 @@ func (r *Reflector) remove(mapping *engine.Mapping, remote *metav1.PartialObject
 	}
 	err := r.engine.Remote.Delete(mapping.Context, remote, metav1.DeletePropagationBackground)
 	if err == nil {
-		mapping.Applier(r.kind.name).Forget(client.ObjectKeyFromObject(remote))
+		mapping.Applier(r.kind.Name()).Forget(client.ObjectKeyFromObject(remote))
 	}
 	return err
 }

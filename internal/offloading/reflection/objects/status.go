@@ -49,7 +49,7 @@ func (c *customKinds) newStatuses(copies *Reflector) *statuses {
 	e := c.objects.engine
 	s := &statuses{kinds: c, copies: copies, queue: fairqueue.NewQueue(customWorkers), pace: ratelimit.New[types.NamespacedName](statusPerSecond, statusBurst, pacedObjects)}
 	s.remote = fanin.New(fanin.Options{
-		Object: copies.kind.object, List: copies.kind.list, Trim: trimToStatus,
+		Object: empty(copies.kind.Remote), List: emptyList(copies.kind.Remote), Trim: trimToStatus,
 		Select: []client.ListOption{client.MatchingLabels{labels.Origin: e.Identities().LocalID, labels.Destination: e.Identities().RemoteID}},
 		Client: e.Remote.WaitForClient,
 		Changed: func(before, after client.Object) {
@@ -60,7 +60,7 @@ func (c *customKinds) newStatuses(copies *Reflector) *statuses {
 		},
 	})
 	copies.changed = s.queue.Add
-	e.Add(&engine.Loop{Name: copies.kind.name, Workers: customWorkers, Queue: s.queue, Process: s.reconcile, Inbound: true})
+	e.Add(&engine.Loop{Name: copies.kind.Name(), Workers: customWorkers, Queue: s.queue, Process: s.reconcile, Inbound: true})
 	return s
 }
 
@@ -101,7 +101,7 @@ func (s *statuses) reconcile(ctx context.Context, key types.NamespacedName) (tim
 	if mapping == nil || !known || local.GetDeletionTimestamp() != nil {
 		return 0, nil
 	}
-	_, comesBack := s.kinds.wants(mapping, s.copies.kind.remoteKind)
+	_, comesBack := s.kinds.wants(mapping, s.copies.kind.Remote.GroupVersionKind)
 	if mapping.Terminating() {
 		comesBack = false // the copies are going
 	}
@@ -122,7 +122,7 @@ func (s *statuses) reconcile(ctx context.Context, key types.NamespacedName) (tim
 	}
 	text, err := json.Marshal(status)
 	if err != nil || len(text) > maxStatus {
-		e.Recorder.Failed(local, s.copies.kind.name, events.ReasonFailed, fmt.Errorf("the status of the copy in cluster %q is longer than %d bytes, and does not come back", e.RemoteName(), maxStatus))
+		e.Recorder.Failed(local, s.copies.kind.Name(), events.ReasonFailed, fmt.Errorf("the status of the copy in cluster %q is longer than %d bytes, and does not come back", e.RemoteName(), maxStatus))
 		return 0, nil
 	}
 	now := time.Now()
@@ -137,8 +137,8 @@ func (s *statuses) reconcile(ctx context.Context, key types.NamespacedName) (tim
 	case apierrors.IsNotFound(err):
 		return 0, nil // the event of its deletion follows
 	case apierrors.IsForbidden(err) || refusals.Final(err):
-		e.Recorder.Failed(local, s.copies.kind.name, events.ReasonFailed, fmt.Errorf("the status of the copy in cluster %q does not come back: %w", e.RemoteName(), err))
-		e.CountFailure(key.Namespace, s.copies.kind.name)
+		e.Recorder.Failed(local, s.copies.kind.Name(), events.ReasonFailed, fmt.Errorf("the status of the copy in cluster %q does not come back: %w", e.RemoteName(), err))
+		e.CountFailure(key.Namespace, s.copies.kind.Name())
 		return refusals.Retry, nil
 	}
 	return 0, err
@@ -153,7 +153,7 @@ func (s *statuses) write(ctx context.Context, local *unstructured.Unstructured, 
 		next.Object["status"] = status
 	}
 	if err := s.kinds.objects.engine.Local.Status().Update(ctx, next, client.FieldOwner(s.kinds.statusOwner())); err != nil {
-		return fmt.Errorf("write the status of %s %s: %w", s.copies.kind.name, client.ObjectKeyFromObject(local), err)
+		return fmt.Errorf("write the status of %s %s: %w", s.copies.kind.Name(), client.ObjectKeyFromObject(local), err)
 	}
 	return nil
 }

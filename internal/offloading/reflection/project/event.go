@@ -15,6 +15,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	coreapply "k8s.io/client-go/applyconfigurations/core/v1"
+
+	"liqo.io/liqo/internal/offloading/kinds"
 )
 
 // Limits of the API server for an event.
@@ -23,19 +25,6 @@ const (
 	maxEventNote   = 1024
 )
 
-// subjects maps the remote kinds whose events are copied to the local kinds that get them.
-var subjects = map[string]struct{ kind, version string }{
-	"ShadowPod":             {"Pod", "v1"},
-	"Pod":                   {"Pod", "v1"},
-	"Service":               {"Service", "v1"},
-	"ShadowEndpointSlice":   {"EndpointSlice", "discovery.k8s.io/v1"},
-	"Ingress":               {"Ingress", "networking.k8s.io/v1"},
-	"PersistentVolumeClaim": {"PersistentVolumeClaim", "v1"},
-}
-
-// ownGroups are the groups of these kinds.
-var ownGroups = []string{"", "discovery.k8s.io", "networking.k8s.io", "virtualkubelet.liqo.io"}
-
 // subjectOf returns the local kind of the object that a remote event is about. A custom resource has the same kind in both clusters, and the version is that of its local
 // object.
 func subjectOf(about *corev1.ObjectReference) (kind, version string, shown, custom bool) {
@@ -43,11 +32,16 @@ func subjectOf(about *corev1.ObjectReference) (kind, version string, shown, cust
 	if !strings.Contains(about.APIVersion, "/") {
 		group = ""
 	}
-	if slices.Contains(ownGroups, group) {
-		one, shown := subjects[about.Kind]
-		return one.kind, one.version, shown, false
+	reflected := kinds.All()
+	if !slices.ContainsFunc(reflected, func(kind *kinds.Kind) bool { return group == kind.Local.Group || group == kind.Remote.Group }) {
+		return about.Kind, "", true, true
 	}
-	return about.Kind, "", true, true
+	for _, kind := range reflected {
+		if kind.Events && (about.Kind == kind.Remote.Kind || kind == kinds.Pod && about.Kind == kind.Local.Kind) {
+			return kind.Local.Kind, kind.Local.GroupVersion().String(), true, false
+		}
+	}
+	return "", "", false, false
 }
 
 // EventSource returns the reporting component of events about a kind, such as liqo-pod-reflection.

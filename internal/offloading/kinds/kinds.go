@@ -1,0 +1,142 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package kinds
+
+import (
+	"cmp"
+	"slices"
+	"sync"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+)
+
+// Kind is a row: a kind whose objects, or others in their place, are at a peer.
+type Kind struct {
+	// Local is the kind in the cluster of the user, Remote what its peer has for an object of it.
+	Local, Remote Resource
+	// Register adds the types of both to a scheme.
+	Register []func(*runtime.Scheme) error
+	// Order is the place in lists that people read. Rows of the same order are sorted by name.
+	Order int
+
+	// Flag is the part of --FLAG-reflection-workers, Workers its default. Empty: the kind has a loop of its own.
+	Flag    string
+	Workers int
+
+	// Events: warnings about the remote object are copied to the local one.
+	Events bool
+	// Counted: the remote objects count against what a peer may have.
+	Counted bool
+	// Content: what the deletion of a remote namespace would lose has objects of the kind Local there.
+	Content bool
+	// Data: the objects hold data, so that they stay in a remote namespace that is kept for it.
+	Data bool
+
+	// Custom: its objects have no Go type. Users add the kind, so that All does not return it.
+	Custom bool
+}
+
+// CustomResource returns the row of a kind that users add.
+func CustomResource(of schema.GroupVersionKind) *Kind {
+	resource := Resource{GroupVersionKind: of}
+	return &Kind{Local: resource, Remote: resource, Custom: true}
+}
+
+// Name returns the name of the kind in metrics and events.
+func (k *Kind) Name() string {
+	if k.Custom {
+		return k.Local.Kind + "." + k.Local.Group
+	}
+	return k.Local.Kind
+}
+
+// Resource is a kind of an API.
+type Resource struct {
+	schema.GroupVersionKind
+	// Plural is its name in paths.
+	Plural string
+}
+
+// List returns the kind of its lists.
+func (r Resource) List() schema.GroupVersionKind { return r.GroupVersion().WithKind(r.Kind + "List") }
+
+// types has the types of all rows.
+var types = sync.OnceValue(func() *runtime.Scheme {
+	scheme := runtime.NewScheme()
+	if err := AddToScheme(scheme); err != nil {
+		panic(err) // two types of one name: TestRows
+	}
+	return scheme
+})
+
+// Empty returns an object to read into: one without a Go type if the kind has none.
+func (r Resource) Empty() runtime.Object {
+	if object, err := types().New(r.GroupVersionKind); err == nil {
+		return object
+	}
+	object := &unstructured.Unstructured{}
+	object.SetGroupVersionKind(r.GroupVersionKind)
+	return object
+}
+
+// EmptyList returns a list to read into.
+func (r Resource) EmptyList() runtime.Object {
+	if list, err := types().New(r.List()); err == nil {
+		return list
+	}
+	list := &unstructured.UnstructuredList{}
+	list.SetGroupVersionKind(r.List())
+	return list
+}
+
+// GroupResource returns the resource without its version.
+func (r Resource) GroupResource() schema.GroupResource {
+	return schema.GroupResource{Group: r.Group, Resource: r.Plural}
+}
+
+// GroupVersionResource returns the resource with its version.
+func (r Resource) GroupVersionResource() schema.GroupVersionResource {
+	return r.GroupVersion().WithResource(r.Plural)
+}
+
+// defaultWorkers suffice for kinds that change with their application.
+const defaultWorkers = 3
+
+var rows []*Kind
+
+// row adds a row. Each file calls it once.
+func row(kind Kind) *Kind {
+	rows = append(rows, &kind)
+	return &kind
+}
+
+// All returns the rows in their order. The caller must not change them.
+var All = sync.OnceValue(func() []*Kind {
+	return slices.SortedFunc(slices.Values(rows), func(a, b *Kind) int {
+		return cmp.Or(cmp.Compare(a.Order, b.Order), cmp.Compare(a.Local.Kind, b.Local.Kind))
+	})
+})
+
+// Where returns the rows for which is returns true, in their order.
+func Where(is func(*Kind) bool) (some []*Kind) {
+	for _, kind := range All() {
+		if is(kind) {
+			some = append(some, kind)
+		}
+	}
+	return some
+}
+
+// AddToScheme adds the types of all rows.
+func AddToScheme(scheme *runtime.Scheme) error {
+	for _, kind := range rows {
+		for _, register := range kind.Register {
+			if err := register(scheme); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
