@@ -242,6 +242,7 @@ func installCRDs(t *testing.T, config *rest.Config) {
 
 func newEnv(t *testing.T) *env {
 	t.Helper()
+	t.Parallel()
 	consumer, provider := kubetest.SharedPair(t)
 	installCRDs(t, consumer)
 	installCRDs(t, provider)
