@@ -28,7 +28,7 @@ type facts struct {
 type module struct {
 	dir      string
 	packages []string
-	// concurrent are those of the packages that start goroutines, hold a lock or use a channel.
+	// concurrent are those of the packages that start goroutines, hold a lock or use a channel, themselves or through a package below their own folder.
 	concurrent []string
 	// single are the tests of concurrent packages that the race detector leaves out, by package.
 	single map[string][]string
