@@ -30,6 +30,14 @@ import (
 	"liqo.io/liqo/internal/offloading/serving"
 )
 
+// certificateEnv is a cluster whose virtual kubelets request certificates.
+type certificateEnv struct{ *env }
+
+func newCertificateEnv(t *testing.T) *certificateEnv {
+	t.Helper()
+	return &certificateEnv{newEnv(t)}
+}
+
 const (
 	vkUser = "system:serviceaccount:" + tenant + ":virtual-kubelet"
 )
@@ -37,7 +45,7 @@ const (
 // TestCertificates: a virtual kubelet gets a certificate of the cluster's signer as soon as its node exists, with the rights of its role; no other
 // client gets one from this controller.
 func TestCertificates(t *testing.T) {
-	b := newEnv(t)
+	b := newCertificateEnv(t)
 	b.certificateRights()
 	space := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: tenant}}
 	b.Edit(space, func() { space.Labels[labels.TenantNamespace] = "true" })
@@ -108,7 +116,7 @@ func TestCertificates(t *testing.T) {
 
 // TestAttackL2: a user who may write ResourceSlices and an account of the right name in a namespace of their own gets no certificate of a node.
 func TestAttackL2(t *testing.T) {
-	b := newEnv(t)
+	b := newCertificateEnv(t)
 	b.certificateRights()
 	own := b.slice("rome").DeepCopy()
 	own.ObjectMeta = metav1.ObjectMeta{Namespace: "apps", Name: "rome", Labels: own.Labels}
@@ -156,7 +164,7 @@ func TestAttackL2(t *testing.T) {
 }
 
 // foreignRequests: requests that are not from a virtual kubelet are ignored or denied.
-func (b *env) foreignRequests(t *testing.T, node string) {
+func (b *certificateEnv) foreignRequests(t *testing.T, node string) {
 	good := x509.CertificateRequest{
 		Subject: pkix.Name{CommonName: "system:node:" + node, Organization: []string{"system:nodes"}}, IPAddresses: []net.IP{net.IPv4(10, 0, 0, 9)},
 	}
@@ -218,7 +226,7 @@ func (b *env) foreignRequests(t *testing.T, node string) {
 }
 
 // certificateRights binds the rights in the RBAC markers of this controller, and the role of the virtual kubelet.
-func (b *env) certificateRights() {
+func (b *certificateEnv) certificateRights() {
 	b.T.Helper()
 	if _, err := os.Stat("certificate_controller.go"); err != nil {
 		b.T.Fatal(err)

@@ -27,6 +27,7 @@ import (
 	"liqo.io/liqo/apis/labels"
 	offloadingv1alpha1 "liqo.io/liqo/apis/offloading/v1alpha1"
 	vkv1alpha1 "liqo.io/liqo/apis/virtualkubelet/v1alpha1"
+	kubemanager "liqo.io/liqo/internal/kube/manager"
 	"liqo.io/liqo/internal/kube/ssa"
 	"liqo.io/liqo/internal/offloading/contents"
 )
@@ -75,7 +76,7 @@ func SetupRemoteContents(mgr manager.Manager, o RemoteContentsOptions) error {
 		own: ssa.NewApplier(mgr.GetClient(), labels.OwnerRemoteContents), reading: make(chan struct{}, countWorkers),
 	}
 	err := builder.ControllerManagedBy(mgr).Named("remotecontents").
-		WithOptions(controller.Options{MaxConcurrentReconciles: countWorkers, RateLimiter: retryBackoff()}).
+		WithOptions(controller.Options{MaxConcurrentReconciles: countWorkers, RateLimiter: kubemanager.RetryBackoff()}).
 		For(&offloadingv1alpha1.NamespaceOffloading{}, builder.WithPredicates(requestChanged)).
 		Complete(r)
 	if err != nil {

@@ -10,13 +10,18 @@ import (
 	"slices"
 	"strings"
 
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	appsapply "k8s.io/client-go/applyconfigurations/apps/v1"
 	coreapply "k8s.io/client-go/applyconfigurations/core/v1"
 	metaapply "k8s.io/client-go/applyconfigurations/meta/v1"
 	rbacapply "k8s.io/client-go/applyconfigurations/rbac/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	discoveryv1alpha1 "liqo.io/liqo/apis/discovery/v1alpha1"
 	"liqo.io/liqo/apis/labels"
@@ -236,4 +241,25 @@ func (k kubelet) resources() *coreapply.ResourceRequirementsApplyConfiguration {
 		required.WithLimits(limits)
 	}
 	return required
+}
+
+// part is one object of a virtual kubelet.
+type part struct {
+	intent runtime.ApplyConfiguration
+	empty  client.Object
+}
+
+// parts returns the objects in the order in which they are needed. The pod starts later than its rights are written.
+func (k kubelet) parts() []part {
+	at := func(namespace, name string) metav1.ObjectMeta {
+		return metav1.ObjectMeta{Namespace: namespace, Name: name}
+	}
+	return []part{
+		{k.account(), &corev1.ServiceAccount{ObjectMeta: at(k.namespace, kubeletName)}},
+		{k.deployment(), &appsv1.Deployment{ObjectMeta: at(k.namespace, kubeletName)}},
+		{k.nodeBinding(), &rbacv1.ClusterRoleBinding{ObjectMeta: at("", k.bindingName())}},
+		{k.tenantBinding(), &rbacv1.RoleBinding{ObjectMeta: at(k.namespace, tenantRole)}},
+		{k.leaseBinding(), &rbacv1.RoleBinding{ObjectMeta: at(leaseSpace, k.bindingName())}},
+		{k.callersBinding(), &rbacv1.RoleBinding{ObjectMeta: at(callersSpace, k.bindingName())}},
+	}
 }

@@ -26,6 +26,8 @@ import (
 
 	"liqo.io/liqo/apis/labels"
 	sharingv1alpha1 "liqo.io/liqo/apis/sharing/v1alpha1"
+	"liqo.io/liqo/internal/kube/finalizer"
+	"liqo.io/liqo/internal/kube/printable"
 )
 
 // tearDown takes the next step to remove the node, and returns when to reconcile again.
@@ -64,7 +66,7 @@ func (r *nodeReconciler) tearDown(ctx context.Context, slice *sharingv1alpha1.Re
 	if next.done && slice.DeletionTimestamp != nil {
 		r.swept.Delete(slice.UID)
 		r.created.Delete(slice.UID)
-		_, err := patchFinalizer(ctx, r.client, slice, labels.FinalizerNode, controllerutil.RemoveFinalizer)
+		_, err := finalizer.Patch(ctx, r.client, slice, labels.FinalizerNode, controllerutil.RemoveFinalizer)
 		return reconcile.Result{}, err
 	}
 	return reconcile.Result{RequeueAfter: next.requeueAfter}, nil
@@ -219,17 +221,8 @@ func (r *nodeReconciler) remove(ctx context.Context, slice *sharingv1alpha1.Reso
 	}
 	log.FromContext(ctx).Info("pods removed after the drain deadline", "node", slice.Spec.NodeName, "pods", names)
 	r.events.Eventf(slice, nil, corev1.EventTypeWarning, "DrainDeadline", "Drain",
-		"%d pods did not leave node %s in time and were deleted: %s", len(names), slice.Spec.NodeName, shorten(strings.Join(names, ", ")))
+		"%d pods did not leave node %s in time and were deleted: %s", len(names), slice.Spec.NodeName, printable.Note(strings.Join(names, ", ")))
 	return errors.Join(failures...)
-}
-
-// shorten limits a text to the size of an event note.
-func shorten(text string) string {
-	const most = 800
-	if len(text) > most {
-		return text[:most] + " ..."
-	}
-	return text
 }
 
 // dismantle deletes everything in parallel. The virtual kubelet does not register a node again for a slice in this state.

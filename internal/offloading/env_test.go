@@ -106,8 +106,8 @@ func (b *env) rights() {
 	b.Bind(user, tenant, inTenants)
 
 	inRemote := b.RBACMarkers("remotenamespaces_*.go")["liqo-remote"]
-	b.Make(&rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: managerRole}, Rules: inRemote})
-	b.Make(&rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: remoteRole}, Rules: []rbacv1.PolicyRule{{ // any rights
+	b.Make(&rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: "liqo-controller-manager-remote"}, Rules: inRemote})
+	b.Make(&rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: "liqo-virtual-kubelet-remote"}, Rules: []rbacv1.PolicyRule{{ // any rights
 		APIGroups: []string{""}, Resources: []string{"secrets"}, Verbs: []string{"get", "list", "watch"},
 	}}})
 	text, err := os.ReadFile("../../deployments/liqo/files/rbac-virtual-kubelet.yaml")
@@ -122,17 +122,6 @@ func (b *env) rights() {
 			b.Make(&role)
 		}
 	}
-}
-
-// run starts the controller of virtual nodes; it ends with stop, or with the test.
-func (b *env) run(image string) (stop func()) {
-	b.T.Helper()
-	return b.start(func(mgr ctrl.Manager) error {
-		return SetupVirtualNode(mgr, VirtualNodeOptions{
-			Local: rome, Kubelet: KubeletOptions{Image: image},
-			DrainDeadline: 2 * time.Minute, DrainDeadlineUnreachable: 25 * time.Second, Now: b.now,
-		})
-	})
 }
 
 var rome = discoveryv1alpha1.ClusterIdentity{ClusterID: "rome-id", ClusterName: "rome"}
@@ -252,7 +241,7 @@ func (b *env) pod(namespace, name, node string, change func(*corev1.Pod)) *corev
 func (b *env) kubelet() *corev1.Pod {
 	b.T.Helper()
 	return b.pod(tenant, "virtual-kubelet-1", "physical", func(pod *corev1.Pod) {
-		pod.Labels = map[string]string{labels.AppName: kubeletName, labels.ClusterID: "milan-id"}
+		pod.Labels = map[string]string{labels.AppName: "virtual-kubelet", labels.ClusterID: "milan-id"}
 	})
 }
 
@@ -260,4 +249,77 @@ func (b *env) kubelet() *corev1.Pod {
 func (b *env) endPod(pod *corev1.Pod) {
 	b.T.Helper()
 	b.Must(client.IgnoreNotFound(b.Delete(b.T.Context(), pod, client.GracePeriodSeconds(0))))
+}
+
+func (b *env) exists(object client.Object) bool {
+	return b.Get(b.T.Context(), client.ObjectKeyFromObject(object), object) == nil
+}
+
+func (b *env) offload(change func(*offloadingv1alpha1.NamespaceOffloadingSpec)) *offloadingv1alpha1.NamespaceOffloading {
+	b.T.Helper()
+	offloading := &offloadingv1alpha1.NamespaceOffloading{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "offloading"}}
+	if change != nil {
+		change(&offloading.Spec)
+	}
+	b.Make(offloading)
+	return offloading
+}
+
+func (b *env) versionsOf(all []client.Object) (versions []string) {
+	b.T.Helper()
+	for _, object := range all {
+		b.Read(object)
+		versions = append(versions, object.GetResourceVersion())
+	}
+	return versions
+}
+
+// consumer makes the ForeignCluster of a consumer that may use this cluster.
+func (b *env) consumer(name, tenant string) *discoveryv1alpha1.ForeignCluster {
+	b.T.Helper()
+	fc := &discoveryv1alpha1.ForeignCluster{
+		ObjectMeta: metav1.ObjectMeta{Name: name},
+		Spec:       discoveryv1alpha1.ForeignClusterSpec{ClusterIdentity: &discoveryv1alpha1.ClusterIdentity{ClusterID: name + "-id", ClusterName: name}},
+	}
+	b.Make(fc)
+	fc.Status.TenantNamespace.Local = tenant
+	b.decide(fc, discoveryv1alpha1.IncomingAccepted)
+	return fc
+}
+
+// decide writes whether a consumer may use this cluster.
+func (b *env) decide(fc *discoveryv1alpha1.ForeignCluster, state discoveryv1alpha1.IncomingState) {
+	b.T.Helper()
+	fc.Status.Incoming = &discoveryv1alpha1.IncomingStatus{State: state, Since: metav1.Now()}
+	b.Must(b.Client.Status().Update(b.T.Context(), fc))
+}
+
+// finalizeNamespace removes the finalizer of a deleted namespace, as Kubernetes does when the namespace is empty.
+func (b *env) finalizeNamespace(name string) {
+	b.T.Helper()
+	b.Until("namespace "+name+" is deleted", func() bool {
+		namespace := space(name)
+		return b.Get(b.T.Context(), client.ObjectKeyFromObject(namespace), namespace) == nil && namespace.DeletionTimestamp != nil
+	})
+	namespace := space(name)
+	b.Read(namespace)
+	namespace.Spec.Finalizers = nil
+	b.Must(b.SubResource("finalize").Update(b.T.Context(), namespace))
+}
+
+func space(name string) *corev1.Namespace {
+	return &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}
+}
+
+func nodeWith(set map[string]string) *corev1.Node {
+	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "liqo-milan", Labels: map[string]string{corev1.LabelHostname: "liqo-milan"}, Annotations: map[string]string{labels.ProviderLabels: ""}}}
+	node.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}
+	for key, value := range set {
+		node.Labels[key] = value
+	}
+	return node
+}
+
+func term(key string, operator corev1.NodeSelectorOperator, values ...string) corev1.NodeSelectorTerm {
+	return corev1.NodeSelectorTerm{MatchExpressions: []corev1.NodeSelectorRequirement{{Key: key, Operator: operator, Values: values}}}
 }

@@ -14,7 +14,7 @@ import (
 
 // TestHostileSlices: an object of one peer must not break the list of all objects.
 func TestHostileSlices(t *testing.T) {
-	b := newShadowEnv(t)
+	b := newEnv(t)
 	for what, template := range map[string]string{
 		"big":      `{"addressType":"IPv4","endpoints":[],"ports":[{"port":99999999999}]}`,
 		"negative": `{"addressType":"IPv4","endpoints":[],"ports":[{"port":-3000000000}]}`,

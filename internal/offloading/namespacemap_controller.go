@@ -9,6 +9,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
@@ -25,6 +26,7 @@ import (
 	offloadingv1alpha1 "liqo.io/liqo/apis/offloading/v1alpha1"
 	sharingv1alpha1 "liqo.io/liqo/apis/sharing/v1alpha1"
 	vkv1alpha1 "liqo.io/liqo/apis/virtualkubelet/v1alpha1"
+	kubemanager "liqo.io/liqo/internal/kube/manager"
 	"liqo.io/liqo/internal/kube/ssa"
 )
 
@@ -50,7 +52,7 @@ func SetupNamespaceMap(mgr manager.Manager, domain string) error {
 	r := &mapReconciler{client: mgr.GetClient(), live: mgr.GetAPIReader(), domain: domain, own: ssa.NewApplier(mgr.GetClient(), labels.OwnerNamespaceMap)}
 	original := predicate.NewPredicateFuncs(func(object client.Object) bool { return object.GetLabels()[labels.Replication] == "true" })
 	its := handler.EnqueueRequestsFromMapFunc(func(_ context.Context, object client.Object) []reconcile.Request {
-		return []reconcile.Request{tenantRequest(object.GetNamespace())}
+		return []reconcile.Request{requestOf(object.GetNamespace())}
 	})
 	everyTenant := func(ctx context.Context, _ client.Object) []reconcile.Request {
 		return tenantsWhere(ctx, r.client, func(*sharingv1alpha1.ResourceSlice) bool { return true })
@@ -60,10 +62,10 @@ func SetupNamespaceMap(mgr manager.Manager, domain string) error {
 		return tenantsWhere(ctx, r.client, func(slice *sharingv1alpha1.ResourceSlice) bool { return slice.Spec.NodeName == object.GetName() })
 	})
 	err := builder.ControllerManagedBy(mgr).Named("namespacemap").
-		WithOptions(controller.Options{MaxConcurrentReconciles: 4, RateLimiter: retryBackoff()}).
+		WithOptions(controller.Options{MaxConcurrentReconciles: 4, RateLimiter: kubemanager.RetryBackoff()}).
 		Watches(&sharingv1alpha1.ResourceSlice{}, its, builder.WithPredicates(original)).
 		Watches(&vkv1alpha1.NamespaceMap{}, handler.EnqueueRequestsFromMapFunc(func(ctx context.Context, object client.Object) []reconcile.Request {
-			requests := []reconcile.Request{tenantRequest(object.GetNamespace())}
+			requests := []reconcile.Request{requestOf(object.GetNamespace())}
 			if one, is := object.(*vkv1alpha1.NamespaceMap); is && len(one.Spec.CustomResources) > 0 {
 				// Whether the status of custom resources comes back from a provider depends on the other ones.
 				requests = append(requests, everyTenant(ctx, object)...)
@@ -92,17 +94,6 @@ var offloadingChanged = predicate.Funcs{UpdateFunc: func(change event.UpdateEven
 // offloadedNamespace passes namespaces that are offloaded: their labels decide which providers may receive them. The event of a namespace whose
 // strategy is Local, which has no label of ours, is that of its NamespaceOffloading.
 var offloadedNamespace = predicate.NewPredicateFuncs(func(object client.Object) bool { return object.GetLabels()[labels.SchedulingEnabled] != "" })
-
-// nodeChanged passes updates of virtual nodes that change labels, readiness, or whether the labels are known.
-var nodeChanged = predicate.And(
-	predicate.NewPredicateFuncs(func(object client.Object) bool { return object.GetLabels()[labels.Type] == labels.TypeVirtualNode }),
-	predicate.Or(predicate.LabelChangedPredicate{}, predicate.Funcs{UpdateFunc: func(change event.UpdateEvent) bool {
-		before, was := change.ObjectOld.(*corev1.Node)
-		after, is := change.ObjectNew.(*corev1.Node)
-		return !was || !is || nodeReady(before) != nodeReady(after) || len(before.Status.Conditions) != len(after.Status.Conditions) ||
-			(before.DeletionTimestamp == nil) != (after.DeletionTimestamp == nil)
-	}}),
-)
 
 // Reconcile writes the map of one tenant namespace.
 func (r *mapReconciler) Reconcile(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
@@ -252,4 +243,23 @@ func (r *mapReconciler) remove(ctx context.Context, one *vkv1alpha1.NamespaceMap
 		return fmt.Errorf("delete namespace map %s/%s: %w", one.Namespace, one.Name, err)
 	}
 	return nil
+}
+
+// tenantsWhere returns requests for the tenant namespaces of the slices that about selects.
+func tenantsWhere(ctx context.Context, reader client.Reader, about func(*sharingv1alpha1.ResourceSlice) bool) (requests []reconcile.Request) {
+	var all sharingv1alpha1.ResourceSliceList
+	if err := reader.List(ctx, &all, client.MatchingLabels{labels.Replication: "true"}, client.UnsafeDisableDeepCopy); err != nil {
+		log.FromContext(ctx).Error(err, "event not attributed to a tenant")
+		return nil
+	}
+	for i := range all.Items {
+		if about(&all.Items[i]) {
+			requests = append(requests, requestOf(all.Items[i].Namespace))
+		}
+	}
+	return requests
+}
+
+func requestOf(tenant string) reconcile.Request {
+	return reconcile.Request{NamespacedName: types.NamespacedName{Name: tenant}}
 }

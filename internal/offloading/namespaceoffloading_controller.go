@@ -13,11 +13,11 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/events"
-	"k8s.io/client-go/util/workqueue"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
@@ -28,6 +28,7 @@ import (
 	offloadingv1alpha1 "liqo.io/liqo/apis/offloading/v1alpha1"
 	sharingv1alpha1 "liqo.io/liqo/apis/sharing/v1alpha1"
 	vkv1alpha1 "liqo.io/liqo/apis/virtualkubelet/v1alpha1"
+	kubemanager "liqo.io/liqo/internal/kube/manager"
 	"liqo.io/liqo/internal/kube/ssa"
 )
 
@@ -76,7 +77,7 @@ func SetupNamespaceOffloading(mgr manager.Manager, o NamespaceOffloadingOptions)
 	original := predicate.NewPredicateFuncs(func(object client.Object) bool { return object.GetLabels()[labels.Replication] == "true" })
 	changed := predicate.Or(predicate.GenerationChangedPredicate{}, predicate.LabelChangedPredicate{})
 	err := builder.ControllerManagedBy(mgr).Named("namespaceoffloading").
-		WithOptions(controller.Options{MaxConcurrentReconciles: 4, RateLimiter: retryBackoff()}).
+		WithOptions(controller.Options{MaxConcurrentReconciles: 4, RateLimiter: kubemanager.RetryBackoff()}).
 		For(&offloadingv1alpha1.NamespaceOffloading{}).
 		Watches(&vkv1alpha1.NamespaceMap{}, all, builder.WithPredicates(original)).
 		Watches(&sharingv1alpha1.ResourceSlice{}, all, builder.WithPredicates(original, predicate.Or(changed, phaseChanged))).
@@ -89,11 +90,6 @@ func SetupNamespaceOffloading(mgr manager.Manager, o NamespaceOffloadingOptions)
 		return fmt.Errorf("set up controller of offloaded namespaces: %w", err)
 	}
 	return nil
-}
-
-// retryBackoff starts short, because most failures are rights or objects that appear a moment later.
-func retryBackoff() workqueue.TypedRateLimiter[reconcile.Request] {
-	return workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](20*time.Millisecond, 30*time.Second)
 }
 
 func offloadingRequest(namespace string) reconcile.Request {
@@ -168,4 +164,19 @@ func (r *offloadingReconciler) ensureStatus(ctx context.Context, s *offloadScope
 		return nil
 	}
 	return err
+}
+
+// everyOffloading maps an event to all offloaded namespaces.
+func everyOffloading(reader client.Reader) func(context.Context, client.Object) []reconcile.Request {
+	return func(ctx context.Context, _ client.Object) (requests []reconcile.Request) {
+		var all offloadingv1alpha1.NamespaceOffloadingList
+		if err := reader.List(ctx, &all, client.UnsafeDisableDeepCopy); err != nil {
+			log.FromContext(ctx).Error(err, "event not attributed to offloaded namespaces")
+			return nil
+		}
+		for i := range all.Items {
+			requests = append(requests, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(&all.Items[i])})
+		}
+		return requests
+	}
 }

@@ -23,6 +23,8 @@ import (
 	"liqo.io/liqo/apis/labels"
 	offloadingv1alpha1 "liqo.io/liqo/apis/offloading/v1alpha1"
 	sharingv1alpha1 "liqo.io/liqo/apis/sharing/v1alpha1"
+	"liqo.io/liqo/internal/kube/finalizer"
+	"liqo.io/liqo/internal/kube/printable"
 )
 
 // offloadedRole is what virtual kubelets may do in offloaded namespaces.
@@ -48,7 +50,7 @@ func (r *offloadingReconciler) observe(ctx context.Context, s *offloadScope) (er
 	r.reportLured(s)
 	if fault := checkSelector(&s.offloading.Spec.ClusterSelector); fault != "" {
 		if before, _ := r.faulty.Swap(s.offloading.UID, s.offloading.Generation); before != s.offloading.Generation {
-			r.events.Eventf(s.offloading, nil, corev1.EventTypeWarning, "Invalid", "Select", "%s", shorten(fault))
+			r.events.Eventf(s.offloading, nil, corev1.EventTypeWarning, "Invalid", "Select", "%s", printable.Note(fault))
 		}
 	}
 	return nil
@@ -62,7 +64,7 @@ func (r *offloadingReconciler) reportLured(s *offloadScope) {
 		if sentence == "" {
 			r.lured.Delete(key)
 		} else if before, _ := r.lured.Swap(key, sentence); before != sentence {
-			r.events.Eventf(s.offloading, nil, corev1.EventTypeWarning, "LabelsNotAccepted", "Select", "%s", shorten(sentence))
+			r.events.Eventf(s.offloading, nil, corev1.EventTypeWarning, "LabelsNotAccepted", "Select", "%s", printable.Note(sentence))
 		}
 	}
 }
@@ -84,7 +86,7 @@ func (r *offloadingReconciler) ensureFinalizer(ctx context.Context, s *offloadSc
 		s.gone = !controllerutil.ContainsFinalizer(s.offloading, labels.FinalizerNamespaceOffloading)
 		return nil
 	}
-	written, err := patchFinalizer(ctx, r.client, s.offloading, labels.FinalizerNamespaceOffloading, controllerutil.AddFinalizer)
+	written, err := finalizer.Patch(ctx, r.client, s.offloading, labels.FinalizerNamespaceOffloading, controllerutil.AddFinalizer)
 	s.gone = err == nil && !written
 	return err
 }
@@ -203,7 +205,7 @@ func (r *offloadingReconciler) ensureEnd(ctx context.Context, s *offloadScope) e
 	}
 	if len(left) > 0 {
 		log.FromContext(ctx).Info("remote namespaces may be left, their deadline is over", "namespace", s.offloading.Namespace, "clusters", left)
-		r.events.Eventf(s.offloading, nil, corev1.EventTypeWarning, "RemoteNamespaceMayBeLeft", "Unoffload", "%s", shorten(leftoverMessage(s.offloading.Namespace, s.name, left)))
+		r.events.Eventf(s.offloading, nil, corev1.EventTypeWarning, "RemoteNamespaceMayBeLeft", "Unoffload", "%s", printable.Note(leftoverMessage(s.offloading.Namespace, s.name, left)))
 	}
 	bindings, err := r.bindings(ctx, s.offloading.Namespace)
 	if err != nil {
@@ -214,7 +216,7 @@ func (r *offloadingReconciler) ensureEnd(ctx context.Context, s *offloadScope) e
 	}
 	r.faulty.Delete(s.offloading.UID)
 	r.own.Forget(client.ObjectKeyFromObject(s.offloading))
-	_, err = patchFinalizer(ctx, r.client, s.offloading, labels.FinalizerNamespaceOffloading, controllerutil.RemoveFinalizer)
+	_, err = finalizer.Patch(ctx, r.client, s.offloading, labels.FinalizerNamespaceOffloading, controllerutil.RemoveFinalizer)
 	return err
 }
 

@@ -12,7 +12,6 @@ import (
 
 	offloadingv1alpha1 "liqo.io/liqo/apis/offloading/v1alpha1"
 	vkv1alpha1 "liqo.io/liqo/apis/virtualkubelet/v1alpha1"
-	"liqo.io/liqo/internal/offloading/choice"
 )
 
 // offloadingStatus returns the status of a NamespaceOffloading.
@@ -79,11 +78,6 @@ func requiredCondition(offloading *offloadingv1alpha1.NamespaceOffloading, p *pr
 		is.Message = fmt.Sprintf("the cluster selector does not select virtual node %s; its labels: kubectl get node %[1]s --show-labels", p.nodeName)
 	}
 	return is
-}
-
-func fits(offloading *offloadingv1alpha1.NamespaceOffloading, p *provider) bool {
-	selected, err := choice.Fits(&offloading.Spec.ClusterSelector, p.node)
-	return err == nil && selected
 }
 
 // readyCondition returns nil if there is no remote namespace and none is requested.

@@ -19,7 +19,7 @@ import (
 // TestAttackH6PodOrders: a ShadowPod of a hostile peer gives orders to components of the provider's cluster, at first and by a change. Its pod
 // has none of them, and an event names what the pod lacks.
 func TestAttackH6PodOrders(t *testing.T) {
-	b := newShadowEnv(t)
+	b := newEnv(t)
 	b.run()
 	s := b.createShadowPod("web", corev1.RestartPolicyAlways, func(s *vkv1alpha1.ShadowPod) {
 		s.Labels["sidecar.istio.io/inject"], s.Labels["app.kubernetes.io/name"] = "true", "web"
@@ -62,7 +62,7 @@ func TestAttackH6PodOrders(t *testing.T) {
 // TestAttackL5Quota: a peer learns that a quota refuses its pod and what the pod asks for, not how the provider calls its quotas and how much of
 // them is in use.
 func TestAttackL5Quota(t *testing.T) {
-	b := newShadowEnv(t)
+	b := newEnv(t)
 	b.run()
 	quota := &corev1.ResourceQuota{
 		ObjectMeta: metav1.ObjectMeta{Namespace: remoteNamespace, Name: "gold-plan-of-rome"},

@@ -9,8 +9,10 @@ import (
 	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"liqo.io/liqo/apis/labels"
@@ -18,6 +20,7 @@ import (
 	"liqo.io/liqo/internal/kube/kubetest"
 	"liqo.io/liqo/internal/kube/manager"
 	"liqo.io/liqo/internal/kube/remote"
+	"liqo.io/liqo/internal/offloading/shadow"
 	"liqo.io/liqo/internal/peering/replicate"
 )
 
@@ -25,6 +28,7 @@ import (
 func replicatorBetween(consumer, provider *env, there string) (connect, disconnect func()) {
 	t := consumer.T
 	t.Helper()
+	const peerAccount = "liqo-peer"
 	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: there, Name: peerAccount}}
 	provider.Make(account)
 	meta := metav1.ObjectMeta{Namespace: there, Name: peerAccount}
@@ -60,15 +64,21 @@ func replicatorBetween(consumer, provider *env, there string) (connect, disconne
 func TestAcrossClusters(t *testing.T) {
 	t.Parallel()
 	here, there := kubetest.Pair(t)
-	consumer, provider := newEnvAt(t, here), newEnvAt(t, there)
+	consumer, provider := &consumerEnv{newEnvAt(t, here)}, newEnvAt(t, there)
 	const consumerTenant = "liqo-tenant-rome-000002"
 	provider.Make(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: consumerTenant, Labels: map[string]string{
 		labels.TenantNamespace: "true", labels.ClusterID: "rome-id", labels.AppPartOf: "liqo",
 	}}})
 	provider.consumer("rome", consumerTenant)
-	connect, disconnect := replicatorBetween(consumer, provider, consumerTenant)
+	connect, disconnect := replicatorBetween(consumer.env, provider, consumerTenant)
 	consumer.runConsumer()
-	stop := provider.runRemoteNamespaces()
+	runRemoteNamespaces := func() (stop func()) {
+		return provider.start(func(mgr ctrl.Manager) error {
+			bounds := Bounds{Quota: corev1.ResourceList{"secrets": resource.MustParse("2")}}
+			return SetupRemoteNamespaces(mgr, RemoteNamespaceOptions{Namespace: "liqo", Bounds: bounds, Level: shadow.Baseline})
+		})
+	}
+	stop := runRemoteNamespaces()
 	consumer.shop()
 	milan := consumer.newProvider("milan", "europe")
 	connect()
@@ -114,7 +124,7 @@ func TestAcrossClusters(t *testing.T) {
 	// Restarts of both sides change nothing.
 	version := remoteNamespace.ResourceVersion
 	stop()
-	provider.runRemoteNamespaces()
+	runRemoteNamespaces()
 	provider.Make(space("other"))
 
 	// An end while the provider is unreachable.

@@ -16,6 +16,7 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	psa "k8s.io/pod-security-admission/api"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -31,6 +32,8 @@ import (
 	discoveryv1alpha1 "liqo.io/liqo/apis/discovery/v1alpha1"
 	"liqo.io/liqo/apis/labels"
 	vkv1alpha1 "liqo.io/liqo/apis/virtualkubelet/v1alpha1"
+	"liqo.io/liqo/internal/kube/finalizer"
+	kubemanager "liqo.io/liqo/internal/kube/manager"
 	"liqo.io/liqo/internal/kube/ssa"
 )
 
@@ -81,7 +84,7 @@ func SetupRemoteNamespaces(mgr manager.Manager, o RemoteNamespaceOptions) error 
 	}
 	copies := predicate.NewPredicateFuncs(isCopy)
 	controllers := builder.ControllerManagedBy(mgr).Named("remotenamespaces").
-		WithOptions(controller.Options{MaxConcurrentReconciles: 4, RateLimiter: retryBackoff()}).
+		WithOptions(controller.Options{MaxConcurrentReconciles: 4, RateLimiter: kubemanager.RetryBackoff()}).
 		Watches(&vkv1alpha1.NamespaceMap{}, handler.EnqueueRequestsFromMapFunc(func(_ context.Context, object client.Object) []reconcile.Request {
 			return []reconcile.Request{tenantRequest(object.GetNamespace())}
 		}), builder.WithPredicates(copies)).
@@ -252,7 +255,7 @@ func (r *remoteNamespaceReconciler) follow(ctx context.Context, p mapOwner, name
 	}
 	wanted, unwanted := planRemoteNamespaces(p, namespaceMap.Spec.DesiredMapping, existing)
 	if len(wanted)+len(existing) > 0 {
-		if held, err := patchFinalizer(ctx, r.client, namespaceMap, labels.FinalizerNamespaceMap, controllerutil.AddFinalizer); err != nil || !held {
+		if held, err := finalizer.Patch(ctx, r.client, namespaceMap, labels.FinalizerNamespaceMap, controllerutil.AddFinalizer); err != nil || !held {
 			return err
 		}
 	}
@@ -385,4 +388,17 @@ func (r *remoteNamespaceReconciler) remove(ctx context.Context, p mapOwner, name
 		}
 	}
 	return nil
+}
+
+func tenantRequest(namespace string) reconcile.Request {
+	return reconcile.Request{NamespacedName: types.NamespacedName{Name: namespace}}
+}
+
+// ofForeignCluster maps a ForeignCluster to its tenant namespace.
+func ofForeignCluster(_ context.Context, object client.Object) []reconcile.Request {
+	fc, ok := object.(*discoveryv1alpha1.ForeignCluster)
+	if !ok || fc.Status.TenantNamespace.Local == "" {
+		return nil
+	}
+	return []reconcile.Request{tenantRequest(fc.Status.TenantNamespace.Local)}
 }

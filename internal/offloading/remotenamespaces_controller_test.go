@@ -25,6 +25,14 @@ import (
 	"liqo.io/liqo/internal/offloading/shadow"
 )
 
+// providerEnv is a cluster that has the remote namespaces of others.
+type providerEnv struct{ *env }
+
+func newProviderEnv(t *testing.T) *providerEnv {
+	t.Helper()
+	return &providerEnv{newEnv(t)}
+}
+
 const consumerTenant = "liqo-tenant-paris-000001" // the tenant namespace of a consumer
 
 var testBounds = Bounds{
@@ -32,14 +40,14 @@ var testBounds = Bounds{
 	ContainerLimits: corev1.ResourceList{"ephemeral-storage": resource.MustParse("1Gi")},
 }
 
-func (b *env) runRemoteNamespaces() (stop func()) {
+func (b *providerEnv) runRemoteNamespaces() (stop func()) {
 	b.T.Helper()
 	return b.start(func(mgr ctrl.Manager) error {
 		return SetupRemoteNamespaces(mgr, RemoteNamespaceOptions{Namespace: "liqo", Bounds: testBounds, Level: shadow.Baseline})
 	})
 }
 
-func (b *env) consumerTenant() {
+func (b *providerEnv) consumerTenant() {
 	b.T.Helper()
 	b.Make(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: consumerTenant, Labels: map[string]string{
 		labels.TenantNamespace: "true", labels.ClusterID: "paris-id", labels.AppPartOf: "liqo",
@@ -47,29 +55,9 @@ func (b *env) consumerTenant() {
 	b.consumer("paris", consumerTenant)
 }
 
-// consumer makes the ForeignCluster of a consumer that may use this cluster.
-func (b *env) consumer(name, tenant string) *discoveryv1alpha1.ForeignCluster {
-	b.T.Helper()
-	fc := &discoveryv1alpha1.ForeignCluster{
-		ObjectMeta: metav1.ObjectMeta{Name: name},
-		Spec:       discoveryv1alpha1.ForeignClusterSpec{ClusterIdentity: &discoveryv1alpha1.ClusterIdentity{ClusterID: name + "-id", ClusterName: name}},
-	}
-	b.Make(fc)
-	fc.Status.TenantNamespace.Local = tenant
-	b.decide(fc, discoveryv1alpha1.IncomingAccepted)
-	return fc
-}
-
-// decide writes whether a consumer may use this cluster.
-func (b *env) decide(fc *discoveryv1alpha1.ForeignCluster, state discoveryv1alpha1.IncomingState) {
-	b.T.Helper()
-	fc.Status.Incoming = &discoveryv1alpha1.IncomingStatus{State: state, Since: metav1.Now()}
-	b.Must(b.Client.Status().Update(b.T.Context(), fc))
-}
-
 // TestAttackH1: a consumer that may not use this cluster gets no namespace, whatever it writes, and loses those that it has.
 func TestAttackH1(t *testing.T) {
-	b := newEnv(t)
+	b := newProviderEnv(t)
 	b.Make(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: consumerTenant, Labels: map[string]string{
 		labels.TenantNamespace: "true", labels.ClusterID: "paris-id", labels.AppPartOf: "liqo",
 	}}})
@@ -116,7 +104,7 @@ func endlessPod(namespace string) *corev1.Pod {
 
 // TestAttackH5: a consumer that fills its remote namespace finds bounds there that are older than its rights, and that stay.
 func TestAttackH5(t *testing.T) {
-	b := newEnv(t)
+	b := newProviderEnv(t)
 	b.consumerTenant()
 	stop := b.runRemoteNamespaces()
 	namespaceMap := b.createMap("milan-1", map[string]string{"shop": "shop-paris"})
@@ -170,7 +158,7 @@ func TestAttackH5(t *testing.T) {
 
 // TestAttackM5: the API server itself refuses privileged pods in a remote namespace, from every client. An administrator may choose another level there.
 func TestAttackM5(t *testing.T) {
-	b := newEnv(t)
+	b := newProviderEnv(t)
 	b.consumerTenant()
 	b.runRemoteNamespaces()
 	namespaceMap := b.createMap("milan-1", map[string]string{"shop": "shop-paris"})
@@ -194,7 +182,7 @@ func TestAttackM5(t *testing.T) {
 }
 
 // createMap writes a map as a consumer does.
-func (b *env) createMap(name string, desired map[string]string) *vkv1alpha1.NamespaceMap {
+func (b *providerEnv) createMap(name string, desired map[string]string) *vkv1alpha1.NamespaceMap {
 	b.T.Helper()
 	namespaceMap := &vkv1alpha1.NamespaceMap{
 		ObjectMeta: metav1.ObjectMeta{Namespace: consumerTenant, Name: name, Labels: map[string]string{
@@ -207,7 +195,7 @@ func (b *env) createMap(name string, desired map[string]string) *vkv1alpha1.Name
 }
 
 // answers waits until the provider reports these phases, by local name.
-func (b *env) answers(namespaceMap *vkv1alpha1.NamespaceMap, want map[string]string) {
+func (b *providerEnv) answers(namespaceMap *vkv1alpha1.NamespaceMap, want map[string]string) {
 	b.T.Helper()
 	var got map[string]string
 	defer func() {
@@ -225,25 +213,8 @@ func (b *env) answers(namespaceMap *vkv1alpha1.NamespaceMap, want map[string]str
 	})
 }
 
-// finalizeNamespace removes the finalizer of a deleted namespace, as Kubernetes does when the namespace is empty.
-func (b *env) finalizeNamespace(name string) {
-	b.T.Helper()
-	b.Until("namespace "+name+" is deleted", func() bool {
-		namespace := space(name)
-		return b.Get(b.T.Context(), client.ObjectKeyFromObject(namespace), namespace) == nil && namespace.DeletionTimestamp != nil
-	})
-	namespace := space(name)
-	b.Read(namespace)
-	namespace.Spec.Finalizers = nil
-	b.Must(b.SubResource("finalize").Update(b.T.Context(), namespace))
-}
-
-func space(name string) *corev1.Namespace {
-	return &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}
-}
-
 func TestRemoteNamespaces(t *testing.T) {
-	b := newEnv(t)
+	b := newProviderEnv(t)
 	b.consumerTenant()
 	stop := b.runRemoteNamespaces()
 	namespaceMap := b.createMap("milan-1", map[string]string{"shop": "shop-paris", "apps": "apps"})
@@ -346,7 +317,7 @@ func TestRemoteNamespaces(t *testing.T) {
 // TestDataStays: a namespace with claims outlives its request and the peering, without the rights and the objects of the consumer. Only the cluster that it
 // was made for gets it back, and it goes with its last claim.
 func TestDataStays(t *testing.T) {
-	b := newEnv(t)
+	b := newProviderEnv(t)
 	const accepted, refused, terminating = "Accepted", "CreationLoopBackOff", "Terminating"
 	ownKey, otherKey := strings.Repeat("a", 43), strings.Repeat("b", 43)
 	tenantOf := func() *corev1.Namespace {
@@ -454,7 +425,7 @@ func TestDataStays(t *testing.T) {
 
 // TestHostileMaps: a consumer gets no namespace that is reserved or of another consumer, and not more than the limit.
 func TestHostileMaps(t *testing.T) {
-	b := newEnv(t)
+	b := newProviderEnv(t)
 	b.consumerTenant()
 	b.Make(space("liqo"))
 	b.Make(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{
@@ -528,7 +499,7 @@ func TestHostileMaps(t *testing.T) {
 
 // TestReservedNames: no consumer gets a name that has the form of the remote namespaces of another consumer.
 func TestReservedNames(t *testing.T) {
-	b := newEnv(t)
+	b := newProviderEnv(t)
 	b.consumerTenant()
 	b.Make(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "liqo-tenant-berlin-000002", Labels: map[string]string{
 		labels.TenantNamespace: "true", labels.ClusterID: "berlin-id", labels.AppPartOf: "liqo",

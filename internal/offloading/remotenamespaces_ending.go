@@ -16,6 +16,7 @@ import (
 
 	"liqo.io/liqo/apis/labels"
 	vkv1alpha1 "liqo.io/liqo/apis/virtualkubelet/v1alpha1"
+	"liqo.io/liqo/internal/kube/finalizer"
 )
 
 // finish deletes all remote namespaces of the consumer, and releases the map if it is being deleted. Kubernetes deletes the contents.
@@ -120,7 +121,7 @@ func (r *remoteNamespaceReconciler) hurry(ctx context.Context, namespace *corev1
 }
 
 func (r *remoteNamespaceReconciler) release(ctx context.Context, namespaceMap *vkv1alpha1.NamespaceMap) error {
-	_, err := patchFinalizer(ctx, r.client, namespaceMap, labels.FinalizerNamespaceMap, controllerutil.RemoveFinalizer)
+	_, err := finalizer.Patch(ctx, r.client, namespaceMap, labels.FinalizerNamespaceMap, controllerutil.RemoveFinalizer)
 	return err
 }
 

@@ -17,10 +17,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 
 	discoveryv1alpha1 "liqo.io/liqo/apis/discovery/v1alpha1"
-	"liqo.io/liqo/apis/labels"
 	netv1alpha1 "liqo.io/liqo/apis/net/v1alpha1"
 	"liqo.io/liqo/internal/offloading/isolation"
-	"liqo.io/liqo/internal/offloading/shadow"
+	"liqo.io/liqo/internal/offloading/networks"
 )
 
 // Isolation is how the pods of peers are kept from the network of this cluster.
@@ -37,23 +36,13 @@ func (i *Isolation) watch(controller *builder.Builder, everyone handler.EventHan
 	if !i.Enabled {
 		return
 	}
-	controller.Watches(&corev1.Node{}, everyone, builder.WithPredicates(otherAddresses))
+	controller.Watches(&corev1.Node{}, everyone, builder.WithPredicates(networks.OtherAddresses))
 	if i.InternalNetwork {
-		controller.Watches(&netv1alpha1.TunnelEndpoint{}, everyone, builder.WithPredicates(otherNetworks))
+		controller.Watches(&netv1alpha1.TunnelEndpoint{}, everyone, builder.WithPredicates(networks.OtherTunnels))
 	} else {
 		controller.Watches(&discoveryv1alpha1.ForeignCluster{}, everyone, builder.WithPredicates(otherExternalNetworks))
 	}
 }
-
-// otherAddresses passes what changes the addresses of real nodes: their statuses change every few seconds.
-var otherAddresses = predicate.And(
-	predicate.NewPredicateFuncs(func(object client.Object) bool { return object.GetLabels()[labels.Type] != labels.TypeVirtualNode }),
-	predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
-		before, ok := e.ObjectOld.(*corev1.Node)
-		now, isNew := e.ObjectNew.(*corev1.Node)
-		return ok && isNew && !slices.Equal(shadow.OwnNetworks(nil, []corev1.Node{*before}), shadow.OwnNetworks(nil, []corev1.Node{*now}))
-	}},
-)
 
 // otherExternalNetworks passes updates of the networks that the administrator wrote down.
 var otherExternalNetworks = predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
@@ -68,16 +57,16 @@ func (r *remoteNamespaceReconciler) isolation(ctx context.Context, consumer stri
 	if !o.Enabled {
 		return nil, nil
 	}
-	own, err := ownNetworks(ctx, r.client, o.OwnNetworks)
+	own, err := networks.Read(ctx, r.client, o.OwnNetworks)
 	if err != nil {
 		return nil, err
 	}
-	networks := isolation.Networks{Own: own, Services: o.Services}
+	found := isolation.Networks{Own: own, Services: o.Services}
 	add := func(clusterID string, reached []netip.Prefix) {
 		if clusterID == consumer {
-			networks.Peer = append(networks.Peer, reached...)
+			found.Peer = append(found.Peer, reached...)
 		} else {
-			networks.Others = append(networks.Others, reached...)
+			found.Others = append(found.Others, reached...)
 		}
 	}
 	if !o.InternalNetwork {
@@ -86,16 +75,16 @@ func (r *remoteNamespaceReconciler) isolation(ctx context.Context, consumer stri
 			return nil, fmt.Errorf("list foreign clusters: %w", err)
 		}
 		for i := range all.Items {
-			add(clusterOf(&all.Items[i]), shadow.ExternalNetworks(&all.Items[i], own))
+			add(clusterOf(&all.Items[i]), networks.External(&all.Items[i], own))
 		}
-		return isolation.Policy(o.Options, consumer, networks), nil
+		return isolation.Policy(o.Options, consumer, found), nil
 	}
 	var tunnels netv1alpha1.TunnelEndpointList
 	if err := r.client.List(ctx, &tunnels, client.UnsafeDisableDeepCopy); err != nil {
 		return nil, fmt.Errorf("list tunnel endpoints: %w", err)
 	}
 	for i := range tunnels.Items {
-		add(tunnels.Items[i].Spec.ClusterIdentity.ClusterID, shadow.Networks(&tunnels.Items[i]))
+		add(tunnels.Items[i].Spec.ClusterIdentity.ClusterID, networks.OfTunnel(&tunnels.Items[i]))
 	}
-	return isolation.Policy(o.Options, consumer, networks), nil
+	return isolation.Policy(o.Options, consumer, found), nil
 }

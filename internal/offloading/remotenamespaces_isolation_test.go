@@ -21,7 +21,7 @@ import (
 
 // TestAttackNM4: a peer's first pod finds a NetworkPolicy that is older than the peer's rights, follows the networks, and stays.
 func TestAttackNM4(t *testing.T) {
-	b := newEnv(t)
+	b := newProviderEnv(t)
 	b.consumerTenant()
 	b.Make(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "liqo-tenant-turin"}})
 	on := Isolation{Options: isolation.Options{Enabled: true, Clients: isolation.DefaultClients(), DNS: isolation.DefaultDNS()}, InternalNetwork: true}
@@ -75,7 +75,7 @@ func TestAttackNM4(t *testing.T) {
 
 // TestIsolationExternal: where another network joins the clusters, the policy follows what the administrator wrote down.
 func TestIsolationExternal(t *testing.T) {
-	b := newEnv(t)
+	b := newProviderEnv(t)
 	b.consumerTenant()
 	b.start(func(mgr ctrl.Manager) error {
 		return SetupRemoteNamespaces(mgr, RemoteNamespaceOptions{Namespace: "liqo", Isolation: Isolation{Options: isolation.Options{Enabled: true}}})
@@ -92,7 +92,7 @@ func TestIsolationExternal(t *testing.T) {
 }
 
 // agree makes the TunnelEndpoint of a peer whose pods are reached under a network.
-func (b *env) agree(namespace, clusterID, pods string) *netv1alpha1.TunnelEndpoint {
+func (b *providerEnv) agree(namespace, clusterID, pods string) *netv1alpha1.TunnelEndpoint {
 	b.T.Helper()
 	tunnel := &netv1alpha1.TunnelEndpoint{
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "tunnel"},

@@ -156,7 +156,7 @@ type binding struct{ name, role, account, namespace string }
 func (r *remoteNamespaceReconciler) bindOne(ctx context.Context, p mapOwner, remote string, b binding) error {
 	intent := rbacapply.RoleBinding(b.name, remote).
 		WithLabels(map[string]string{labels.AppPartOf: labels.PartOf, labels.ClusterID: p.consumer}).
-		WithRoleRef(clusterRole(b.role)).
+		WithRoleRef(rbacapply.RoleRef().WithAPIGroup(rbacv1.GroupName).WithKind("ClusterRole").WithName(b.role)).
 		WithSubjects(rbacapply.Subject().WithKind("ServiceAccount").WithName(b.account).WithNamespace(b.namespace))
 	key := client.ObjectKey{Namespace: remote, Name: b.name}
 	var there rbacv1.RoleBinding

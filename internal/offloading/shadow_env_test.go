@@ -4,6 +4,7 @@ package offloading_test
 
 import (
 	"errors"
+	"fmt"
 	"io"
 	"net/http"
 	"net/netip"
@@ -41,12 +42,14 @@ import (
 
 const (
 	remoteNamespace = "web-rome-a1b2c3"
-	shadowUser      = "shadow-test"
+	user            = "shadow-test"
+	// otherRemoteNamespace is that of another peer.
+	otherRemoteNamespace = "web-milan-d4e5f6"
 )
 
-// shadowEnv is the API server of a provider. The controllers run with the rights in their RBAC markers, and with the caches of the controller
+// env is the API server of a provider. The controllers run with the rights in their RBAC markers, and with the caches of the controller
 // manager; the test acts as kubelet and garbage collector.
-type shadowEnv struct {
+type env struct {
 	kubetest.Env
 	scheme *runtime.Scheme
 	admin  *rest.Config
@@ -78,10 +81,10 @@ type shadowEnv struct {
 	ahead atomic.Int64
 }
 
-func newShadowEnv(t *testing.T) *shadowEnv {
+func newEnv(t *testing.T) *env {
 	t.Helper()
 	t.Parallel()
-	b := &shadowEnv{Env: kubetest.Env{T: t}, admin: kubetest.Cluster(t), scheme: runtime.NewScheme()}
+	b := &env{Env: kubetest.Env{T: t}, admin: kubetest.Cluster(t), scheme: runtime.NewScheme()}
 	b.ahead.Store(int64(2 * time.Minute))
 	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, discoveryv1alpha1.AddToScheme, netv1alpha1.AddToScheme, vkv1alpha1.AddToScheme, sharingv1alpha1.AddToScheme} {
 		b.Must(add(b.scheme))
@@ -101,15 +104,15 @@ func newShadowEnv(t *testing.T) *shadowEnv {
 		rules := b.RBACMarkers(file)
 		everywhere, b.remoteRules = append(everywhere, rules[""]...), append(b.remoteRules, rules["liqo-remote"]...)
 	}
-	b.Bind(shadowUser, "", everywhere)
+	b.Bind(user, "", everywhere)
 	b.Make(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: remoteNamespace, Labels: map[string]string{labels.RemoteClusterID: "rome-id"}}})
-	b.Bind(shadowUser, remoteNamespace, b.remoteRules)
+	b.Bind(user, remoteNamespace, b.remoteRules)
 	b.accepted("rome")
 	return b
 }
 
 // accepted makes the ForeignCluster of a peer that may use this cluster.
-func (b *shadowEnv) accepted(name string) *discoveryv1alpha1.ForeignCluster {
+func (b *env) accepted(name string) *discoveryv1alpha1.ForeignCluster {
 	b.T.Helper()
 	fc := &discoveryv1alpha1.ForeignCluster{
 		ObjectMeta: metav1.ObjectMeta{Name: name},
@@ -123,10 +126,10 @@ func (b *shadowEnv) accepted(name string) *discoveryv1alpha1.ForeignCluster {
 }
 
 // run starts the controllers in a manager; it ends with stop, or with the test.
-func (b *shadowEnv) run() (stop func()) {
+func (b *env) run() (stop func()) {
 	b.T.Helper()
 	cfg := rest.CopyConfig(b.admin)
-	cfg.Impersonate.UserName = shadowUser
+	cfg.Impersonate.UserName = user
 	if b.proxy == nil {
 		b.proxy = kubetest.NewProxy(b.T, strings.Trim(strings.TrimPrefix(cfg.Host, "https://"), "/"))
 	}
@@ -184,12 +187,12 @@ func (l gated) Read(into []byte) (int, error) {
 	return n, err
 }
 
-func (b *shadowEnv) exists(object client.Object) bool {
+func (b *env) exists(object client.Object) bool {
 	return b.Get(b.T.Context(), client.ObjectKeyFromObject(object), object) == nil
 }
 
 // event waits for an event about an object.
-func (b *shadowEnv) event(about client.Object, reason, part string) {
+func (b *env) event(about client.Object, reason, part string) {
 	b.T.Helper()
 	seen := ""
 	b.Until("an event "+reason+" "+part+" about "+about.GetName(), func() bool {
@@ -208,7 +211,7 @@ func (b *shadowEnv) event(about client.Object, reason, part string) {
 }
 
 // createShadowPod writes a ShadowPod as a virtual kubelet does.
-func (b *shadowEnv) createShadowPod(name string, policy corev1.RestartPolicy, change func(*vkv1alpha1.ShadowPod)) *vkv1alpha1.ShadowPod {
+func (b *env) createShadowPod(name string, policy corev1.RestartPolicy, change func(*vkv1alpha1.ShadowPod)) *vkv1alpha1.ShadowPod {
 	b.T.Helper()
 	s := &vkv1alpha1.ShadowPod{
 		ObjectMeta: metav1.ObjectMeta{Namespace: remoteNamespace, Name: name, Labels: map[string]string{labels.Origin: "rome-id", "app": name}, Annotations: map[string]string{"note": "1"}},
@@ -224,7 +227,7 @@ func (b *shadowEnv) createShadowPod(name string, policy corev1.RestartPolicy, ch
 }
 
 // pod waits for the pod of a ShadowPod; if before is set, for another one.
-func (b *shadowEnv) pod(s *vkv1alpha1.ShadowPod, before *corev1.Pod) *corev1.Pod {
+func (b *env) pod(s *vkv1alpha1.ShadowPod, before *corev1.Pod) *corev1.Pod {
 	b.T.Helper()
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: s.Namespace, Name: s.Name}}
 	b.Until("pod "+s.Name+" exists", func() bool { return b.exists(pod) && (before == nil || pod.UID != before.UID) })
@@ -232,25 +235,25 @@ func (b *shadowEnv) pod(s *vkv1alpha1.ShadowPod, before *corev1.Pod) *corev1.Pod
 }
 
 // startPod acts as scheduler and kubelet.
-func (b *shadowEnv) startPod(pod *corev1.Pod) {
+func (b *env) startPod(pod *corev1.Pod) {
 	b.T.Helper()
 	b.Must(b.SubResource("binding").Create(b.T.Context(), pod, &corev1.Binding{Target: corev1.ObjectReference{Kind: "Node", Name: "physical"}}))
 	b.phase(pod, corev1.PodRunning, "")
 }
 
-func (b *shadowEnv) phase(pod *corev1.Pod, phase corev1.PodPhase, reason string) {
+func (b *env) phase(pod *corev1.Pod, phase corev1.PodPhase, reason string) {
 	b.T.Helper()
 	b.EditStatus(pod, func() { pod.Status.Phase, pod.Status.Reason = phase, reason })
 }
 
 // endPod acts as the kubelet of a pod in deletion: its processes end, and then it is deleted.
-func (b *shadowEnv) endPod(pod *corev1.Pod, phase corev1.PodPhase) {
+func (b *env) endPod(pod *corev1.Pod, phase corev1.PodPhase) {
 	b.T.Helper()
 	b.phase(pod, phase, "")
 	b.Must(client.IgnoreNotFound(b.Delete(b.T.Context(), pod, client.GracePeriodSeconds(0), client.Preconditions{UID: &pod.UID})))
 }
 
-func (b *shadowEnv) untilPhase(s *vkv1alpha1.ShadowPod, phase vkv1alpha1.ShadowPodPhase, pod *corev1.Pod) {
+func (b *env) untilPhase(s *vkv1alpha1.ShadowPod, phase vkv1alpha1.ShadowPodPhase, pod *corev1.Pod) {
 	b.T.Helper()
 	b.Until(s.Name+" has phase "+string(phase), func() bool {
 		return b.exists(s) && s.Status.Phase == phase && s.Status.PodUID == string(pod.UID)
@@ -259,11 +262,109 @@ func (b *shadowEnv) untilPhase(s *vkv1alpha1.ShadowPod, phase vkv1alpha1.ShadowP
 
 // drainQueue returns when the controllers have handled all earlier events: the events of the new pod pass the same watches and queue after them. It
 // costs the controllers two writes.
-func (b *shadowEnv) drainQueue(name string) {
+func (b *env) drainQueue(name string) {
 	b.T.Helper()
 	defer b.ahead.Store(b.ahead.Swap(0)) // so that only its end is recorded
 	s := b.createShadowPod(name, corev1.RestartPolicyAlways, nil)
 	pod := b.pod(s, nil)
 	b.phase(pod, corev1.PodFailed, "Evicted")
 	b.untilPhase(s, vkv1alpha1.ShadowPodFailed, pod)
+}
+
+// architectures makes the peering of the remote namespace, and returns what changes the architectures that the peer is reported.
+func (b *env) architectures() (nodes func(architectures ...string)) {
+	b.T.Helper()
+	tenant := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "liqo-tenant-rome"}}
+	b.Make(tenant)
+	remote := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: remoteNamespace}}
+	b.Must(b.Get(b.T.Context(), client.ObjectKeyFromObject(remote), remote))
+	b.Edit(remote, func() { remote.Annotations = map[string]string{labels.ManagedByNamespaceMap: tenant.Name + "/milan"} })
+	granted := &sharingv1alpha1.ResourceSlice{
+		ObjectMeta: metav1.ObjectMeta{Namespace: tenant.Name, Name: "milan", Labels: map[string]string{labels.Replicated: "true"}},
+		Spec:       sharingv1alpha1.ResourceSliceSpec{ConsumerClusterID: "rome-id", ProviderClusterID: "milan-id", NodeName: "liqo-milan"},
+	}
+	b.Make(granted)
+	return func(architectures ...string) {
+		b.EditStatus(granted, func() {
+			granted.Status.Phase, granted.Status.Architectures = sharingv1alpha1.SliceAccepted, architectures
+		})
+	}
+}
+
+func (b *env) createShadowSlice(name string, addresses ...string) *vkv1alpha1.ShadowEndpointSlice {
+	b.T.Helper()
+	s := &vkv1alpha1.ShadowEndpointSlice{
+		ObjectMeta: metav1.ObjectMeta{Namespace: remoteNamespace, Name: name, Labels: map[string]string{discoveryv1.LabelServiceName: "web"}},
+		Spec: vkv1alpha1.ShadowEndpointSliceSpec{Template: vkv1alpha1.EndpointSliceTemplate{
+			AddressType: discoveryv1.AddressTypeIPv4, Ports: []discoveryv1.EndpointPort{{Name: new("http"), Port: new(int32(80)), Protocol: new(corev1.ProtocolTCP)}},
+		}},
+	}
+	for _, address := range addresses {
+		s.Spec.Template.Endpoints = append(s.Spec.Template.Endpoints, vkv1alpha1.Endpoint{
+			Addresses: []string{address}, Conditions: discoveryv1.EndpointConditions{Ready: new(true)}, NodeName: new("rome"),
+			TargetRef: &corev1.ObjectReference{Kind: "RemotePod", Name: "p", Namespace: "web"},
+		})
+	}
+	b.Make(s)
+	return s
+}
+
+func (b *env) network(fc *discoveryv1alpha1.ForeignCluster, status discoveryv1alpha1.PeeringConditionStatus) {
+	b.T.Helper()
+	b.EditStatus(fc, func() {
+		fc.Status.PeeringConditions = []discoveryv1alpha1.PeeringCondition{{Type: discoveryv1alpha1.NetworkStatus, Status: status, LastTransitionTime: metav1.Now()}}
+	})
+}
+
+// rome creates a peer whose network is agreed and works.
+func (b *env) rome() *discoveryv1alpha1.ForeignCluster {
+	b.T.Helper()
+	b.Make(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "liqo-tenant-rome"}})
+	b.Make(&netv1alpha1.TunnelEndpoint{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "liqo-tenant-rome", Name: "rome"},
+		Spec: netv1alpha1.TunnelEndpointSpec{
+			ClusterIdentity: netv1alpha1.ClusterIdentity{ClusterID: "rome-id", ClusterName: "rome"}, LocalPodCIDR: "10.200.0.0/16", LocalExternalCIDR: "10.201.0.0/16",
+			RemotePodCIDR: "10.200.0.0/16", RemoteNATPodCIDR: "10.1.0.0/16", RemoteExternalCIDR: "10.202.0.0/16", BackendType: "wireguard", BackendConfig: map[string]string{},
+		},
+	})
+	fc := &discoveryv1alpha1.ForeignCluster{ObjectMeta: metav1.ObjectMeta{Name: "rome"}}
+	b.Read(fc)
+	b.network(fc, discoveryv1alpha1.StatusEstablished)
+	return fc
+}
+
+// untilSlice waits until the slice has these addresses with this readiness.
+func (b *env) untilSlice(name string, ready bool, addresses ...string) *discoveryv1.EndpointSlice {
+	b.T.Helper()
+	slice := &discoveryv1.EndpointSlice{ObjectMeta: metav1.ObjectMeta{Namespace: remoteNamespace, Name: name}}
+	b.Until("slice "+name+" has the addresses", func() bool {
+		if !b.exists(slice) || len(slice.Endpoints) != len(addresses) {
+			return false
+		}
+		for i, one := range slice.Endpoints {
+			if one.Addresses[0] != addresses[i] || *one.Conditions.Ready != ready {
+				return false
+			}
+		}
+		return true
+	})
+	return slice
+}
+
+// otherPeer creates the remote namespace of another peer.
+func (b *env) otherPeer() {
+	b.T.Helper()
+	b.accepted("milan")
+	b.Make(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: otherRemoteNamespace, Labels: map[string]string{labels.RemoteClusterID: "milan-id"}}})
+	b.Bind(user, otherRemoteNamespace, b.remoteRules)
+}
+
+// others creates ShadowPods of the other peer, one after the other, and waits for the pod of each.
+func (b *env) others(several int) {
+	b.T.Helper()
+	for i := range several {
+		b.pod(b.createShadowPod(fmt.Sprint("other", i), corev1.RestartPolicyAlways, func(s *vkv1alpha1.ShadowPod) {
+			s.Namespace, s.Labels[labels.Origin] = otherRemoteNamespace, "milan-id"
+		}), nil)
+	}
 }

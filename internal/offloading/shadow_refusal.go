@@ -36,6 +36,12 @@ type refused struct {
 
 func (r refused) Unwrap() error { return r.error }
 
+// stays marks the error of a write that is refused until a rule, or a version, changes.
+func stays(err error) error { return refused{err, false} }
+
+// untilFits marks the error of a write that is refused until there is room for it, or until this cluster lets the peer use it.
+func untilFits(err error) error { return refused{err, true} }
+
 // whenRefused marks the error of a write of an object for a peer that judges the object. What is refused may not stay so: administrators change rules, quotas get
 // free, and limit ranges and webhooks change an object before its fields are judged.
 func whenRefused(err error) error {

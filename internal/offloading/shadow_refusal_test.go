@@ -20,7 +20,7 @@ import (
 // TestPolicyIsChanged: a policy of the provider refuses pods and slices, with the reason that is the default of Kubernetes: Invalid. Its administrator
 // removes the policy, which is no event of what it refused: the pod and the slice are created, and the change of another pod is made.
 func TestPolicyIsChanged(t *testing.T) {
-	b := newShadowEnv(t)
+	b := newEnv(t)
 	b.refusalRetry = time.Second
 	b.rome()
 	b.run()
@@ -80,7 +80,7 @@ func TestPolicyIsChanged(t *testing.T) {
 // TestQuotaRefuses: a quota of the provider asks for limits that a pod does not have. The peer's user reads that, the log has it once, and the pod is created once
 // the quota is gone.
 func TestQuotaRefuses(t *testing.T) {
-	b := newShadowEnv(t)
+	b := newEnv(t)
 	b.refusalRetry = time.Second
 	b.run()
 	team := &corev1.ResourceQuota{ObjectMeta: metav1.ObjectMeta{Namespace: remoteNamespace, Name: "team"}, Spec: corev1.ResourceQuotaSpec{
@@ -104,7 +104,7 @@ func TestQuotaRefuses(t *testing.T) {
 // TestLeftOutLater: a label with a domain that a running pod gets is reported like one that it has from the start, once; those that the API server of the consumer
 // copies from its node are not.
 func TestLeftOutLater(t *testing.T) {
-	b := newShadowEnv(t)
+	b := newEnv(t)
 	b.run()
 	s := b.createShadowPod("db", corev1.RestartPolicyAlways, func(s *vkv1alpha1.ShadowPod) {
 		s.Labels[corev1.LabelTopologyZone], s.Labels[corev1.LabelTopologyRegion] = "a", "b"

@@ -14,7 +14,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/util/workqueue"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
@@ -30,6 +29,7 @@ import (
 	vkv1alpha1 "liqo.io/liqo/apis/virtualkubelet/v1alpha1"
 	kubemanager "liqo.io/liqo/internal/kube/manager"
 	"liqo.io/liqo/internal/kube/ssa"
+	"liqo.io/liqo/internal/offloading/networks"
 	"liqo.io/liqo/internal/offloading/shadow"
 )
 
@@ -76,7 +76,7 @@ type shadowSlices struct {
 // SetupShadowEndpointSlice registers the controller. The manager's cache may know only EndpointSlices with the label
 // liqo.io/managed-by=shadowendpointslice.
 func SetupShadowEndpointSlice(mgr manager.Manager, o ShadowEndpointSliceOptions) error {
-	live, err := newLive(mgr)
+	live, err := kubemanager.Live(mgr)
 	if err != nil {
 		return fmt.Errorf("client for shadow endpoint slices: %w", err)
 	}
@@ -96,14 +96,14 @@ func SetupShadowEndpointSlice(mgr manager.Manager, o ShadowEndpointSliceOptions)
 		WithOptions(controller.Options{
 			MaxConcurrentReconciles: o.Workers,
 			NewQueue:                kubemanager.FairQueue(o.Workers, o.RemoteNamespaces.KnownPeer),
-			RateLimiter:             workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](20*time.Millisecond, 30*time.Second),
+			RateLimiter:             kubemanager.RetryBackoff(),
 		}).
 		Watches(&discoveryv1.EndpointSlice{}, &handler.EnqueueRequestForObject{}, builder.WithPredicates(ours)).
 		Watches(&corev1.Pod{}, handler.EnqueueRequestsFromMapFunc(r.ofPod), builder.WithPredicates(otherEndpoint)).
 		Watches(&discoveryv1alpha1.ForeignCluster{}, handler.EnqueueRequestsFromMapFunc(r.ofForeignCluster), builder.WithPredicates(otherReach)).
 		Watches(&corev1.Node{}, handler.EnqueueRequestsFromMapFunc(r.ofNode), builder.WithPredicates(predicate.Funcs{UpdateFunc: func(event.UpdateEvent) bool { return false }}))
 	if o.InternalNetwork {
-		b = b.Watches(&netv1alpha1.TunnelEndpoint{}, handler.EnqueueRequestsFromMapFunc(r.ofTunnel), builder.WithPredicates(otherNetworks))
+		b = b.Watches(&netv1alpha1.TunnelEndpoint{}, handler.EnqueueRequestsFromMapFunc(r.ofTunnel), builder.WithPredicates(networks.OtherTunnels))
 	}
 	if err := b.Complete(r); err != nil {
 		return fmt.Errorf("set up controller of shadow endpoint slices: %w", err)
@@ -118,20 +118,6 @@ var otherReach = predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
 	return ok && isNew && (shadow.Reachable(before) != shadow.Reachable(now) || clusterOf(before) != clusterOf(now) ||
 		!slices.Equal(before.PodCIDRs(), now.PodCIDRs()))
 }}
-
-// otherNetworks passes updates that may change which addresses are accepted.
-var otherNetworks = predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
-	before, ok := e.ObjectOld.(*netv1alpha1.TunnelEndpoint)
-	now, isNew := e.ObjectNew.(*netv1alpha1.TunnelEndpoint)
-	return ok && isNew && (!slices.Equal(shadow.Networks(before), shadow.Networks(now)) || before.Spec.ClusterIdentity != now.Spec.ClusterIdentity)
-}}
-
-func clusterOf(fc *discoveryv1alpha1.ForeignCluster) string {
-	if fc.Spec.ClusterIdentity == nil {
-		return ""
-	}
-	return fc.Spec.ClusterIdentity.ClusterID
-}
 
 func (r *shadowSlices) ofForeignCluster(ctx context.Context, object client.Object) []reconcile.Request {
 	fc, ok := object.(*discoveryv1alpha1.ForeignCluster)
@@ -270,11 +256,11 @@ func (r *shadowSlices) origin(ctx context.Context, namespace string) (shadow.Ori
 			return origin, fmt.Errorf("look for a node with the name of peer %s: %w", peer, err)
 		}
 	}
-	if origin.Own, err = ownNetworks(ctx, r.cached, r.options.OwnNetworks); err != nil {
+	if origin.Own, err = networks.Read(ctx, r.cached, r.options.OwnNetworks); err != nil {
 		return origin, err
 	}
 	if origin.External {
-		origin.Networks = shadow.ExternalNetworks(fc, origin.Own)
+		origin.Networks = networks.External(fc, origin.Own)
 		return origin, nil
 	}
 	var tunnels netv1alpha1.TunnelEndpointList
@@ -283,25 +269,10 @@ func (r *shadowSlices) origin(ctx context.Context, namespace string) (shadow.Ori
 	}
 	for i := range tunnels.Items {
 		if tunnels.Items[i].Spec.ClusterIdentity.ClusterID == peer {
-			origin.Networks = append(origin.Networks, shadow.Networks(&tunnels.Items[i])...)
+			origin.Networks = append(origin.Networks, networks.OfTunnel(&tunnels.Items[i])...)
 		}
 	}
 	return origin, nil
-}
-
-// ownNetworks returns the networks of this cluster with the addresses of its real nodes.
-func ownNetworks(ctx context.Context, cached client.Reader, configured []netip.Prefix) ([]netip.Prefix, error) {
-	var nodes corev1.NodeList
-	if err := cached.List(ctx, &nodes, client.UnsafeDisableDeepCopy); err != nil {
-		return nil, fmt.Errorf("list nodes: %w", err)
-	}
-	real := make([]corev1.Node, 0, len(nodes.Items))
-	for i := range nodes.Items {
-		if nodes.Items[i].Labels[labels.Type] != labels.TypeVirtualNode {
-			real = append(real, nodes.Items[i])
-		}
-	}
-	return shadow.OwnNetworks(configured, real), nil
 }
 
 // slice returns the EndpointSlice of the name. The cache has only managed ones, so an unmanaged one is read live.

@@ -14,72 +14,11 @@ import (
 
 	discoveryv1alpha1 "liqo.io/liqo/apis/discovery/v1alpha1"
 	"liqo.io/liqo/apis/labels"
-	netv1alpha1 "liqo.io/liqo/apis/net/v1alpha1"
 	vkv1alpha1 "liqo.io/liqo/apis/virtualkubelet/v1alpha1"
 )
 
-// rome creates a peer whose network is agreed and works.
-func (b *shadowEnv) rome() *discoveryv1alpha1.ForeignCluster {
-	b.T.Helper()
-	b.Make(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "liqo-tenant-rome"}})
-	b.Make(&netv1alpha1.TunnelEndpoint{
-		ObjectMeta: metav1.ObjectMeta{Namespace: "liqo-tenant-rome", Name: "rome"},
-		Spec: netv1alpha1.TunnelEndpointSpec{
-			ClusterIdentity: netv1alpha1.ClusterIdentity{ClusterID: "rome-id", ClusterName: "rome"}, LocalPodCIDR: "10.200.0.0/16", LocalExternalCIDR: "10.201.0.0/16",
-			RemotePodCIDR: "10.200.0.0/16", RemoteNATPodCIDR: "10.1.0.0/16", RemoteExternalCIDR: "10.202.0.0/16", BackendType: "wireguard", BackendConfig: map[string]string{},
-		},
-	})
-	fc := &discoveryv1alpha1.ForeignCluster{ObjectMeta: metav1.ObjectMeta{Name: "rome"}}
-	b.Read(fc)
-	b.network(fc, discoveryv1alpha1.StatusEstablished)
-	return fc
-}
-
-func (b *shadowEnv) network(fc *discoveryv1alpha1.ForeignCluster, status discoveryv1alpha1.PeeringConditionStatus) {
-	b.T.Helper()
-	b.EditStatus(fc, func() {
-		fc.Status.PeeringConditions = []discoveryv1alpha1.PeeringCondition{{Type: discoveryv1alpha1.NetworkStatus, Status: status, LastTransitionTime: metav1.Now()}}
-	})
-}
-
-func (b *shadowEnv) createShadowSlice(name string, addresses ...string) *vkv1alpha1.ShadowEndpointSlice {
-	b.T.Helper()
-	s := &vkv1alpha1.ShadowEndpointSlice{
-		ObjectMeta: metav1.ObjectMeta{Namespace: remoteNamespace, Name: name, Labels: map[string]string{discoveryv1.LabelServiceName: "web"}},
-		Spec: vkv1alpha1.ShadowEndpointSliceSpec{Template: vkv1alpha1.EndpointSliceTemplate{
-			AddressType: discoveryv1.AddressTypeIPv4, Ports: []discoveryv1.EndpointPort{{Name: new("http"), Port: new(int32(80)), Protocol: new(corev1.ProtocolTCP)}},
-		}},
-	}
-	for _, address := range addresses {
-		s.Spec.Template.Endpoints = append(s.Spec.Template.Endpoints, vkv1alpha1.Endpoint{
-			Addresses: []string{address}, Conditions: discoveryv1.EndpointConditions{Ready: new(true)}, NodeName: new("rome"),
-			TargetRef: &corev1.ObjectReference{Kind: "RemotePod", Name: "p", Namespace: "web"},
-		})
-	}
-	b.Make(s)
-	return s
-}
-
-// untilSlice waits until the slice has these addresses with this readiness.
-func (b *shadowEnv) untilSlice(name string, ready bool, addresses ...string) *discoveryv1.EndpointSlice {
-	b.T.Helper()
-	slice := &discoveryv1.EndpointSlice{ObjectMeta: metav1.ObjectMeta{Namespace: remoteNamespace, Name: name}}
-	b.Until("slice "+name+" has the addresses", func() bool {
-		if !b.exists(slice) || len(slice.Endpoints) != len(addresses) {
-			return false
-		}
-		for i, one := range slice.Endpoints {
-			if one.Addresses[0] != addresses[i] || *one.Conditions.Ready != ready {
-				return false
-			}
-		}
-		return true
-	})
-	return slice
-}
-
 func TestShadowEndpointSlice(t *testing.T) {
-	b := newShadowEnv(t)
+	b := newEnv(t)
 	rome := b.rome()
 	stop := b.run()
 	s := b.createShadowSlice("web-1", "10.1.0.5", "10.202.0.9")
@@ -192,7 +131,7 @@ func TestShadowEndpointSlice(t *testing.T) {
 
 // TestAttackM9: where another network joins the clusters, only the networks that the administrator wrote down count, and they count at once.
 func TestAttackM9(t *testing.T) {
-	b := newShadowEnv(t)
+	b := newEnv(t)
 	b.external, b.own = true, []netip.Prefix{netip.MustParsePrefix("10.96.0.0/16")}
 	b.Make(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n1"}})
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n1"}}
@@ -221,7 +160,7 @@ func TestAttackM9(t *testing.T) {
 
 // TestAttackNL2: endpoints of a peer are on no node of this cluster, also if the peer has the name of a node that comes later, and are no pods of it.
 func TestAttackNL2(t *testing.T) {
-	b := newShadowEnv(t)
+	b := newEnv(t)
 	b.rome()
 	b.Make(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n1"}})
 	b.run()
@@ -253,7 +192,7 @@ func TestAttackNL2(t *testing.T) {
 // TestOwnEndpoints: an endpoint that is a pod of the peer here follows that pod, and no other: its address, its readiness and its end. It costs a write for each
 // change of these.
 func TestOwnEndpoints(t *testing.T) {
-	b := newShadowEnv(t)
+	b := newEnv(t)
 	b.rome()
 	b.Make(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "physical", Labels: map[string]string{corev1.LabelTopologyZone: "z1"}}})
 	stop := b.run()

@@ -7,38 +7,16 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"liqo.io/liqo/apis/labels"
-	sharingv1alpha1 "liqo.io/liqo/apis/sharing/v1alpha1"
 	vkv1alpha1 "liqo.io/liqo/apis/virtualkubelet/v1alpha1"
 )
-
-// architectures makes the peering of the remote namespace, and returns what changes the architectures that the peer is reported.
-func (b *shadowEnv) architectures() (nodes func(architectures ...string)) {
-	b.T.Helper()
-	tenant := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "liqo-tenant-rome"}}
-	b.Make(tenant)
-	remote := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: remoteNamespace}}
-	b.Must(b.Get(b.T.Context(), client.ObjectKeyFromObject(remote), remote))
-	b.Edit(remote, func() { remote.Annotations = map[string]string{labels.ManagedByNamespaceMap: tenant.Name + "/milan"} })
-	granted := &sharingv1alpha1.ResourceSlice{
-		ObjectMeta: metav1.ObjectMeta{Namespace: tenant.Name, Name: "milan", Labels: map[string]string{labels.Replicated: "true"}},
-		Spec:       sharingv1alpha1.ResourceSliceSpec{ConsumerClusterID: "rome-id", ProviderClusterID: "milan-id", NodeName: "liqo-milan"},
-	}
-	b.Make(granted)
-	return func(architectures ...string) {
-		b.EditStatus(granted, func() {
-			granted.Status.Phase, granted.Status.Architectures = sharingv1alpha1.SliceAccepted, architectures
-		})
-	}
-}
 
 // TestArchitecturesOfACluster: in a cluster with nodes of two architectures, a new pod of a peer runs on nodes of the one that the peer's scheduler has seen, or on those
 // that the pod names. A pod from before stays as it is.
 func TestArchitecturesOfACluster(t *testing.T) {
-	b := newShadowEnv(t)
+	b := newEnv(t)
 	nodes := b.architectures()
 	runsOn := func(name, named string) string {
 		shadow := b.createShadowPod(name, corev1.RestartPolicyAlways, func(s *vkv1alpha1.ShadowPod) {
@@ -80,7 +58,7 @@ func TestArchitecturesOfACluster(t *testing.T) {
 // TestArchitectureIsRemembered: a pod of a peer that is created again runs on the architecture that it had, although most nodes have another one meanwhile, as long as there is
 // a node of it. A pod of an earlier version follows the majority.
 func TestArchitectureIsRemembered(t *testing.T) {
-	b := newShadowEnv(t)
+	b := newEnv(t)
 	nodes := b.architectures()
 	nodes("amd64")
 	stop := b.run()

@@ -11,8 +11,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/rest"
-	"k8s.io/client-go/util/workqueue"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
@@ -42,7 +40,6 @@ import (
 
 // Reasons of events on ShadowPods.
 const (
-	reasonNameTaken    = "NameTaken"
 	reasonRefused      = "Refused"
 	reasonFailedCreate = "FailedCreate"
 	reasonFailedUpdate = "FailedUpdate"
@@ -98,7 +95,7 @@ func SetupShadowPod(mgr manager.Manager, o ShadowPodOptions) error {
 		o.Now = time.Now
 	}
 	kept := newKeptFields()
-	live, err := newLive(mgr, kept.count)
+	live, err := kubemanager.Live(mgr, kept.count)
 	if err != nil {
 		return fmt.Errorf("client for shadow pods: %w", err)
 	}
@@ -112,7 +109,7 @@ func SetupShadowPod(mgr manager.Manager, o ShadowPodOptions) error {
 		WithOptions(controller.Options{
 			MaxConcurrentReconciles: o.Workers,
 			NewQueue:                kubemanager.FairQueue(o.Workers, o.RemoteNamespaces.KnownPeer),
-			RateLimiter:             workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](20*time.Millisecond, 30*time.Second),
+			RateLimiter:             kubemanager.RetryBackoff(),
 		}).
 		Watches(&corev1.Pod{}, handler.EnqueueRequestsFromMapFunc(r.ofPod)).
 		Complete(r)
@@ -120,17 +117,6 @@ func SetupShadowPod(mgr manager.Manager, o ShadowPodOptions) error {
 		return fmt.Errorf("set up controller of shadow pods: %w", err)
 	}
 	return nil
-}
-
-// newLive returns a client without cache and rate limit. Its applies are lean.
-func newLive(mgr manager.Manager, changes ...func(*rest.Config)) (client.Client, error) {
-	cfg := rest.CopyConfig(mgr.GetConfig())
-	cfg.QPS = -1
-	cfg.Wrap(ssa.LeanApplies)
-	for _, change := range changes {
-		change(cfg)
-	}
-	return client.New(cfg, client.Options{Scheme: mgr.GetScheme(), Mapper: mgr.GetRESTMapper()})
 }
 
 // TrimShadowPod is a cache transform that keeps the fields which the controller and the quota read.
@@ -328,7 +314,7 @@ func (r *shadowPods) reserve(peer string, shadowPod *vkv1alpha1.ShadowPod, pod *
 	problem, err := r.options.Quota.Reserve(peer, shadowPod, pod, r.options.Now())
 	if problem != "" {
 		r.events.warn(shadowPod, reasonRefused, "Create", "%.1000s", problem)
-		err = refused{fmt.Errorf("pod %s/%s does not fit into the grant of cluster %s: %s", shadowPod.Namespace, shadowPod.Name, peer, problem), true}
+		err = untilFits(fmt.Errorf("pod %s/%s does not fit into the grant of cluster %s: %s", shadowPod.Namespace, shadowPod.Name, peer, problem))
 	}
 	return err
 }
@@ -347,7 +333,7 @@ func (r *shadowPods) admit(ctx context.Context, shadowPod *vkv1alpha1.ShadowPod)
 		}
 		if !accepted { // an error, so that it is tried again: the decision may change, and its event does not lead here
 			r.events.warn(shadowPod, reasonRefused, "Create", "this cluster does not let the peer use its resources")
-			return "", refused{fmt.Errorf("cluster %s may not use this cluster: see spec.incomingPeeringEnabled of its ForeignCluster", peer), true}
+			return "", untilFits(fmt.Errorf("cluster %s may not use this cluster: see spec.incomingPeeringEnabled of its ForeignCluster", peer))
 		}
 		problem = shadow.Check(shadowPod, peer, r.options.Level)
 	}

@@ -21,7 +21,7 @@ import (
 
 // TestShadowPod: a ShadowPod gets its pod with one write, its phase with another one a minute later, and a new pod whenever the pod is deleted.
 func TestShadowPod(t *testing.T) {
-	b := newShadowEnv(t)
+	b := newEnv(t)
 	b.ahead.Store(0)
 	stop := b.run()
 	s := b.createShadowPod("web", corev1.RestartPolicyAlways, nil)
@@ -86,7 +86,7 @@ func TestShadowPod(t *testing.T) {
 
 // TestFinishedNeverReruns: a pod that has ended is never created again, even if the controller was down when it ended.
 func TestFinishedNeverReruns(t *testing.T) {
-	b := newShadowEnv(t)
+	b := newEnv(t)
 	stop := b.run()
 	job := b.createShadowPod("job", corev1.RestartPolicyNever, nil)
 	pod := b.pod(job, nil)
@@ -155,7 +155,7 @@ func TestFinishedNeverReruns(t *testing.T) {
 
 // TestAmend: mutable fields of the pod follow the ShadowPod; changes of other clients stay. The pod has no managed fields, which the webhook removes.
 func TestAmend(t *testing.T) {
-	b := newShadowEnv(t)
+	b := newEnv(t)
 	b.run()
 	s := b.createShadowPod("web", corev1.RestartPolicyAlways, nil)
 	pod := b.pod(s, nil)
@@ -207,7 +207,7 @@ func TestAmend(t *testing.T) {
 // TestResize: CPU and memory of a running pod follow the ShadowPod, within the grant, and with nothing but the right to patch the subresource. What is
 // refused delays no other change.
 func TestResize(t *testing.T) {
-	b := newShadowEnv(t)
+	b := newEnv(t)
 	quota := &fakeQuota{}
 	quota.open.Store(true)
 	b.quota = quota
@@ -278,7 +278,7 @@ func TestResize(t *testing.T) {
 
 // TestShadowUnmanaged: an unmanaged pod is not touched, whatever its name; a ShadowPod that is not allowed gets no pod.
 func TestShadowUnmanaged(t *testing.T) {
-	b := newShadowEnv(t)
+	b := newEnv(t)
 	unmanaged := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Namespace: remoteNamespace, Name: "web"},
 		Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "c", Image: "theirs"}}},
@@ -343,7 +343,7 @@ func (q *fakeQuota) Release(*vkv1alpha1.ShadowPod) { q.released.Add(1) }
 // TestAttackH4: the controller reserves what a pod needs before it creates the pod, so a ShadowPod that passed the webhook does not exceed the grant. It
 // waits for its pod until others have ended.
 func TestAttackH4(t *testing.T) {
-	b := newShadowEnv(t)
+	b := newEnv(t)
 	quota := &fakeQuota{}
 	b.quota = quota
 	b.run()

@@ -26,7 +26,7 @@ var chartDefaults = quota.Defaults{
 // TestAttackNM2: a pod that states nothing requests here what it counts with, so that the scheduler of this cluster reserves it, and its volume in memory has a size.
 // A pod that ran before an upgrade stays as it is, whatever changes later.
 func TestAttackNM2(t *testing.T) {
-	b := newShadowEnv(t)
+	b := newEnv(t)
 	b.Make(&corev1.LimitRange{ObjectMeta: metav1.ObjectMeta{Namespace: remoteNamespace, Name: "liqo-peer"}, Spec: corev1.LimitRangeSpec{Limits: []corev1.LimitRangeItem{{
 		Type: corev1.LimitTypeContainer, Default: chartDefaults.Limits, DefaultRequest: corev1.ResourceList{"ephemeral-storage": resource.MustParse("0")},
 	}}}})

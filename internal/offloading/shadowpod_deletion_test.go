@@ -17,7 +17,7 @@ import (
 // TestShadowPodDeletion: without a garbage collector, which the test does not run, a ShadowPod that is deleted in the foreground takes its pod along and
 // stays until the pod is gone.
 func TestShadowPodDeletion(t *testing.T) {
-	b := newShadowEnv(t)
+	b := newEnv(t)
 	b.ahead.Store(0)
 	stop := b.run()
 	remove := func(s *vkv1alpha1.ShadowPod) {
@@ -147,7 +147,7 @@ func TestShadowPodDeletion(t *testing.T) {
 // TestShadowPodPeriod: the grace period with which the consumer deletes a pod is that of the remote pod, also if it is shortened while the pod ends. No period
 // lets go of the name while processes may run.
 func TestShadowPodPeriod(t *testing.T) {
-	b := newShadowEnv(t)
+	b := newEnv(t)
 	b.ahead.Store(0)
 	b.run()
 	announce := func(s *vkv1alpha1.ShadowPod, period string) {

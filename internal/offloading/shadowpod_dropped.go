@@ -57,7 +57,7 @@ func (r *shadowPods) refuseDropped(shadowPod *vkv1alpha1.ShadowPod, dropped []st
 	names := strings.Join(dropped, ", ")
 	r.events.warn(shadowPod, reasonRefused, "Create",
 		"the API server of this cluster drops %s, without which the pod would have more rights than it asks for: its version does not have that, or has it switched off; keep the pod away from this cluster", names)
-	return refused{fmt.Errorf("pod %s/%s: this API server drops %s", shadowPod.Namespace, shadowPod.Name, names), false}
+	return stays(fmt.Errorf("pod %s/%s: this API server drops %s", shadowPod.Namespace, shadowPod.Name, names))
 }
 
 // created creates a pod that was asked for with fields that isolate it, and deletes it if it lacks one: the API server that was asked before may not be the one that has

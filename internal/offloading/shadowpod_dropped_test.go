@@ -14,7 +14,7 @@ import (
 
 // TestFieldsThatAnAPIServerDrops: a field that the API server of the provider does not have is reported. If the pod would be less isolated without it, the pod does not run.
 func TestFieldsThatAnAPIServerDrops(t *testing.T) {
-	b := newShadowEnv(t)
+	b := newEnv(t)
 	b.run()
 	mounts := func(name string, mount corev1.VolumeMount) *vkv1alpha1.ShadowPod {
 		return b.createShadowPod(name, corev1.RestartPolicyAlways, func(s *vkv1alpha1.ShadowPod) {

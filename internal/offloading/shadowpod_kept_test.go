@@ -102,7 +102,7 @@ func withoutHostUsers(request *http.Request) error {
 // TestAPIServersOfTwoVersions: while a cluster is upgraded, a pod is created by another API server than the one that was asked whether it keeps what isolates the pod.
 // No pod stays that lacks it, whichever answer is lost.
 func TestAPIServersOfTwoVersions(t *testing.T) {
-	b := newShadowEnv(t)
+	b := newEnv(t)
 	older := &olderServer{}
 	b.between = older.serve
 	b.run()
@@ -169,7 +169,7 @@ func TestAPIServersOfTwoVersions(t *testing.T) {
 // TestContainersThatAnAPIServerDropsFrom: a field that isolates a container which is added to a running pod is asked for as well, because such a container is never removed. What
 // else the API server drops from it is reported.
 func TestContainersThatAnAPIServerDropsFrom(t *testing.T) {
-	b := newShadowEnv(t)
+	b := newEnv(t)
 	b.run()
 	s := b.createShadowPod("web", corev1.RestartPolicyAlways, func(s *vkv1alpha1.ShadowPod) {
 		s.Spec.Pod.Volumes = []corev1.Volume{{Name: "v", VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}}}

@@ -53,7 +53,7 @@ func (d *decided) times() int {
 // TestNames: a new pod of a peer that has announced its domain gets the DNS settings that it would have at home, with the name server of this cluster. It waits
 // until these are known, because it keeps what it has; pods from before stay as they are.
 func TestNames(t *testing.T) {
-	b := newShadowEnv(t)
+	b := newEnv(t)
 	tenant := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "liqo-tenant-rome"}}
 	b.Make(tenant)
 	asked := &vkv1alpha1.NamespaceMap{ObjectMeta: metav1.ObjectMeta{

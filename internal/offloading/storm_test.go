@@ -19,7 +19,6 @@ import (
 )
 
 const (
-	otherRemoteNamespace = "web-milan-d4e5f6"
 	// storm is how many ShadowPods fail.
 	storm = 150
 	// several is how many ShadowPods of another peer are created during the storm.
@@ -29,7 +28,7 @@ const (
 // TestStormOfShadowPods: while all ShadowPods of one peer fail, those of another peer get their pods and events, and the failing ones cost ever
 // fewer requests.
 func TestStormOfShadowPods(t *testing.T) {
-	b := newShadowEnv(t)
+	b := newEnv(t)
 	b.otherPeer()
 	nothing := corev1.ResourceList{"count/pods": {}}
 	quota := &corev1.ResourceQuota{ObjectMeta: metav1.ObjectMeta{Namespace: remoteNamespace, Name: "none"}, Spec: corev1.ResourceQuotaSpec{Hard: nothing}}
@@ -42,7 +41,7 @@ func TestStormOfShadowPods(t *testing.T) {
 	for i := range storm {
 		b.createShadowPod(fmt.Sprint("bad", i), corev1.RestartPolicyAlways, nil)
 	}
-	b.others()
+	b.others(several)
 	host := b.createShadowPod("host", corev1.RestartPolicyAlways, func(s *vkv1alpha1.ShadowPod) {
 		s.Namespace, s.Labels[labels.Origin], s.Spec.Pod.HostNetwork = otherRemoteNamespace, "milan-id", true
 	})
@@ -59,7 +58,7 @@ func TestStormOfShadowPods(t *testing.T) {
 
 // TestShadowPodsHang: while all requests for one namespace hang, the pods of another peer are created.
 func TestShadowPodsHang(t *testing.T) {
-	b := newShadowEnv(t)
+	b := newEnv(t)
 	b.otherPeer()
 	asked := kubetest.Hang(t, b.Client, remoteNamespace, admissionregistrationv1.Rule{APIGroups: []string{""}, APIVersions: []string{"v1"}, Resources: []string{"pods"}})
 	b.run()
@@ -67,7 +66,7 @@ func TestShadowPodsHang(t *testing.T) {
 		b.createShadowPod(fmt.Sprint("bad", i), corev1.RestartPolicyAlways, nil)
 	}
 	b.Until("the limit of requests hangs", func() bool { return asked() >= 8 })
-	b.others()
+	b.others(several)
 	if got := asked(); got != 8 { // none of them has returned: the worker would have sent the next one
 		t.Errorf("%d requests for the namespace that hangs, want the 8 workers of 10 that one namespace may have", got)
 	}
@@ -75,7 +74,7 @@ func TestShadowPodsHang(t *testing.T) {
 
 // TestAttackM12: a peer whose requests hang in many namespaces takes the workers of one peer, not those of one peer for each namespace.
 func TestAttackM12(t *testing.T) {
-	b := newShadowEnv(t)
+	b := newEnv(t)
 	b.otherPeer()
 	pods := admissionregistrationv1.Rule{APIGroups: []string{""}, APIVersions: []string{"v1"}, Resources: []string{"pods"}}
 	var hanging []func() int
@@ -83,7 +82,7 @@ func TestAttackM12(t *testing.T) {
 	namespace := func(i int) string { return fmt.Sprintf("flood-%d-rome-a1b2c3", i) }
 	for i := range spread {
 		b.Make(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace(i), Labels: map[string]string{labels.RemoteClusterID: "rome-id"}}})
-		b.Bind(shadowUser, namespace(i), b.remoteRules)
+		b.Bind(user, namespace(i), b.remoteRules)
 		hanging = append(hanging, kubetest.Hang(t, b.Client, namespace(i), pods))
 	}
 	asked := func() (sum int) {
@@ -98,33 +97,15 @@ func TestAttackM12(t *testing.T) {
 		b.createShadowPod(fmt.Sprint("bad", i), corev1.RestartPolicyAlways, func(s *vkv1alpha1.ShadowPod) { s.Namespace = namespace(i % spread) })
 	}
 	b.Until("the limit of requests hangs", func() bool { return asked() >= 9 })
-	b.others()
+	b.others(several)
 	if got := asked(); got != 9 { // none of them has returned: the worker would have sent the next one
 		t.Errorf("%d requests of the peer hang, want the 9 workers of 10 that one peer may have", got)
 	}
 }
 
-// otherPeer creates the remote namespace of another peer.
-func (b *shadowEnv) otherPeer() {
-	b.T.Helper()
-	b.accepted("milan")
-	b.Make(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: otherRemoteNamespace, Labels: map[string]string{labels.RemoteClusterID: "milan-id"}}})
-	b.Bind(shadowUser, otherRemoteNamespace, b.remoteRules)
-}
-
-// others creates ShadowPods of the other peer, one after the other, and waits for the pod of each.
-func (b *shadowEnv) others() {
-	b.T.Helper()
-	for i := range several {
-		b.pod(b.createShadowPod(fmt.Sprint("other", i), corev1.RestartPolicyAlways, func(s *vkv1alpha1.ShadowPod) {
-			s.Namespace, s.Labels[labels.Origin] = otherRemoteNamespace, "milan-id"
-		}), nil)
-	}
-}
-
 // TestShadowPodOfRefusedPeer: a ShadowPod of a peer that may not use this cluster gets no pod, until the peer is accepted.
 func TestShadowPodOfRefusedPeer(t *testing.T) {
-	b := newShadowEnv(t)
+	b := newEnv(t)
 	rome := &discoveryv1alpha1.ForeignCluster{ObjectMeta: metav1.ObjectMeta{Name: "rome"}}
 	b.Read(rome)
 	b.EditStatus(rome, func() { rome.Status.Incoming.State = discoveryv1alpha1.IncomingRefused })

@@ -16,10 +16,8 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	metaapply "k8s.io/client-go/applyconfigurations/meta/v1"
 	"k8s.io/client-go/tools/events"
-	"k8s.io/client-go/util/workqueue"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
@@ -35,8 +33,10 @@ import (
 	"liqo.io/liqo/apis/labels"
 	sharingv1alpha1 "liqo.io/liqo/apis/sharing/v1alpha1"
 	vkv1alpha1 "liqo.io/liqo/apis/virtualkubelet/v1alpha1"
+	"liqo.io/liqo/internal/kube/finalizer"
+	kubemanager "liqo.io/liqo/internal/kube/manager"
 	"liqo.io/liqo/internal/kube/ssa"
-	"liqo.io/liqo/internal/offloading/shadow"
+	"liqo.io/liqo/internal/offloading/networks"
 )
 
 // +kubebuilder:rbac:groups=sharing.liqo.io,resources=resourceslices,verbs=list;watch;patch
@@ -114,7 +114,7 @@ func SetupVirtualNode(mgr manager.Manager, o VirtualNodeOptions) error {
 		For(&sharingv1alpha1.ResourceSlice{}, builder.WithPredicates(ours)).
 		WithOptions(controller.Options{
 			MaxConcurrentReconciles: 10,
-			RateLimiter:             workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](20*time.Millisecond, 30*time.Second),
+			RateLimiter:             kubemanager.RetryBackoff(),
 		}).
 		// A slice may wait for another one to be deleted.
 		Watches(&sharingv1alpha1.ResourceSlice{}, handler.EnqueueRequestsFromMapFunc(r.slicesBeside), builder.WithPredicates(ours, gone)).
@@ -154,7 +154,7 @@ func (r *nodeReconciler) Reconcile(ctx context.Context, request reconcile.Reques
 	peer := peerOf(fc, &slice)
 	if peer == nil {
 		if slice.DeletionTimestamp != nil { // another client added our finalizer
-			_, err = patchFinalizer(ctx, r.client, &slice, labels.FinalizerNode, controllerutil.RemoveFinalizer)
+			_, err = finalizer.Patch(ctx, r.client, &slice, labels.FinalizerNode, controllerutil.RemoveFinalizer)
 		}
 		return reconcile.Result{}, err
 	}
@@ -181,17 +181,17 @@ func (r *nodeReconciler) remoteNetworks(ctx context.Context, fc *discoveryv1alph
 	if r.options.CheckNetwork {
 		return nil, nil // the virtual kubelet reads those that were agreed
 	}
-	own, err := ownNetworks(ctx, r.client, r.options.OwnNetworks)
+	own, err := networks.Read(ctx, r.client, r.options.OwnNetworks)
 	if err != nil {
 		return nil, err
 	}
-	return shadow.ExternalNetworks(fc, own), nil
+	return networks.External(fc, own), nil
 }
 
 // ensure deploys the virtual kubelet, and reports the state of its node in the slice.
 func (r *nodeReconciler) ensure(ctx context.Context, slice *sharingv1alpha1.ResourceSlice, k kubelet, held bool) error {
 	if !held {
-		if written, err := patchFinalizer(ctx, r.client, slice, labels.FinalizerNode, controllerutil.AddFinalizer); err != nil || !written {
+		if written, err := finalizer.Patch(ctx, r.client, slice, labels.FinalizerNode, controllerutil.AddFinalizer); err != nil || !written {
 			return err
 		}
 	}
@@ -228,27 +228,6 @@ func (r *nodeReconciler) ensure(ctx context.Context, slice *sharingv1alpha1.Reso
 		}
 	}
 	return r.writeCondition(ctx, f)
-}
-
-// part is one object of a virtual kubelet.
-type part struct {
-	intent runtime.ApplyConfiguration
-	empty  client.Object
-}
-
-// parts returns the objects in the order in which they are needed. The pod starts later than its rights are written.
-func (k kubelet) parts() []part {
-	at := func(namespace, name string) metav1.ObjectMeta {
-		return metav1.ObjectMeta{Namespace: namespace, Name: name}
-	}
-	return []part{
-		{k.account(), &corev1.ServiceAccount{ObjectMeta: at(k.namespace, kubeletName)}},
-		{k.deployment(), &appsv1.Deployment{ObjectMeta: at(k.namespace, kubeletName)}},
-		{k.nodeBinding(), &rbacv1.ClusterRoleBinding{ObjectMeta: at("", k.bindingName())}},
-		{k.tenantBinding(), &rbacv1.RoleBinding{ObjectMeta: at(k.namespace, tenantRole)}},
-		{k.leaseBinding(), &rbacv1.RoleBinding{ObjectMeta: at(leaseSpace, k.bindingName())}},
-		{k.callersBinding(), &rbacv1.RoleBinding{ObjectMeta: at(callersSpace, k.bindingName())}},
-	}
 }
 
 // node returns the virtual node of the slice; nil if there is none, or if the node of this name is not ours.
@@ -296,20 +275,4 @@ func (r *nodeReconciler) writeUnserved(ctx context.Context, slice *sharingv1alph
 	condition.Reason = sharingv1alpha1.ReasonNodeNotReady
 	condition.Message = fmt.Sprintf("Liqo supports one virtual node per remote cluster, and ResourceSlice %s has it; delete one of the two", first)
 	return r.write(ctx, slice, condition)
-}
-
-// patchFinalizer adds or removes a finalizer. It returns false if another client wrote first; the event of that write follows.
-func patchFinalizer(ctx context.Context, c client.Client, object client.Object, finalizer string, change func(client.Object, string) bool) (bool, error) {
-	before, ok := object.DeepCopyObject().(client.Object)
-	if !ok || !change(object, finalizer) {
-		return true, nil
-	}
-	err := c.Patch(ctx, object, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}))
-	if apierrors.IsConflict(err) || apierrors.IsNotFound(err) {
-		return false, nil
-	}
-	if err != nil {
-		return false, fmt.Errorf("finalizer of %T %s/%s: %w", object, object.GetNamespace(), object.GetName(), err)
-	}
-	return true, nil
 }

@@ -15,6 +15,7 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	discoveryv1alpha1 "liqo.io/liqo/apis/discovery/v1alpha1"
@@ -22,9 +23,17 @@ import (
 	sharingv1alpha1 "liqo.io/liqo/apis/sharing/v1alpha1"
 )
 
+// nodeEnv is a cluster with virtual nodes.
+type nodeEnv struct{ *env }
+
+func newNodeEnv(t *testing.T) *nodeEnv {
+	t.Helper()
+	return &nodeEnv{newEnv(t)}
+}
+
 // TestVirtualKubelet: the virtual kubelet of a slice is restored whatever happens to it, and follows upgrades.
 func TestVirtualKubelet(t *testing.T) {
-	b := newEnv(t)
+	b := newNodeEnv(t)
 	stop := b.run("liqo:v1")
 	slice := b.slice("rome")
 	b.foreignCluster() // after the slice, as it may happen in a cache
@@ -97,7 +106,7 @@ func TestVirtualKubelet(t *testing.T) {
 }
 
 // event reports whether there is a normal event about an object with the reason and a part of the note.
-func (b *env) event(about client.Object, reason, note string) bool {
+func (b *nodeEnv) event(about client.Object, reason, note string) bool {
 	b.T.Helper()
 	var events eventsv1.EventList
 	b.Must(b.List(b.T.Context(), &events, client.InNamespace(about.GetNamespace())))
@@ -107,7 +116,7 @@ func (b *env) event(about client.Object, reason, note string) bool {
 }
 
 // parts returns all objects of a virtual kubelet, by name.
-func (b *env) parts() []client.Object {
+func (b *nodeEnv) parts() []client.Object {
 	at := func(namespace, name string) metav1.ObjectMeta {
 		return metav1.ObjectMeta{Namespace: namespace, Name: name}
 	}
@@ -122,7 +131,7 @@ func (b *env) parts() []client.Object {
 	}
 }
 
-func (b *env) versions(objects []client.Object) (all []string) {
+func (b *nodeEnv) versions(objects []client.Object) (all []string) {
 	b.T.Helper()
 	for _, object := range objects {
 		b.Read(object)
@@ -133,7 +142,7 @@ func (b *env) versions(objects []client.Object) (all []string) {
 
 // TestIdleNode: without pods, everything is deleted at once, and the slice is gone after its node, not before.
 func TestIdleNode(t *testing.T) {
-	b := newEnv(t)
+	b := newNodeEnv(t)
 	b.foreignCluster()
 	b.run("liqo:v1")
 	slice := b.slice("rome")
@@ -171,7 +180,7 @@ func TestIdleNode(t *testing.T) {
 
 // TestDrain: pods are evicted; those that a disruption budget protects are deleted at the deadline.
 func TestDrain(t *testing.T) {
-	b := newEnv(t)
+	b := newNodeEnv(t)
 	b.foreignCluster()
 	b.run("liqo:v1")
 	slice := b.slice("rome")
@@ -242,7 +251,7 @@ func TestDrain(t *testing.T) {
 
 // TestForced: neither a pod that does not end, nor its finalizer, nor a missing ForeignCluster holds up a forced unpeering.
 func TestForced(t *testing.T) {
-	b := newEnv(t)
+	b := newNodeEnv(t)
 	b.foreignCluster()
 	stop := b.run("liqo:v1")
 	slice := b.slice("rome")
@@ -267,7 +276,7 @@ func TestForced(t *testing.T) {
 // TestUnmanaged: a slice in the tenant of another peer affects nothing of this peer, and unmanaged objects with our labels are neither deleted nor
 // waited for.
 func TestUnmanaged(t *testing.T) {
-	b := newEnv(t)
+	b := newNodeEnv(t)
 	b.foreignCluster()
 	b.Make(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "liqo-tenant-evil-000000"}})
 	b.run("liqo:v1")
@@ -312,4 +321,15 @@ func TestUnmanaged(t *testing.T) {
 	b.Until("the node is gone", func() bool { return b.gone(node) })
 	b.Until("the slice is gone", func() bool { return b.gone(slice) })
 	b.Read(likeOurs)
+}
+
+// run starts the controller of virtual nodes; it ends with stop, or with the test.
+func (b *nodeEnv) run(image string) (stop func()) {
+	b.T.Helper()
+	return b.start(func(mgr ctrl.Manager) error {
+		return SetupVirtualNode(mgr, VirtualNodeOptions{
+			Local: rome, Kubelet: KubeletOptions{Image: image},
+			DrainDeadline: 2 * time.Minute, DrainDeadlineUnreachable: 25 * time.Second, Now: b.now,
+		})
+	})
 }

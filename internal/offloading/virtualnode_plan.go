@@ -6,7 +6,6 @@ import (
 	"bytes"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -38,35 +37,6 @@ type facts struct {
 	namespaces                    *vkv1alpha1.NamespaceMap
 	now                           time.Time
 	drainDeadline, drainUnreached time.Duration
-}
-
-// wanted reports whether the slice should have a node. The virtual kubelet applies the same rule.
-func wanted(slice *sharingv1alpha1.ResourceSlice) bool {
-	return slice.DeletionTimestamp == nil && slice.Status.Phase != sharingv1alpha1.SliceRefused
-}
-
-// served returns which slice of a tenant namespace has the virtual kubelet. There is one per peer, because its objects are named after the
-// peer. The slice that has it keeps it.
-func served(all []sharingv1alpha1.ResourceSlice) *sharingv1alpha1.ResourceSlice {
-	if len(all) == 0 {
-		return nil
-	}
-	without := func(slice *sharingv1alpha1.ResourceSlice) int {
-		if slices.Contains(slice.Finalizers, labels.FinalizerNode) {
-			return 0
-		}
-		return 1
-	}
-	first := slices.MinFunc(all, func(a, b sharingv1alpha1.ResourceSlice) int {
-		if one, other := without(&a), without(&b); one != other {
-			return one - other
-		}
-		if order := a.CreationTimestamp.Compare(b.CreationTimestamp.Time); order != 0 {
-			return order
-		}
-		return strings.Compare(a.Name, b.Name)
-	})
-	return &first
 }
 
 // teardown is the next step to remove a node.
@@ -170,15 +140,6 @@ func mustLeave(pod *corev1.Pod) bool {
 	}
 	owner := metav1.GetControllerOf(pod)
 	return owner == nil || owner.Kind != "DaemonSet"
-}
-
-func nodeReady(node *corev1.Node) bool {
-	for _, condition := range node.Status.Conditions {
-		if condition.Type == corev1.NodeReady {
-			return condition.Status == corev1.ConditionTrue
-		}
-	}
-	return false
 }
 
 // nodeCondition returns the condition that reports the node in the slice.

@@ -192,29 +192,6 @@ func TestNodeCondition(t *testing.T) {
 	}
 }
 
-func TestServed(t *testing.T) {
-	slice := func(name string, age time.Duration, finalizers ...string) sharingv1alpha1.ResourceSlice {
-		return sharingv1alpha1.ResourceSlice{ObjectMeta: metav1.ObjectMeta{Name: name, Finalizers: finalizers, CreationTimestamp: metav1.NewTime(planTime.Add(-age))}}
-	}
-	for _, c := range []struct {
-		want string
-		all  []sharingv1alpha1.ResourceSlice
-	}{
-		{"", nil},
-		{"old", []sharingv1alpha1.ResourceSlice{slice("new", 0), slice("old", time.Hour)}},
-		{"a", []sharingv1alpha1.ResourceSlice{slice("b", 0), slice("a", 0)}},
-		{"has it", []sharingv1alpha1.ResourceSlice{slice("old", time.Hour), slice("has it", 0, labels.FinalizerNode)}},
-	} {
-		got := ""
-		if first := served(c.all); first != nil {
-			got = first.Name
-		}
-		if got != c.want {
-			t.Errorf("served %q, want %q", got, c.want)
-		}
-	}
-}
-
 func TestYoung(t *testing.T) {
 	for age, want := range map[time.Duration]bool{0: true, rightsDelay - 1: true, rightsDelay: false, -time.Second: -time.Second >= -rightsDelay, -time.Hour: false, time.Hour: false} {
 		slice := &sharingv1alpha1.ResourceSlice{ObjectMeta: metav1.ObjectMeta{CreationTimestamp: metav1.NewTime(planTime.Add(-age))}}

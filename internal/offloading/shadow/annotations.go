@@ -7,8 +7,8 @@ package shadow
 // names them to the user. The list cannot be complete; what is neither here nor allowed is left out.
 var reach = []struct{ key, why string }{
 	// Multus attaches the network of a definition, which may be in another namespace.
-	{"k8s.v1.cni.cncf.io/networks", networks},
-	{"v1.multus-cni.io/default-network", networks},
+	{"k8s.v1.cni.cncf.io/networks", someNetwork},
+	{"v1.multus-cni.io/default-network", someNetwork},
 	// Calico assigns the addresses, pool, hardware address and packet sources that the pod names.
 	{"cni.projectcalico.org/*", addresses},
 	{"ipam.cilium.io/*", addresses},
@@ -24,9 +24,9 @@ var reach = []struct{ key, why string }{
 }
 
 const (
-	networks  = "a network, which may be another namespace's"
-	addresses = "a choice of addresses in the provider's networks"
-	seccomp   = "a seccomp profile, which is a field of the pod's securityContext"
+	someNetwork = "a network, which may be another namespace's"
+	addresses   = "a choice of addresses in the provider's networks"
+	seccomp     = "a seccomp profile, which is a field of the pod's securityContext"
 )
 
 // Reach returns what an annotation with this key gives a pod that pods of peers must not have; empty if nothing.

@@ -10,9 +10,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	vkv1alpha1 "liqo.io/liqo/apis/virtualkubelet/v1alpha1"
-
 	"liqo.io/liqo/apis/labels"
+	vkv1alpha1 "liqo.io/liqo/apis/virtualkubelet/v1alpha1"
 	"liqo.io/liqo/internal/kube/podphase"
 )
 

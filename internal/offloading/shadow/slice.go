@@ -16,7 +16,6 @@ import (
 
 	discoveryv1alpha1 "liqo.io/liqo/apis/discovery/v1alpha1"
 	"liqo.io/liqo/apis/labels"
-	netv1alpha1 "liqo.io/liqo/apis/net/v1alpha1"
 	vkv1alpha1 "liqo.io/liqo/apis/virtualkubelet/v1alpha1"
 	"liqo.io/liqo/internal/kube/special"
 )
@@ -67,27 +66,6 @@ func Reachable(fc *discoveryv1alpha1.ForeignCluster) bool {
 	}
 	return network
 }
-
-// Networks returns the prefixes that packets to the peer may have as destination: its pods, and its external network.
-func Networks(tunnel *netv1alpha1.TunnelEndpoint) (all []netip.Prefix) {
-	if tunnel == nil {
-		return nil
-	}
-	spec := &tunnel.Spec
-	for _, network := range [][2]string{{string(spec.RemotePodCIDR), spec.RemoteNATPodCIDR}, {string(spec.RemoteExternalCIDR), spec.RemoteNATExternalCIDR}} {
-		text := network[0]
-		if network[1] != "" && network[1] != notRemapped {
-			text = network[1]
-		}
-		if prefix, err := netip.ParsePrefix(text); err == nil {
-			all = append(all, prefix.Masked())
-		}
-	}
-	return all
-}
-
-// notRemapped is the value in a TunnelEndpoint for a network that keeps its addresses.
-const notRemapped = "None"
 
 // EndpointSlice returns the EndpointSlice for a ShadowEndpointSlice of a peer, and in one sentence which addresses it leaves out: those outside
 // the networks agreed with the peer. With them, the peer could direct traffic of others to any address that our nodes reach.

@@ -4,7 +4,6 @@ package shadow
 
 import (
 	"encoding/json"
-	"fmt"
 	"net/netip"
 	"slices"
 	"strings"
@@ -16,8 +15,8 @@ import (
 
 	discoveryv1alpha1 "liqo.io/liqo/apis/discovery/v1alpha1"
 	"liqo.io/liqo/apis/labels"
-	netv1alpha1 "liqo.io/liqo/apis/net/v1alpha1"
 	vkv1alpha1 "liqo.io/liqo/apis/virtualkubelet/v1alpha1"
+	"liqo.io/liqo/internal/offloading/networks"
 )
 
 func TestEndpointSlice(t *testing.T) {
@@ -112,8 +111,8 @@ func TestConditions(t *testing.T) {
 // addresses of this cluster or of no host: with them the peer would send traffic of others to our nodes, API server and pods.
 func TestAttackM9(t *testing.T) {
 	own := []netip.Prefix{netip.MustParsePrefix("10.200.0.0/16"), netip.MustParsePrefix("10.96.0.0/16"), netip.MustParsePrefix("10.1.0.9/32")}
-	written := func(networks ...string) *discoveryv1alpha1.ForeignCluster {
-		return &discoveryv1alpha1.ForeignCluster{Spec: discoveryv1alpha1.ForeignClusterSpec{Network: &discoveryv1alpha1.PeerNetwork{PodCIDRs: networks}}}
+	written := func(cidrs ...string) *discoveryv1alpha1.ForeignCluster {
+		return &discoveryv1alpha1.ForeignCluster{Spec: discoveryv1alpha1.ForeignClusterSpec{Network: &discoveryv1alpha1.PeerNetwork{PodCIDRs: cidrs}}}
 	}
 	for name, row := range map[string]struct {
 		fc   *discoveryv1alpha1.ForeignCluster
@@ -132,7 +131,7 @@ func TestAttackM9(t *testing.T) {
 		for _, address := range []string{"10.1.0.5", "10.1.0.9", "10.2.0.5", "10.200.0.5", "10.96.0.1", "127.0.0.1", "169.254.169.254", "0.0.0.0"} {
 			s.Spec.Template.Endpoints = append(s.Spec.Template.Endpoints, vkv1alpha1.Endpoint{Addresses: []string{address}})
 		}
-		intent, left := EndpointSlice(s, Origin{ClusterID: "rome-id", External: true, Networks: ExternalNetworks(row.fc, row.own), Own: row.own})
+		intent, left := EndpointSlice(s, Origin{ClusterID: "rome-id", External: true, Networks: networks.External(row.fc, row.own), Own: row.own})
 		var got []string
 		for _, one := range intent.Endpoints {
 			got = append(got, one.Addresses...)
@@ -210,32 +209,6 @@ func TestAttackH5(t *testing.T) {
 	again, err := json.Marshal(&s)
 	if err != nil || !strings.Contains(string(again), `{"addresses":["10.1.0.5"],"conditions":{},"zone":"a"}`) {
 		t.Errorf("written again: %s, %v", again, err)
-	}
-}
-
-func TestOwnNetworks(t *testing.T) {
-	node := corev1.Node{
-		Spec: corev1.NodeSpec{PodCIDRs: []string{"10.200.1.0/24", "x"}},
-		Status: corev1.NodeStatus{Addresses: []corev1.NodeAddress{
-			{Type: corev1.NodeInternalIP, Address: "192.0.2.1"}, {Type: corev1.NodeHostName, Address: "n1"}, {Type: corev1.NodeInternalIP, Address: "fd00::1"},
-		}},
-	}
-	got := OwnNetworks([]netip.Prefix{netip.MustParsePrefix("10.96.0.0/16")}, []corev1.Node{node})
-	if want := "[10.96.0.0/16 10.200.1.0/24 192.0.2.1/32 fd00::1/128]"; fmt.Sprint(got) != want {
-		t.Errorf("%v, want %s", got, want)
-	}
-}
-
-func TestNetworks(t *testing.T) {
-	tunnel := &netv1alpha1.TunnelEndpoint{Spec: netv1alpha1.TunnelEndpointSpec{
-		RemotePodCIDR: "10.200.0.0/16", RemoteNATPodCIDR: "10.1.0.0/16", RemoteExternalCIDR: "10.201.0.0/16", RemoteNATExternalCIDR: "None",
-	}}
-	got := Networks(tunnel)
-	if len(got) != 2 || got[0].String() != "10.1.0.0/16" || got[1].String() != "10.201.0.0/16" {
-		t.Errorf("got %v", got)
-	}
-	if len(Networks(nil))+len(Networks(&netv1alpha1.TunnelEndpoint{})) > 0 {
-		t.Error("networks of nothing")
 	}
 }
 

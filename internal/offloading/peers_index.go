@@ -16,7 +16,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
-	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	discoveryv1alpha1 "liqo.io/liqo/apis/discovery/v1alpha1"
 	"liqo.io/liqo/apis/labels"
@@ -153,11 +152,9 @@ func foreignClusterOf(ctx context.Context, reader client.Reader, clusterID strin
 	return discoveryv1alpha1.OwnerOf(all.Items, clusterID), nil
 }
 
-// ofForeignCluster maps a ForeignCluster to its tenant namespace.
-func ofForeignCluster(_ context.Context, object client.Object) []reconcile.Request {
-	fc, ok := object.(*discoveryv1alpha1.ForeignCluster)
-	if !ok || fc.Status.TenantNamespace.Local == "" {
-		return nil
+func clusterOf(fc *discoveryv1alpha1.ForeignCluster) string {
+	if fc.Spec.ClusterIdentity == nil {
+		return ""
 	}
-	return []reconcile.Request{tenantRequest(fc.Status.TenantNamespace.Local)}
+	return fc.Spec.ClusterIdentity.ClusterID
 }

@@ -3,8 +3,6 @@
 package offloading
 
 import (
-	"crypto/sha256"
-	"encoding/hex"
 	"fmt"
 	"maps"
 	"slices"
@@ -13,155 +11,11 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
 	networkingapply "k8s.io/client-go/applyconfigurations/networking/v1"
-	"k8s.io/component-helpers/scheduling/corev1/nodeaffinity"
 
-	discoveryv1alpha1 "liqo.io/liqo/apis/discovery/v1alpha1"
 	"liqo.io/liqo/apis/labels"
-	offloadingv1alpha1 "liqo.io/liqo/apis/offloading/v1alpha1"
 	vkv1alpha1 "liqo.io/liqo/apis/virtualkubelet/v1alpha1"
 	"liqo.io/liqo/internal/kube/ending"
-	"liqo.io/liqo/internal/offloading/choice"
 )
-
-// remoteName returns the name of the remote namespaces of a local namespace. A name that is too long is cut and ends with a hash of namespace and
-// cluster ID, so it is stable and differs between namespaces.
-func remoteName(namespace string, strategy offloadingv1alpha1.NamespaceMappingStrategy, local discoveryv1alpha1.ClusterIdentity) string {
-	if strategy == offloadingv1alpha1.EnforceSameName {
-		return namespace
-	}
-	return defaultName(namespace, local.UniqueName(), local.ClusterID)
-}
-
-// defaultName is the name of a remote namespace with the mapping strategy DefaultName, for the consumer with this unique name and ID.
-func defaultName(namespace, unique, clusterID string) string {
-	name := namespace + "-" + unique
-	if len(name) <= validation.DNS1123LabelMaxLength {
-		return name
-	}
-	sum := sha256.Sum256([]byte(namespace + "/" + clusterID))
-	hash := "-" + hex.EncodeToString(sum[:])[:10]
-	return strings.TrimRight(name[:validation.DNS1123LabelMaxLength-len(hash)], "-") + hash
-}
-
-// provider is a cluster that grants a virtual node to this cluster.
-type provider struct {
-	id, name string // name is the unique one
-	// foreign is the name of its ForeignCluster; empty if it is gone.
-	foreign string
-	// tenant is its local tenant namespace.
-	tenant string
-	// leaving: the virtual node is being removed, or the provider no longer grants resources.
-	leaving bool
-	// nodeName is the name of the virtual node; node is nil if there is none. It has only those labels that selectors consider.
-	nodeName string
-	node     *corev1.Node
-	// labelled is the virtual node with all its labels; hidden are those that node lacks, as KEY=VALUE.
-	labelled *corev1.Node
-	hidden   []string
-	// allows reports whether the provider may receive a namespace; known is false if that cannot be decided now. Nil: it may receive all.
-	allows func(namespace string) (allowed, known bool)
-	// namespaces is our NamespaceMap for the provider; nil if there is none.
-	namespaces *vkv1alpha1.NamespaceMap
-}
-
-// answers reports whether the provider answers, according to the condition of its virtual node.
-func (p *provider) answers() bool { return p.node != nil && nodeReady(p.node) }
-
-// settled reports whether the labels of the node are those of the provider: a node that was just registered has none yet.
-func (p *provider) settled() bool { return choice.Settled(p.node) }
-
-func (p *provider) asked(namespace string) bool {
-	if p.namespaces == nil {
-		return false
-	}
-	_, is := p.namespaces.Spec.DesiredMapping[namespace]
-	return is
-}
-
-// reported returns what the provider reports about the remote namespace of a namespace; nil for nothing.
-func (p *provider) reported(namespace string) *vkv1alpha1.RemoteNamespaceStatus {
-	if p.namespaces == nil {
-		return nil
-	}
-	if reported, is := p.namespaces.Status.CurrentMapping[namespace]; is {
-		return &reported
-	}
-	return nil
-}
-
-// holds reports whether the provider has the remote namespace of a namespace, or is asked for it.
-func (p *provider) holds(namespace string) bool {
-	return p.asked(namespace) || p.reported(namespace) != nil
-}
-
-// checkSelector returns in one sentence why a cluster selector is invalid; nothing if it is valid.
-func checkSelector(selector *corev1.NodeSelector) string {
-	if _, err := nodeaffinity.NewNodeSelector(selector); err != nil {
-		return fmt.Sprintf("spec.clusterSelector is invalid: %v", err)
-	}
-	return ""
-}
-
-// mapping returns the desired remote namespace of every namespace offloaded to p, and, sorted, the namespaces whose remote pods must not reach this
-// API server, those of which only referenced objects are copied, what the pods of each may lack, those whose pods tolerate for longer that p does not answer, and the kinds of custom resources of
-// each. elsewhere reports whether another provider is asked for a namespace; it is called for those with such kinds.
-func mapping(all []offloadingv1alpha1.NamespaceOffloading, p *provider, elsewhere func(namespace string) bool) vkv1alpha1.NamespaceMapSpec {
-	spec := vkv1alpha1.NamespaceMapSpec{DesiredMapping: map[string]string{}}
-	for i := range all {
-		one := &all[i]
-		if one.Name != offloadingv1alpha1.NamespaceOffloadingName || one.Status.RemoteNamespaceName == "" || !chooses(one, p) {
-			continue
-		}
-		spec.DesiredMapping[one.Namespace] = one.Status.RemoteNamespaceName
-		if !apiServerSupport(one) {
-			spec.WithoutAPIServer = append(spec.WithoutAPIServer, one.Namespace)
-		}
-		if one.Spec.Reflection == offloadingv1alpha1.ReflectReferenced {
-			spec.ReferencedOnly = append(spec.ReferencedOnly, one.Namespace)
-		}
-		for _, field := range one.Spec.RunWithout {
-			if spec.RunWithout == nil {
-				spec.RunWithout = map[string][]string{}
-			}
-			spec.RunWithout[one.Namespace] = append(spec.RunWithout[one.Namespace], string(field))
-		}
-		if seconds := one.Spec.UnreachableTolerationSeconds; seconds != nil {
-			if spec.UnreachableTolerationSeconds == nil {
-				spec.UnreachableTolerationSeconds = map[string]int64{}
-			}
-			spec.UnreachableTolerationSeconds[one.Namespace] = *seconds
-		}
-		if len(one.Spec.CustomResources) > 0 {
-			if spec.CustomResources == nil {
-				spec.CustomResources = map[string][]vkv1alpha1.ReflectedKind{}
-			}
-			spec.CustomResources[one.Namespace] = reflectedKinds(one.Spec.CustomResources, p, elsewhere(one.Namespace))
-		}
-	}
-	slices.Sort(spec.WithoutAPIServer)
-	slices.Sort(spec.ReferencedOnly)
-	return spec
-}
-
-// reflectedKinds returns which kinds of custom resources p gets. The status of objects that several providers have comes back from the one that is named only: the
-// others would take turns.
-func reflectedKinds(listed []offloadingv1alpha1.CustomResource, p *provider, elsewhere bool) (kinds []vkv1alpha1.ReflectedKind) {
-	for _, one := range listed {
-		kinds = append(kinds, vkv1alpha1.ReflectedKind{
-			APIVersion: one.APIVersion, Kind: one.Kind, Status: one.StatusFrom == "" && !elsewhere || one.StatusFrom != "" && one.StatusFrom == p.nodeName,
-		})
-	}
-	return kinds
-}
-
-// apiServerSupport reports whether remote pods of the namespace may use this API server. An invalid value, which the webhook refuses, means no:
-// tokens cannot be revoked once they are handed out.
-func apiServerSupport(offloading *offloadingv1alpha1.NamespaceOffloading) bool {
-	value, is := offloading.Annotations[labels.APIServerSupport]
-	return !is || value == "true"
-}
-
-// ---- the provider's side: the map of a consumer ----
 
 // Bounds on what one consumer may have.
 const (

@@ -13,6 +13,9 @@ import (
 	"liqo.io/liqo/internal/kube/ratelimit"
 )
 
+// reasonNameTaken is the reason of events about an object whose name another one has here.
+const reasonNameTaken = "NameTaken"
+
 // warnings sends events to peers about the objects that they wrote, with a rate limit per namespace and per peer, so that many events for one do
 // not suppress those for others.
 type warnings struct {

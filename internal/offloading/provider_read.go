@@ -12,10 +12,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	k8slabels "k8s.io/apimachinery/pkg/labels"
-	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/log"
-	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	discoveryv1alpha1 "liqo.io/liqo/apis/discovery/v1alpha1"
 	"liqo.io/liqo/apis/labels"
@@ -151,38 +148,4 @@ func virtualNode(ctx context.Context, reader client.Reader, name, clusterID stri
 		return nil, nil
 	}
 	return &node, nil
-}
-
-// everyOffloading maps an event to all offloaded namespaces.
-func everyOffloading(reader client.Reader) func(context.Context, client.Object) []reconcile.Request {
-	return func(ctx context.Context, _ client.Object) (requests []reconcile.Request) {
-		var all offloadingv1alpha1.NamespaceOffloadingList
-		if err := reader.List(ctx, &all, client.UnsafeDisableDeepCopy); err != nil {
-			log.FromContext(ctx).Error(err, "event not attributed to offloaded namespaces")
-			return nil
-		}
-		for i := range all.Items {
-			requests = append(requests, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(&all.Items[i])})
-		}
-		return requests
-	}
-}
-
-// tenantsWhere returns requests for the tenant namespaces of the slices that about selects.
-func tenantsWhere(ctx context.Context, reader client.Reader, about func(*sharingv1alpha1.ResourceSlice) bool) (requests []reconcile.Request) {
-	var all sharingv1alpha1.ResourceSliceList
-	if err := reader.List(ctx, &all, client.MatchingLabels{labels.Replication: "true"}, client.UnsafeDisableDeepCopy); err != nil {
-		log.FromContext(ctx).Error(err, "event not attributed to a tenant")
-		return nil
-	}
-	for i := range all.Items {
-		if about(&all.Items[i]) {
-			requests = append(requests, tenantRequest(all.Items[i].Namespace))
-		}
-	}
-	return requests
-}
-
-func tenantRequest(namespace string) reconcile.Request {
-	return reconcile.Request{NamespacedName: types.NamespacedName{Name: namespace}}
 }

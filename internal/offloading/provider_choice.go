@@ -79,3 +79,8 @@ func lured(offloading *offloadingv1alpha1.NamespaceOffloading, p *provider) stri
 	return fmt.Sprintf("cluster %s is not chosen, because labels that it gives itself are not accepted: %s; if you trust it with this namespace: %s",
 		p.name, strings.Join(named, ", "), choice.AcceptCommand(p.foreign, named))
 }
+
+func fits(offloading *offloadingv1alpha1.NamespaceOffloading, p *provider) bool {
+	selected, err := choice.Fits(&offloading.Spec.ClusterSelector, p.node)
+	return err == nil && selected
+}
