@@ -5,6 +5,7 @@ package liqo_test
 import (
 	"go/ast"
 	"maps"
+	"path"
 	"slices"
 	"strings"
 	"testing"
@@ -43,7 +44,7 @@ func TestListeners(t *testing.T) {
 	used := map[string]bool{}
 	for _, file := range productSources(t) {
 		top, _, _ := strings.Cut(file.path, "/")
-		if file.test || file.generated || slices.Contains(outside, top) || strings.HasPrefix(file.path, "internal/kube/kubetest/") || strings.HasPrefix(file.path, oneListener) {
+		if file.test || file.generated || slices.Contains(outside, top) || isTestOnly(path.Dir(file.path)) || strings.HasPrefix(file.path, oneListener) {
 			continue
 		}
 		ownListeners(file.syntax, func(at ast.Node) {

@@ -122,7 +122,7 @@ func TestSecurityRules(t *testing.T) {
 		used := map[string]bool{}
 		for _, file := range productSources(t) {
 			top, _, _ := strings.Cut(file.path, "/")
-			if file.test || file.generated || slices.Contains(outside, top) || strings.HasPrefix(file.path, "internal/kube/kubetest/") || strings.HasPrefix(file.path, "deployments/liqo/charttest/") {
+			if file.test || file.generated || slices.Contains(outside, top) || isTestOnly(path.Dir(file.path)) || strings.HasPrefix(file.path, "deployments/liqo/charttest/") {
 				continue
 			}
 			rule.find(file.syntax, func(at ast.Node) {
@@ -337,7 +337,7 @@ func TestPodsAreHardened(t *testing.T) {
 	}
 	makers := 0
 	for _, file := range productSources(t) {
-		if file.test || file.generated || !strings.HasPrefix(file.path, "internal/") && !strings.HasPrefix(file.path, "cmd/") {
+		if file.test || isTestOnly(path.Dir(file.path)) || file.generated || !strings.HasPrefix(file.path, "internal/") && !strings.HasPrefix(file.path, "cmd/") {
 			continue
 		}
 		if makesContainers(file.syntax) {

@@ -41,9 +41,13 @@ import (
 	kubemanager "liqo.io/liqo/internal/kube/manager"
 	"liqo.io/liqo/internal/kube/policies"
 	"liqo.io/liqo/internal/network"
-	"liqo.io/liqo/internal/offloading"
 	"liqo.io/liqo/internal/offloading/hosts"
-	"liqo.io/liqo/internal/offloading/shadow"
+	"liqo.io/liqo/internal/offloading/kubelet"
+	"liqo.io/liqo/internal/offloading/providers"
+	"liqo.io/liqo/internal/offloading/remotenamespace"
+	"liqo.io/liqo/internal/offloading/shadowpod"
+	"liqo.io/liqo/internal/offloading/shadowslice"
+	"liqo.io/liqo/internal/offloading/virtualnode"
 	offloadingwebhook "liqo.io/liqo/internal/offloading/webhook"
 	"liqo.io/liqo/internal/peering"
 	"liqo.io/liqo/internal/peering/grant"
@@ -91,7 +95,7 @@ type controllerManagerOptions struct {
 	offerThreshold         int
 	resourcePlugin         string
 	pluginCertificates     string
-	kubelet                offloading.KubeletOptions
+	kubelet                kubelet.Options
 	nodeExtraAnnotations   map[string]string
 	nodeExtraLabels        map[string]string
 	drainDeadline          time.Duration
@@ -115,7 +119,7 @@ type controllerManagerOptions struct {
 	policies        bool
 	furtherPolicies []string
 	// peerNames are the namespaces that peers may ask for by name.
-	peerNames offloading.PeerNames
+	peerNames remotenamespace.PeerNames
 }
 
 // Register adds the flags.
@@ -269,7 +273,7 @@ func (o *controllerManagerOptions) caches() cache.Options {
 		&networkingv1.Ingress{}:       {Transform: hosts.Trim},
 		&corev1.ConfigMap{}:           {Namespaces: install, Label: hasLabel(labels.PinnedKey)},
 		&corev1.Secret{}:              {Namespaces: install, Label: hasLabel(labels.AuthToken)},
-		&vkv1alpha1.ShadowPod{}:       {Transform: offloading.TrimShadowPod},
+		&vkv1alpha1.ShadowPod{}:       {Transform: shadowpod.Trim},
 		&discoveryv1.EndpointSlice{}:  {Label: klabels.SelectorFromSet(klabels.Set{labels.ManagedBy: labels.ManagedByShadowEndpointSlice})},
 
 		&certificatesv1.CertificateSigningRequest{}: {Label: ours},
@@ -341,7 +345,7 @@ func runControllerManager(ctx context.Context, cfg *rest.Config, o *controllerMa
 	if err != nil {
 		return err
 	}
-	err = offloading.SetupVirtualNode(mgr, offloading.VirtualNodeOptions{
+	err = virtualnode.Setup(mgr, virtualnode.Options{
 		Local: o.local, Kubelet: o.kubelet, CheckNetwork: !o.disableInternalNetwork, OwnNetworks: own,
 		NodeExtraLabels: o.nodeExtraLabels, NodeExtraAnnotations: o.nodeExtraAnnotations,
 		DrainDeadline: o.drainDeadline, DrainDeadlineUnreachable: o.drainDeadlineUnreached,
@@ -358,7 +362,7 @@ func runControllerManager(ctx context.Context, cfg *rest.Config, o *controllerMa
 			return err
 		}
 	}
-	if err := o.shadows.setup(ctx, mgr, guard, offloading.ShadowEndpointSliceOptions{InternalNetwork: !o.disableInternalNetwork, OwnNetworks: own}, o); err != nil {
+	if err := o.shadows.setup(ctx, mgr, guard, shadowslice.Options{InternalNetwork: !o.disableInternalNetwork, OwnNetworks: own}, o); err != nil {
 		return err
 	}
 	if err := o.serve(mgr); err != nil {
@@ -367,31 +371,13 @@ func runControllerManager(ctx context.Context, cfg *rest.Config, o *controllerMa
 	return mgr.Start(ctx)
 }
 
-// setupNamespaces adds what offloads namespaces, and gives their pods data.
-func (o *controllerManagerOptions) setupNamespaces(mgr manager.Manager, guard *policies.Guard, connector *replicate.Replicator) error {
-	err := errors.Join(
-		offloading.SetupCertificates(mgr),
-		offloading.SetupNamespaceOffloading(mgr, offloading.NamespaceOffloadingOptions{Local: o.local}),
-		offloading.SetupRemoteContents(mgr, offloading.RemoteContentsOptions{Consumer: o.local.ClusterID, Reader: connector.Reader}),
-		offloading.SetupNamespaceMap(mgr, clusterResolver(mgr.GetLogger()).Domain), offloading.SetupRemoteNamespaces(mgr, offloading.RemoteNamespaceOptions{Namespace: o.namespace, Names: o.peerNames, Policies: guard, Bounds: o.shadows.bounds, Isolation: o.shadows.isolation, Level: shadow.Level(o.shadows.podSecurity), Most: o.shadows.mostNamespaces}),
-	)
-	if err != nil || !o.storage {
-		return err
-	}
-	if err := errors.Join(storage.Setup(mgr, o.volumes), home.Setup(mgr)); err != nil || o.moves.Image == "" {
-		return err
-	}
-	o.moves.Namespace, o.moves.Storage, o.moves.PullPolicy = o.namespace, o.volumes.Namespace, corev1.PullPolicy(o.pullPolicy)
-	return move.Setup(mgr, o.moves)
-}
-
 // serve adds the webhooks, except that of ShadowPods, and the probes.
 func (o *controllerManagerOptions) serve(mgr manager.Manager) error {
 	ready := healthz.Ping
 	if o.webhookPort > 0 {
 		peeringwebhook.Register(mgr.GetWebhookServer(), mgr.GetScheme(), o.local.ClusterID)
 		offloadingwebhook.Register(mgr.GetWebhookServer(), mgr.GetScheme(), offloadingwebhook.Options{
-			Cached: mgr.GetClient(), Live: mgr.GetAPIReader(), Namespace: o.namespace, Places: offloading.Places(mgr.GetClient()),
+			Cached: mgr.GetClient(), Live: mgr.GetAPIReader(), Namespace: o.namespace, Places: providers.Places(mgr.GetClient()),
 			Claims: home.Reader{Cached: mgr.GetClient(), Live: mgr.GetAPIReader()}.Keeps,
 		})
 		ready = mgr.GetWebhookServer().StartedChecker()

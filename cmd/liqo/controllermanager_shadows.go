@@ -19,12 +19,15 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 
 	"liqo.io/liqo/internal/kube/policies"
-	"liqo.io/liqo/internal/offloading"
 	"liqo.io/liqo/internal/offloading/hosts"
 	"liqo.io/liqo/internal/offloading/isolation"
 	"liqo.io/liqo/internal/offloading/ledger"
+	"liqo.io/liqo/internal/offloading/peers"
 	"liqo.io/liqo/internal/offloading/quota"
+	"liqo.io/liqo/internal/offloading/remotenamespace"
 	"liqo.io/liqo/internal/offloading/shadow"
+	"liqo.io/liqo/internal/offloading/shadowpod"
+	"liqo.io/liqo/internal/offloading/shadowslice"
 	"liqo.io/liqo/internal/offloading/standby"
 	offloadingwebhook "liqo.io/liqo/internal/offloading/webhook"
 	"liqo.io/liqo/internal/peering"
@@ -32,7 +35,7 @@ import (
 
 // shadowOptions are the options for what peers have in their remote namespaces.
 type shadowOptions struct {
-	bounds                   offloading.Bounds
+	bounds                   remotenamespace.Bounds
 	quota, containerLimits   map[string]string
 	containerRequests        map[string]string
 	memoryVolume             string
@@ -54,7 +57,7 @@ type shadowOptions struct {
 	tolerations              []string
 	allowed                  shadow.Allowed // what peers decide about their pods; set by Validate
 	enforce                  bool
-	isolation                offloading.Isolation
+	isolation                remotenamespace.Isolation
 	isolationPeers           struct{ clients, servers, dns string }
 	isolationDenied          []string
 	refresh                  time.Duration
@@ -259,8 +262,8 @@ func amounts(flag string, pairs map[string]string) (corev1.ResourceList, error) 
 }
 
 // setup adds the controllers and the webhook to the manager.
-func (o *shadowOptions) setup(ctx context.Context, mgr manager.Manager, guard *policies.Guard, endpoints offloading.ShadowEndpointSliceOptions, from *controllerManagerOptions) error {
-	remoteNamespaces, err := offloading.WatchRemoteNamespaces(mgr)
+func (o *shadowOptions) setup(ctx context.Context, mgr manager.Manager, guard *policies.Guard, endpoints shadowslice.Options, from *controllerManagerOptions) error {
+	remoteNamespaces, err := peers.Watch(mgr)
 	if err != nil {
 		return err
 	}
@@ -269,15 +272,15 @@ func (o *shadowOptions) setup(ctx context.Context, mgr manager.Manager, guard *p
 	if err != nil {
 		return err
 	}
-	pods := offloading.ShadowPodOptions{RemoteNamespaces: remoteNamespaces, Level: shadow.Level(o.podSecurity), Allowed: o.allowed, Quota: counted, Defaults: o.defaults, Workers: o.podWorkers}
+	pods := shadowpod.Options{RemoteNamespaces: remoteNamespaces, Level: shadow.Level(o.podSecurity), Allowed: o.allowed, Quota: counted, Defaults: o.defaults, Workers: o.podWorkers}
 	if pods.Names, err = o.setupNames(mgr, from); err != nil {
 		return err
 	}
-	if err := offloading.SetupShadowPod(mgr, pods); err != nil {
+	if err := shadowpod.Setup(mgr, pods); err != nil {
 		return err
 	}
 	endpoints.RemoteNamespaces, endpoints.Workers = remoteNamespaces, o.sliceWorkers
-	err = offloading.SetupShadowEndpointSlice(mgr, endpoints)
+	err = shadowslice.Setup(mgr, endpoints)
 	if err != nil || from.webhookPort <= 0 {
 		return err
 	}
@@ -300,7 +303,7 @@ func (o *shadowOptions) setup(ctx context.Context, mgr manager.Manager, guard *p
 }
 
 // setupNames adds what keeps the name server's clients from losing the DNS, and returns what new pods get; nil if they keep their own settings.
-func (o *shadowOptions) setupNames(mgr manager.Manager, from *controllerManagerOptions) (offloading.Names, error) {
+func (o *shadowOptions) setupNames(mgr manager.Manager, from *controllerManagerOptions) (shadowpod.Names, error) {
 	if o.names.service == "" {
 		return nil, nil
 	}

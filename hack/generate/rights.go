@@ -26,7 +26,7 @@ type role struct {
 // roles is the table of who may do what. A package that is in two rows gives its marks to both.
 var roles = []role{
 	{"controller-manager", []string{
-		"./internal/kube/manager", "./internal/kube/policies", "./internal/peering", "./internal/peering/replicate", "./internal/peering/tenant", "./internal/network", "./internal/offloading", "./internal/offloading/hosts", "./internal/offloading/standby", "./internal/offloading/webhook", "./internal/storage", "./internal/storage/home", "./internal/storage/move",
+		"./internal/kube/manager", "./internal/kube/policies", "./internal/peering", "./internal/peering/replicate", "./internal/peering/tenant", "./internal/network", "./internal/offloading/certificate", "./internal/offloading/hosts", "./internal/offloading/namespacemap", "./internal/offloading/namespaceoffloading", "./internal/offloading/peers", "./internal/offloading/remotecontents", "./internal/offloading/remotenamespace", "./internal/offloading/shadowpod", "./internal/offloading/shadowslice", "./internal/offloading/virtualnode", "./internal/offloading/standby", "./internal/offloading/webhook", "./internal/storage", "./internal/storage/home", "./internal/storage/move",
 	}},
 	{"auth", []string{"./internal/peering/auth", "./internal/peering/auth/ways"}},
 	{"virtual-kubelet", []string{"./internal/offloading/virtualkubelet", "./internal/offloading/reflection/engine", "./internal/offloading/reflection/objects", "./internal/offloading/reflection/pods", "./internal/offloading/reflection/tokens", "./internal/offloading/reflection/events", "./internal/network/translator", "./internal/storage/claims"}},

@@ -28,7 +28,7 @@ import (
 	"liqo.io/liqo/internal/kube/kubetest"
 	kubemanager "liqo.io/liqo/internal/kube/manager"
 	"liqo.io/liqo/internal/kube/remote"
-	"liqo.io/liqo/internal/offloading"
+	"liqo.io/liqo/internal/offloading/remotecontents"
 )
 
 // reconcile sets the status as the controllers would, as soon as a matching object exists.
@@ -121,8 +121,8 @@ func answering(t *testing.T, config *rest.Config, c client.Client) *connections 
 	if err != nil {
 		t.Fatal(err)
 	}
-	options := offloading.RemoteContentsOptions{Consumer: localID, Reader: held.reader, Timeout: 2 * time.Second}
-	if err := offloading.SetupRemoteContents(mgr, options); err != nil {
+	options := remotecontents.Options{Consumer: localID, Reader: held.reader, Timeout: 2 * time.Second}
+	if err := remotecontents.Setup(mgr, options); err != nil {
 		t.Fatal(err)
 	}
 	kubetest.Start(t, "controller manager", mgr.Start)

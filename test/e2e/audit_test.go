@@ -66,7 +66,7 @@ func rights(t *testing.T) {
 const (
 	noClaim       = "no claim of a class of Liqo in this run: test/offload has them, and the tests of package storage have no other rights"
 	noMove        = "no volume moves in this run: TestMoveVolume of test/offload"
-	notKept       = "only when offloading ends in a remote namespace that is kept for its claims: TestDataStays of package offloading"
+	notKept       = "only when offloading ends in a remote namespace that is kept for its claims: TestDataStays of package remotenamespace"
 	noRemoteClaim = "no claim is offloaded in this run: the tests of package claims have no other rights"
 )
 
@@ -78,7 +78,7 @@ var unused = map[string]string{
 	"liqo-controller-manager certificates.k8s.io signers approve":                           "is looked at when a request is approved, and is no call",
 	"liqo-metric-agent  nodes/metrics get":                                                  "kubelets look at it, when they are asked",
 	"liqo-metric-agent authorization.k8s.io subjectaccessreviews create":                    "only when a peer with pods here asks: TestScrape of package metricagent",
-	"liqo-controller-manager  pods/eviction create":                                         "no pod runs on the virtual node in this run; TestDrain of package offloading uses it",
+	"liqo-controller-manager  pods/eviction create":                                         "no pod runs on the virtual node in this run; TestDrain of package virtualnode uses it",
 	"liqo-controller-manager  pods delete":                                                  "only after the drain deadline, and for pods of a virtual kubelet whose Deployment is gone",
 	"liqo-controller-manager  events create":                                                "leader election speaks of itself",
 	"liqo-controller-manager  events patch":                                                 "leader election speaks of itself",
@@ -87,16 +87,16 @@ var unused = map[string]string{
 	"liqo-controller-manager coordination.k8s.io leases get":                                "leader election, with several replicas",
 	"liqo-controller-manager coordination.k8s.io leases create":                             "leader election, with several replicas",
 	"liqo-controller-manager coordination.k8s.io leases update":                             "leader election, with several replicas",
-	"liqo-controller-manager  pods get":                                                     "asked before a pod that is missing is made again: TestShadowPod of package offloading, and test/offload",
+	"liqo-controller-manager  pods get":                                                     "asked before a pod that is missing is made again: TestShadowPod of package shadowpod, and test/offload",
 	"liqo-controller-manager  pods patch":                                                   "only when an offloaded pod is changed: test/offload does",
 	"liqo-controller-manager  pods/ephemeralcontainers patch":                               "only for kubectl debug: test/offload does",
-	"liqo-controller-manager virtualkubelet.liqo.io shadowendpointslices get":               "only for a slice whose ShadowEndpointSlice went while no controller ran: TestShadowEndpointSlice of package offloading",
+	"liqo-controller-manager virtualkubelet.liqo.io shadowendpointslices get":               "only for a slice whose ShadowEndpointSlice went while no controller ran: TestShadowEndpointSlice of package shadowslice",
 	"liqo-controller-manager discovery.k8s.io endpointslices delete":                        "the same; otherwise Kubernetes takes it with its owner",
 	"liqo-controller-manager virtualkubelet.liqo.io shadowpods/finalizers update":           "is looked at when an owner is named, and is no call",
 	"liqo-controller-manager virtualkubelet.liqo.io shadowendpointslices/finalizers update": "is looked at when an owner is named, and is no call",
 	"virtual-kubelet net.liqo.io ipmappings patch":                                          "only when the ports of an endpoint outside the pod network change: TestMappings of package translator",
 	"virtual-kubelet net.liqo.io ipmappings delete":                                         "only when the last such endpoint is gone: TestMappings of package translator",
-	"liqo-controller-manager  resourcequotas create":                                        "only when an administrator sets peerQuota: TestAttackH5 of package offloading does",
+	"liqo-controller-manager  resourcequotas create":                                        "only when an administrator sets peerQuota: TestAttackH5 of package remotenamespace does",
 	"liqo-controller-manager  resourcequotas patch":                                         "the same",
 	"liqo-controller-manager  resourcequotas delete":                                        "only when none is set any more: the same",
 	"liqo-controller-manager  limitranges delete":                                           "the same with peerContainerLimits",

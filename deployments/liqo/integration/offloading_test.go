@@ -35,8 +35,8 @@ import (
 	"liqo.io/liqo/deployments/liqo/charttest"
 	"liqo.io/liqo/internal/kube/kubetest"
 	kubemanager "liqo.io/liqo/internal/kube/manager"
-	"liqo.io/liqo/internal/offloading"
 	"liqo.io/liqo/internal/offloading/hosts"
+	"liqo.io/liqo/internal/offloading/peers"
 	offloadingwebhook "liqo.io/liqo/internal/offloading/webhook"
 	"liqo.io/liqo/internal/storage/home"
 )
@@ -112,7 +112,7 @@ func newWebhookEnv(t *testing.T, set ...string) *webhookEnv {
 		Cached: mgr.GetClient(), Live: mgr.GetAPIReader(), Namespace: "liqo",
 		Claims: home.Reader{Cached: mgr.GetClient(), Live: mgr.GetAPIReader()}.Keeps,
 	})
-	remoteNamespaces, err := offloading.WatchRemoteNamespaces(mgr)
+	remoteNamespaces, err := peers.Watch(mgr)
 	h.must(err)
 	h.must(hosts.Setup(ctx, mgr, remoteNamespaces))
 	kubetest.Start(t, "manager", mgr.Start)

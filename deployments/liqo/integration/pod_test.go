@@ -34,11 +34,15 @@ import (
 	kubemanager "liqo.io/liqo/internal/kube/manager"
 	"liqo.io/liqo/internal/kube/policies"
 	"liqo.io/liqo/internal/kube/remote"
-	"liqo.io/liqo/internal/offloading"
 	"liqo.io/liqo/internal/offloading/isolation"
+	"liqo.io/liqo/internal/offloading/namespacemap"
+	"liqo.io/liqo/internal/offloading/namespaceoffloading"
+	"liqo.io/liqo/internal/offloading/peers"
 	"liqo.io/liqo/internal/offloading/reflection"
 	"liqo.io/liqo/internal/offloading/reflection/project"
+	"liqo.io/liqo/internal/offloading/remotenamespace"
 	"liqo.io/liqo/internal/offloading/shadow"
+	"liqo.io/liqo/internal/offloading/shadowpod"
 	"liqo.io/liqo/internal/peering/replicate"
 )
 
@@ -229,24 +233,24 @@ func TestRemotePod(t *testing.T) {
 	identity := there.peer()
 	there.manager(
 		func(mgr ctrl.Manager) error {
-			return offloading.SetupRemoteNamespaces(mgr, offloading.RemoteNamespaceOptions{Namespace: liqoItself, Bounds: offloading.Bounds{
+			return remotenamespace.Setup(mgr, remotenamespace.Options{Namespace: liqoItself, Bounds: remotenamespace.Bounds{
 				Quota:           corev1.ResourceList{corev1.ResourceSecrets: resource.MustParse("100")},
 				ContainerLimits: corev1.ResourceList{corev1.ResourceEphemeralStorage: resource.MustParse("1Gi")},
-			}, Isolation: offloading.Isolation{Options: isolation.Options{Enabled: true}, InternalNetwork: true}})
+			}, Isolation: remotenamespace.Isolation{Options: isolation.Options{Enabled: true}, InternalNetwork: true}})
 		},
 		func(mgr ctrl.Manager) error {
-			remoteNamespaces, err := offloading.WatchRemoteNamespaces(mgr)
+			remoteNamespaces, err := peers.Watch(mgr)
 			if err != nil {
 				return err
 			}
-			return offloading.SetupShadowPod(mgr, offloading.ShadowPodOptions{RemoteNamespaces: remoteNamespaces, Level: shadow.Baseline, Workers: 10})
+			return shadowpod.Setup(mgr, shadowpod.Options{RemoteNamespaces: remoteNamespaces, Level: shadow.Baseline, Workers: 10})
 		},
 	)
 	rome.consume()
 	var replicator *replicate.Replicator
-	rome.manager(func(mgr ctrl.Manager) error { return offloading.SetupNamespaceMap(mgr, "cluster.local") },
+	rome.manager(func(mgr ctrl.Manager) error { return namespacemap.Setup(mgr, "cluster.local") },
 		func(mgr ctrl.Manager) error {
-			return offloading.SetupNamespaceOffloading(mgr, offloading.NamespaceOffloadingOptions{Local: discoveryv1alpha1.ClusterIdentity{ClusterID: "rome-id", ClusterName: "rome"}})
+			return namespaceoffloading.Setup(mgr, namespaceoffloading.Options{Local: discoveryv1alpha1.ClusterIdentity{ClusterID: "rome-id", ClusterName: "rome"}})
 		},
 		func(mgr ctrl.Manager) (err error) {
 			replicator, err = replicate.New(mgr, replicate.Options{LocalClusterID: "rome-id", ProbeInterval: time.Second, RetryInterval: 50 * time.Millisecond})

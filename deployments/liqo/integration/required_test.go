@@ -22,7 +22,8 @@ import (
 	"liqo.io/liqo/deployments/liqo/charttest"
 	"liqo.io/liqo/internal/kube/kubetest"
 	"liqo.io/liqo/internal/kube/policies"
-	"liqo.io/liqo/internal/offloading"
+	"liqo.io/liqo/internal/offloading/peers"
+	"liqo.io/liqo/internal/offloading/remotenamespace"
 )
 
 // TestAttackM8: a cluster without admission policies is refused, unless its administrator accepts it; and when a policy is removed later, a peer gets no
@@ -57,17 +58,17 @@ func TestAttackM8(t *testing.T) {
 	s := newSide(t, kubetest.Cluster(t))
 	s.Must(admissionv1.AddToScheme(s.Scheme()))
 	s.peer()
-	var remoteNamespaces *offloading.RemoteNamespaces
+	var remoteNamespaces *peers.Namespaces
 	s.manager(func(mgr ctrl.Manager) error {
 		guard, err := policies.New(t.Context(), mgr)
 		if err != nil {
 			return err
 		}
-		if remoteNamespaces, err = offloading.WatchRemoteNamespaces(mgr); err != nil {
+		if remoteNamespaces, err = peers.Watch(mgr); err != nil {
 			return err
 		}
 		remoteNamespaces.Policies = guard
-		return offloading.SetupRemoteNamespaces(mgr, offloading.RemoteNamespaceOptions{Namespace: liqoItself, Policies: guard})
+		return remotenamespace.Setup(mgr, remotenamespace.Options{Namespace: liqoItself, Policies: guard})
 	})
 	namespaceMap := &vkv1alpha1.NamespaceMap{
 		ObjectMeta: metav1.ObjectMeta{Namespace: inMilan, Name: "milan", Labels: map[string]string{labels.Replicated: "true", labels.Replication: "false"}},

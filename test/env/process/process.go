@@ -3,7 +3,7 @@
 // Package process finds the processes of the playground's clusters by their control groups, and those that this process has started, and reads how much
 // memory and processor time they use.
 //
-// It knows /proc of this machine. Proof: test/bench/offload, test/soak and the benchmarks of cmd/liqo and internal/offloading, which use it.
+// It knows /proc of this machine. Proof: test/bench/offload, test/soak and the benchmarks of cmd/liqo and internal/offloading/shadowpod, which use it.
 package process
 
 import (
