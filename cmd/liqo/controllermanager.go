@@ -218,28 +218,28 @@ func (o *controllerManagerOptions) Validate() error {
 // network returns the options of the controllers of the network fabric, and the networks of this cluster. Without the fabric, these may be missing.
 func (o *controllerManagerOptions) network() (fabric network.Options, own []netip.Prefix, err error) {
 	options := network.Options{Local: o.local, Namespace: o.namespace}
-	options.APIServer, _ = netip.ParseAddr(os.Getenv("KUBERNETES_SERVICE_HOST")) // a name, or nothing outside a cluster: then it stays invalid
+	options.IPMapping.APIServer, _ = netip.ParseAddr(os.Getenv("KUBERNETES_SERVICE_HOST")) // a name, or nothing outside a cluster: then it stays invalid
 	for _, list := range []struct {
 		flag string
 		from []string
 		into *[]netip.Prefix
 	}{
-		{"pod-cidr", o.podCIDRs, &options.PodCIDRs},
-		{"service-cidr", o.serviceCIDRs, &options.ServiceCIDRs},
-		{"reserved-pools", o.reservedPools, &options.Reserved},
-		{"additional-pools", o.additionalPools, &options.Pools},
-		{"remap-pools", o.remapPools, &options.RemapPools},
-		{"unmapped-networks", o.unmapped, &options.Unmapped},
+		{"pod-cidr", o.podCIDRs, &options.Pools.PodCIDRs},
+		{"service-cidr", o.serviceCIDRs, &options.Pools.ServiceCIDRs},
+		{"reserved-pools", o.reservedPools, &options.Pools.Reserved},
+		{"additional-pools", o.additionalPools, &options.Pools.Pools},
+		{"remap-pools", o.remapPools, &options.Pools.RemapPools},
+		{"unmapped-networks", o.unmapped, &options.Pools.Unmapped},
 	} {
 		for _, text := range list.from {
 			prefix, err := netip.ParsePrefix(strings.TrimSpace(text))
 			if err != nil {
-				return network.Options{}, nil, fmt.Errorf("--%s: %q is no network in CIDR notation", list.flag, text)
+				return network.Options{}, nil, fmt.Errorf("--%s: %q is not a network in CIDR notation", list.flag, text)
 			}
 			*list.into = append(*list.into, prefix)
 		}
 	}
-	own = slices.Concat(options.PodCIDRs, options.ServiceCIDRs)
+	own = slices.Concat(options.Pools.PodCIDRs, options.Pools.ServiceCIDRs)
 	if o.disableInternalNetwork {
 		return options, own, nil
 	}
@@ -353,7 +353,7 @@ func runControllerManager(ctx context.Context, cfg *rest.Config, o *controllerMa
 	if err != nil {
 		return err
 	}
-	o.shadows.isolation.InternalNetwork, o.shadows.isolation.OwnNetworks, o.shadows.isolation.Services = !o.disableInternalNetwork, own, fabric.ServiceCIDRs
+	o.shadows.isolation.InternalNetwork, o.shadows.isolation.OwnNetworks, o.shadows.isolation.Services = !o.disableInternalNetwork, own, fabric.Pools.ServiceCIDRs
 	if err := o.setupNamespaces(mgr, guard, connector); err != nil {
 		return err
 	}

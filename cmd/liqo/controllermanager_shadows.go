@@ -241,7 +241,7 @@ func (o *shadowOptions) parseIsolation() error {
 	for _, text := range o.isolationDenied {
 		network, err := netip.ParsePrefix(text)
 		if err != nil {
-			return fmt.Errorf("--peer-isolation-denied: %q is no network in CIDR notation", text)
+			return fmt.Errorf("--peer-isolation-denied: %q is not a network in CIDR notation", text)
 		}
 		o.isolation.Denied = append(o.isolation.Denied, network.Masked())
 	}

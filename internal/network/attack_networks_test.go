@@ -133,7 +133,7 @@ func TestAttackNC1(t *testing.T) {
 // TestWrittenDown: the network that an administrator wrote down is used as it is, that of the value as well, and nothing else of the same peer.
 func TestWrittenDown(t *testing.T) {
 	b := newBench(t)
-	b.options.Unmapped = []netip.Prefix{netip.MustParsePrefix("10.60.0.0/14")}
+	b.options.Pools.Unmapped = []netip.Prefix{netip.MustParsePrefix("10.60.0.0/14")}
 	b.node("n1", "192.0.2.1", true)
 	b.service(0, corev1.ServiceTypeNodePort)
 	b.run()
@@ -226,7 +226,7 @@ func (b *bench) reportOf(node string, networks ...netv1alpha1.NodeNetwork) {
 // A link that appears later ends nothing.
 func TestAttackNC1Nodes(t *testing.T) {
 	b := newBench(t)
-	b.options.Unmapped = []netip.Prefix{netip.MustParsePrefix("10.60.0.0/14")}
+	b.options.Pools.Unmapped = []netip.Prefix{netip.MustParsePrefix("10.60.0.0/14")}
 	b.node("n1", "192.0.2.1", true)
 	b.service(0, corev1.ServiceTypeNodePort)
 	b.reportOf("n1",

@@ -131,7 +131,7 @@ func TestAttackH2NetworkConfig(t *testing.T) {
 // administrator made does.
 func TestAttackM3(t *testing.T) {
 	b := newBench(t)
-	b.options.Reserved = []netip.Prefix{netip.MustParsePrefix("10.99.0.0/16")}
+	b.options.Pools.Reserved = []netip.Prefix{netip.MustParsePrefix("10.99.0.0/16")}
 	b.node("n1", "198.51.100.76", true)
 	b.service(0, corev1.ServiceTypeNodePort)
 	mapping := func(name, address string, restricted bool) *netv1alpha1.IPMapping {
@@ -165,7 +165,7 @@ func TestAttackM3(t *testing.T) {
 // TestAttackNM5: what a virtual kubelet maps without a restriction is the API server, and nothing else of this cluster.
 func TestAttackNM5(t *testing.T) {
 	b := newBench(t)
-	b.options.APIServer = netip.MustParseAddr("10.96.0.1")
+	b.options.IPMapping.APIServer = netip.MustParseAddr("10.96.0.1")
 	b.node("n1", "198.51.100.76", true)
 	b.service(0, corev1.ServiceTypeNodePort)
 	b.run()
@@ -252,7 +252,7 @@ func TestAttackUnanswered(t *testing.T) {
 		p.connected(netv1alpha1.Connecting, netv1alpha1.ReasonGatewaySilent, "")
 	}
 	stop()
-	b.options.PodCIDRs = []netip.Prefix{netip.MustParsePrefix("10.205.0.0/16")}
+	b.options.Pools.PodCIDRs = []netip.Prefix{netip.MustParsePrefix("10.205.0.0/16")}
 	b.run()
 	ready := func(p *peer, reason string) func() bool {
 		return func() bool {

@@ -72,7 +72,9 @@ func newBench(t *testing.T) *bench {
 	t.Parallel()
 	b := &bench{Env: kubetest.Env{T: t}, admin: kubetest.Cluster(t), scheme: runtime.NewScheme(), options: Options{
 		Local: discoveryv1alpha1.ClusterIdentity{ClusterID: "rome-id", ClusterName: "rome"}, Namespace: home,
-		PodCIDRs: []netip.Prefix{netip.MustParsePrefix("10.200.0.0/16")}, ServiceCIDRs: []netip.Prefix{netip.MustParsePrefix("10.96.0.0/16")},
+		Pools: poolsOptions{
+			PodCIDRs: []netip.Prefix{netip.MustParsePrefix("10.200.0.0/16")}, ServiceCIDRs: []netip.Prefix{netip.MustParsePrefix("10.96.0.0/16")},
+		},
 	}}
 	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, discoveryv1alpha1.AddToScheme, netv1alpha1.AddToScheme} {
 		b.Must(add(b.scheme))
@@ -115,7 +117,7 @@ func (b *bench) run() (stop func()) {
 	cfg.Wrap(b.denied.RoundTripper)
 	mgr, err := manager.New(cfg, manager.Options{Scheme: b.scheme, SkipNameValidation: true})
 	b.Must(err)
-	b.options.ReportPort = b.port
+	b.options.Gateways.ReportPort = b.port
 	b.Must(Setup(mgr, b.options))
 	return kubetest.Start(b.T, "manager", mgr.Start)
 }

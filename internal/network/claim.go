@@ -3,14 +3,11 @@
 package network
 
 import (
-	"encoding/base64"
 	"errors"
 	"fmt"
 	"net/netip"
-	"regexp"
 	"slices"
 	"strconv"
-	"strings"
 
 	netv1alpha1 "liqo.io/liqo/apis/net/v1alpha1"
 	"liqo.io/liqo/internal/network/carrier"
@@ -121,20 +118,6 @@ func documentedLane(spec *netv1alpha1.NetworkConfigSpec) (netv1alpha1.Lane, erro
 	return lane, nil
 }
 
-func checkKey(text string) error {
-	key, err := base64.StdEncoding.Strict().DecodeString(text)
-	if err != nil || len(key) != keySize || strings.ContainsAny(text, "\r\n") {
-		return fmt.Errorf("public key %.60q is not 32 bytes in base64", text)
-	}
-	if [keySize]byte(key) == [keySize]byte{} {
-		return errors.New("the public key is all zero")
-	}
-	return nil
-}
-
-// carrierPath is the form of the path of a WebSocket.
-var carrierPath = regexp.MustCompile(`^/[a-zA-Z0-9._~/-]*$`)
-
 func readCarriers(claimed []netv1alpha1.Carrier, lane int, inside []netip.Prefix) ([]netv1alpha1.Carrier, error) {
 	if len(claimed) > maxCarriers {
 		return nil, fmt.Errorf("%d carriers, this cluster supports at most %d", len(claimed), maxCarriers)
@@ -224,20 +207,4 @@ func readNAT(field string, own netv1alpha1.CIDR, claimed string) (netip.Prefix, 
 		return netip.Prefix{}, fmt.Errorf("%s %s is not as large as %s", field, to, from)
 	}
 	return to, nil
-}
-
-// remap returns the documented form of a mapping: the prefix, or None if the network is not remapped.
-func remap(from, to netip.Prefix) string {
-	if from == to {
-		return netv1alpha1.NotRemapped
-	}
-	return to.String()
-}
-
-// natOf is remap for a network as text.
-func natOf(own netv1alpha1.CIDR, as netip.Prefix) string {
-	if string(own) == as.String() {
-		return netv1alpha1.NotRemapped
-	}
-	return as.String()
 }

@@ -3,6 +3,7 @@
 package network
 
 import (
+	"encoding/base64"
 	"net/netip"
 	"slices"
 	"strings"
@@ -11,13 +12,19 @@ import (
 	netv1alpha1 "liqo.io/liqo/apis/net/v1alpha1"
 )
 
+// keyOfClaim returns a public key.
+func keyOfClaim(n byte) string {
+	key := [keySize]byte{n, 1, 2, 3}
+	return base64.StdEncoding.EncodeToString(key[:])
+}
+
 func testClaim() *netv1alpha1.NetworkConfig {
 	return &netv1alpha1.NetworkConfig{Spec: netv1alpha1.NetworkConfigSpec{
 		Cluster: netv1alpha1.ClusterIdentity{ClusterID: "rome-id"}, PodCIDR: "10.1.0.0/16", ExternalCIDR: "10.2.0.0/16", BackendType: "wireguard",
-		EndpointIP: "203.0.113.7", BackendConfig: map[string]string{"publicKey": testKey(1), "port": "5871"},
+		EndpointIP: "203.0.113.7", BackendConfig: map[string]string{"publicKey": keyOfClaim(1), "port": "5871"},
 		Lanes: []netv1alpha1.Lane{
-			{Number: 1, PublicKey: testKey(2)},
-			{Number: 0, PublicKey: testKey(1), Carriers: []netv1alpha1.Carrier{
+			{Number: 1, PublicKey: keyOfClaim(2)},
+			{Number: 0, PublicKey: keyOfClaim(1), Carriers: []netv1alpha1.Carrier{
 				{Type: "Pigeon", Addresses: []string{"the roof"}},
 				{Type: "UDP", Addresses: []string{"203.0.113.7", "gw.example.com"}, Port: 5871},
 			}},
@@ -33,7 +40,7 @@ func TestAttackNL6(t *testing.T) {
 	} {
 		for _, kind := range []string{netv1alpha1.CarrierWebSocket, netv1alpha1.CarrierPlainWebSocket} {
 			claimed := testClaim()
-			claimed.Spec.Lanes = []netv1alpha1.Lane{{Number: 1, PublicKey: testKey(1), Carriers: []netv1alpha1.Carrier{{Type: kind, Addresses: []string{"192.168.7.7"}, Port: 8080, Path: path}}}}
+			claimed.Spec.Lanes = []netv1alpha1.Lane{{Number: 1, PublicKey: keyOfClaim(1), Carriers: []netv1alpha1.Carrier{{Type: kind, Addresses: []string{"192.168.7.7"}, Port: 8080, Path: path}}}}
 			if _, refused := readClaim(claimed, "rome-id", nil); (refused == nil) != accepted {
 				t.Errorf("%s at %q: %+v", kind, path, refused)
 			}
@@ -95,17 +102,17 @@ func TestClaimRefused(t *testing.T) {
 		"port 0":         {func(s *netv1alpha1.NetworkConfigSpec) { s.Lanes = nil; s.BackendConfig["port"] = "0" }, netv1alpha1.ReasonLaneInvalid},
 		"nine lanes": {func(s *netv1alpha1.NetworkConfigSpec) {
 			for i := range 9 {
-				s.Lanes = append(s.Lanes, netv1alpha1.Lane{Number: int32(i), PublicKey: testKey(byte(10 + i))})
+				s.Lanes = append(s.Lanes, netv1alpha1.Lane{Number: int32(i), PublicKey: keyOfClaim(byte(10 + i))})
 			}
 		}, netv1alpha1.ReasonLaneInvalid},
 		"negative":     {func(s *netv1alpha1.NetworkConfigSpec) { s.Lanes[0].Number = -1 }, netv1alpha1.ReasonLaneInvalid},
 		"lane 8":       {func(s *netv1alpha1.NetworkConfigSpec) { s.Lanes[0].Number = 8 }, netv1alpha1.ReasonLaneInvalid},
 		"same number":  {func(s *netv1alpha1.NetworkConfigSpec) { s.Lanes[0].Number = 0 }, netv1alpha1.ReasonLaneInvalid},
-		"same key":     {func(s *netv1alpha1.NetworkConfigSpec) { s.Lanes[0].PublicKey = testKey(1) }, netv1alpha1.ReasonLaneInvalid},
+		"same key":     {func(s *netv1alpha1.NetworkConfigSpec) { s.Lanes[0].PublicKey = keyOfClaim(1) }, netv1alpha1.ReasonLaneInvalid},
 		"zero key":     {func(s *netv1alpha1.NetworkConfigSpec) { s.Lanes[0].PublicKey = strings.Repeat("A", 43) + "=" }, netv1alpha1.ReasonLaneInvalid},
 		"short key":    {func(s *netv1alpha1.NetworkConfigSpec) { s.Lanes[0].PublicKey = "AAAA" }, netv1alpha1.ReasonLaneInvalid},
 		"long key":     {func(s *netv1alpha1.NetworkConfigSpec) { s.Lanes[0].PublicKey = strings.Repeat("A", 1<<16) }, netv1alpha1.ReasonLaneInvalid},
-		"line breaks":  {func(s *netv1alpha1.NetworkConfigSpec) { s.Lanes[0].PublicKey = testKey(9) + "\n" }, netv1alpha1.ReasonLaneInvalid},
+		"line breaks":  {func(s *netv1alpha1.NetworkConfigSpec) { s.Lanes[0].PublicKey = keyOfClaim(9) + "\n" }, netv1alpha1.ReasonLaneInvalid},
 		"bits unused":  {func(s *netv1alpha1.NetworkConfigSpec) { s.Lanes[0].PublicKey = strings.Repeat("A", 42) + "B=" }, netv1alpha1.ReasonLaneInvalid},
 		"loopback":     {func(s *netv1alpha1.NetworkConfigSpec) { carrier(s).Addresses[1] = "127.0.0.1" }, netv1alpha1.ReasonLaneInvalid},
 		"our pods":     {func(s *netv1alpha1.NetworkConfigSpec) { carrier(s).Addresses = []string{"10.200.3.4", "10.200.3.5"} }, netv1alpha1.ReasonLaneInvalid},
@@ -153,7 +160,7 @@ func TestReadAnswer(t *testing.T) {
 
 // FuzzClaim: for any NetworkConfig, an accepted claim has the promised form, and nothing panics.
 func FuzzClaim(f *testing.F) {
-	f.Add("10.1.0.0/16", "10.2.0.0/16", "203.0.113.7", testKey(1), "5871", int32(0))
+	f.Add("10.1.0.0/16", "10.2.0.0/16", "203.0.113.7", keyOfClaim(1), "5871", int32(0))
 	f.Add("::/0", "10.2.0.0/33", "localhost", "=", "-1", int32(-1))
 	inside := netip.MustParsePrefix("10.200.0.0/16")
 	f.Fuzz(func(t *testing.T, pods, external, address, key, port string, number int32) {

@@ -7,9 +7,12 @@ import (
 	"fmt"
 	"net/netip"
 	"net/url"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
+
+	netapply "liqo.io/liqo/apis/applyconfiguration/net/v1alpha1"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
@@ -231,14 +234,6 @@ func nodeAddresses(service *corev1.Service, runsOn string, nodes []corev1.Node) 
 	return addresses
 }
 
-func isVirtual(node *corev1.Node) bool { return node.Labels[labels.Type] == labels.TypeVirtualNode }
-
-func isReady(node *corev1.Node) bool {
-	return slices.ContainsFunc(node.Status.Conditions, func(c corev1.NodeCondition) bool {
-		return c.Type == corev1.NodeReady && c.Status == corev1.ConditionTrue
-	})
-}
-
 // checkRemote accepts hosts that a peer may announce: those of checkHost, except names that are not fully qualified, because those resolve to
 // another host in each cluster.
 func checkRemote(host string, inside []netip.Prefix) error {
@@ -278,4 +273,20 @@ func checkHost(host string, inside []netip.Prefix) error {
 		return fmt.Errorf("%.60q resolves differently in each cluster; want a public name or address", host)
 	}
 	return nil
+}
+
+// carrierPath is the form of the path of a WebSocket.
+var carrierPath = regexp.MustCompile(`^/[a-zA-Z0-9._~/-]*$`)
+
+func laneApply(lane netv1alpha1.Lane) *netapply.LaneApplyConfiguration {
+	out := netapply.Lane().WithNumber(lane.Number).WithPublicKey(lane.PublicKey)
+	for i := range lane.Carriers {
+		carrier := &lane.Carriers[i]
+		way := netapply.Carrier().WithType(carrier.Type).WithAddresses(carrier.Addresses...).WithPort(carrier.Port)
+		if carrier.Path != "" {
+			way.WithPath(carrier.Path)
+		}
+		out.WithCarriers(way)
+	}
+	return out
 }

@@ -4,6 +4,7 @@ package network
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"crypto/tls"
 	"encoding/json"
@@ -44,8 +45,8 @@ const (
 	maxLine = 16 << 20
 	// retryFirst and retryLast are the pauses between attempts to reach a gateway.
 	retryFirst, retryLast = 50 * time.Millisecond, time.Second
-	// everyPeer stands for all peers in place of a cluster ID.
-	everyPeer = ""
+	// apiServerSlice is the EndpointSlice with the addresses of the API servers.
+	apiServerSlice = "kubernetes"
 )
 
 // gateways follows the reports of the gateway pods, one connection each, and records which peers changed.
@@ -76,7 +77,16 @@ type follower struct {
 	stopped chan struct{}
 }
 
-func newGateways(mgr manager.Manager, o *Options) (*gateways, error) {
+// gatewaysOptions are where the gateways run, and where they report.
+type gatewaysOptions struct {
+	// Namespace is the install namespace, where the gateways run.
+	Namespace string
+	// SecureReportPort is the port of the gateways' reports, ReportPort that of gateways of earlier versions. Default 5877 and 5873.
+	SecureReportPort, ReportPort int
+}
+
+// newGateways returns what follows the gateways. It is not registered yet.
+func newGateways(mgr manager.Manager, o gatewaysOptions) (*gateways, error) {
 	here := func(selector cache.Config) cache.ByObject {
 		return cache.ByObject{Namespaces: map[string]cache.Config{o.Namespace: selector}}
 	}
@@ -84,7 +94,7 @@ func newGateways(mgr manager.Manager, o *Options) (*gateways, error) {
 		HTTPClient: mgr.GetHTTPClient(), Scheme: mgr.GetScheme(), Mapper: mgr.GetRESTMapper(),
 		ByObject: map[client.Object]cache.ByObject{
 			&corev1.Pod{}:     here(cache.Config{LabelSelector: klabels.SelectorFromSet(klabels.Set{labels.Gateway: labels.GatewayActive})}),
-			&corev1.Service{}: here(cache.Config{LabelSelector: klabels.SelectorFromSet(klabels.Set{labels.Gateway: annotationTrue})}),
+			&corev1.Service{}: here(cache.Config{LabelSelector: klabels.SelectorFromSet(klabels.Set{labels.Gateway: "true"})}),
 			// The reports of the agents on nodes.
 			&netv1alpha1.NodeReport{}: here(cache.Config{}),
 			&corev1.Secret{}:          here(cache.Config{FieldSelector: fields.OneTermEqualSelector("metadata.name", KeysSecret)}),
@@ -97,7 +107,7 @@ func newGateways(mgr manager.Manager, o *Options) (*gateways, error) {
 		return nil, fmt.Errorf("create cache of gateways: %w", err)
 	}
 	g := &gateways{
-		cache: own, port: o.ReportPort, securePort: o.SecureReportPort, updates: newUpdates(), followers: map[string]*follower{},
+		cache: own, port: cmp.Or(o.ReportPort, report.Port), securePort: cmp.Or(o.SecureReportPort, report.SecurePort), updates: newUpdates(), followers: map[string]*follower{},
 		connect: reportClient,
 	}
 	g.key = func(ctx context.Context, lane int) ([keySize]byte, error) { return keyOf(ctx, own, o.Namespace, lane) }
@@ -352,4 +362,27 @@ func (g *gateways) note(f *follower, reported *report.Gateway) {
 	for _, clusterID := range updates {
 		g.updates.add(clusterID)
 	}
+}
+
+// services returns those of the gateways.
+func (g *gateways) services(ctx context.Context) ([]corev1.Service, error) {
+	var all corev1.ServiceList
+	if err := g.cache.List(ctx, &all, client.UnsafeDisableDeepCopy); err != nil {
+		return nil, fmt.Errorf("list Services of gateways: %w", err)
+	}
+	return all.Items, nil
+}
+
+// ownLanes returns the lanes of this cluster, which are those with a Service.
+func (g *gateways) ownLanes(ctx context.Context) (lanes []int, err error) {
+	services, err := g.services(ctx)
+	if err != nil {
+		return nil, err
+	}
+	for i := range services {
+		if lane, ok := laneOf(services[i].Labels); ok {
+			lanes = append(lanes, lane)
+		}
+	}
+	return lanes, nil
 }

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"net/netip"
 	"slices"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
@@ -32,11 +33,25 @@ import (
 // +kubebuilder:rbac:groups=net.liqo.io,resources=ipmappings,verbs=list;watch
 // +kubebuilder:rbac:groups=net.liqo.io,resources=ipmappings/status,verbs=update
 
-// mappingReconciler assigns an address in the external network to each address of an IPMapping, under which peers reach it.
-type mappingReconciler struct{ *shared }
+// mappingOptions is where addresses are assigned, and which ones.
+type mappingOptions struct {
+	Pools *poolReader
+	// APIServer is the address of the Service kubernetes. Virtual kubelets ask for no other address without a restriction; invalid: they may.
+	APIServer netip.Addr
+	// Now is the clock.
+	Now func() time.Time
+}
 
-func setupIPMapping(mgr manager.Manager, s *shared) error {
-	r := &mappingReconciler{s}
+// mappingReconciler assigns an address in the external network to each address of an IPMapping, under which peers reach it.
+type mappingReconciler struct {
+	mappingOptions
+	client client.Client
+	live   client.Reader // bypasses the cache
+}
+
+// setupIPMapping registers the controller of IPMappings.
+func setupIPMapping(mgr manager.Manager, o mappingOptions) error {
+	r := &mappingReconciler{o, mgr.GetClient(), mgr.GetAPIReader()}
 	err := builder.ControllerManagedBy(mgr).Named("ipmapping").
 		// One worker: two mappings must not get the same address.
 		WithOptions(controller.Options{MaxConcurrentReconciles: 1}).
@@ -68,7 +83,7 @@ func (r *mappingReconciler) Reconcile(ctx context.Context, request reconcile.Req
 	if err := r.client.Get(ctx, request.NamespacedName, &mapping); err != nil || mapping.DeletionTimestamp != nil {
 		return reconcile.Result{}, client.IgnoreNotFound(err)
 	}
-	external, err := r.poolReader.External(ctx)
+	external, err := r.Pools.External(ctx)
 	if err != nil {
 		return reconcile.Result{}, err
 	}
@@ -78,7 +93,7 @@ func (r *mappingReconciler) Reconcile(ctx context.Context, request reconcile.Req
 	}
 	status := netv1alpha1.IPMappingStatus{Conditions: slices.Clone(mapping.Status.Conditions)}
 	is, reason, message := metav1.ConditionTrue, netv1alpha1.ReasonAssigned, ""
-	if err := checkTarget(mapping.Spec.Address, r.options.PodCIDRs, external); err != nil {
+	if err := checkTarget(mapping.Spec.Address, r.Pools.options.PodCIDRs, external); err != nil {
 		is, reason, message = metav1.ConditionFalse, netv1alpha1.ReasonAddressInvalid, err.Error()
 	} else if refused, err := r.restricted(ctx, &mapping); err != nil {
 		return reconcile.Result{}, err
@@ -96,7 +111,7 @@ func (r *mappingReconciler) Reconcile(ctx context.Context, request reconcile.Req
 	}
 	meta.SetStatusCondition(&status.Conditions, metav1.Condition{
 		Type: netv1alpha1.ConditionReady, Status: is, Reason: reason, Message: message,
-		ObservedGeneration: mapping.Generation, LastTransitionTime: metav1.NewTime(r.options.Now()).Rfc3339Copy(),
+		ObservedGeneration: mapping.Generation, LastTransitionTime: metav1.NewTime(r.Now()).Rfc3339Copy(),
 	})
 	return reconcile.Result{}, r.write(ctx, &mapping, status)
 }
@@ -170,14 +185,14 @@ func checkTarget(text string, pods []netip.Prefix, external netip.Prefix) error 
 // restricted returns why a mapping that must not lead to this cluster's own hosts is refused; "" if it is not. The endpoints of a Service may be nodes, for
 // example those of a pod in the host's network, and users of a namespace may write any address.
 func (r *mappingReconciler) restricted(ctx context.Context, mapping *netv1alpha1.IPMapping) (string, error) {
-	if !mapping.Spec.Restricted && (!ofKubelet(mapping) || !r.options.APIServer.IsValid() || mapping.Spec.Address == r.options.APIServer.String()) {
+	if !mapping.Spec.Restricted && (!ofKubelet(mapping) || !r.APIServer.IsValid() || mapping.Spec.Address == r.APIServer.String()) {
 		return "", nil
 	}
-	all, err := r.poolReader.records(ctx, r.client)
+	all, err := r.Pools.records(ctx, r.client)
 	if err != nil {
 		return "", err
 	}
-	pools, err := r.poolReader.emptyPools(ctx, all)
+	pools, err := r.Pools.emptyPools(ctx, all)
 	if err != nil {
 		return "", err
 	}

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"liqo.io/liqo/apis/labels"
 	"liqo.io/liqo/internal/network/ipam"
@@ -38,6 +39,11 @@ const (
 	// rotateDeadline ends the wait for peers that do not answer.
 	rotateDeadline = time.Minute
 )
+
+// keysName returns the name of the Secret.
+func keysName(namespace string) types.NamespacedName {
+	return types.NamespacedName{Namespace: namespace, Name: KeysSecret}
+}
 
 // GatewayKey is the key of one gateway.
 type GatewayKey struct {
@@ -247,4 +253,15 @@ func (r *ring) rotate(settled, now time.Time) (rotation, time.Duration) {
 		return rotationWait, left
 	}
 	return rotationPromote, 0
+}
+
+func checkKey(text string) error {
+	key, err := base64.StdEncoding.Strict().DecodeString(text)
+	if err != nil || len(key) != keySize || strings.ContainsAny(text, "\r\n") {
+		return fmt.Errorf("public key %.60q is not 32 bytes in base64", text)
+	}
+	if [keySize]byte(key) == [keySize]byte{} {
+		return errors.New("the public key is all zero")
+	}
+	return nil
 }

@@ -12,6 +12,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/util/workqueue"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
@@ -31,23 +32,35 @@ import (
 // managerDeployment runs these controllers. It owns the Secret, so that Kubernetes deletes the keys with it, however it is removed.
 const managerDeployment = "liqo-controller-manager"
 
+// keysOptions is whose keys they are.
+type keysOptions struct {
+	// Namespace is the install namespace, where the gateways run.
+	Namespace string
+	Gateways  *gateways
+	// Now is the clock.
+	Now func() time.Time
+}
+
 // keysReconciler creates the keys of the gateways, and rotates them when the annotation requests it.
 type keysReconciler struct {
-	*shared
+	keysOptions
+	client client.Client
+	live   client.Reader // bypasses the cache
 	// settled is since when all peers have answered to the advertised keys; zero if not all have.
 	settled time.Time
 	// owner is the Deployment of this process as it was when the process started; nil before the first reconciliation, and without a UID outside of the cluster.
 	owner *metav1.PartialObjectMetadata
 }
 
-func setupKeys(mgr manager.Manager, s *shared) error {
-	r := &keysReconciler{shared: s}
+// setupKeys registers the controller of the keys of gateways.
+func setupKeys(mgr manager.Manager, o keysOptions) error {
+	r := &keysReconciler{keysOptions: o, client: mgr.GetClient(), live: mgr.GetAPIReader()}
 	once := handler.EnqueueRequestsFromMapFunc(func(context.Context, client.Object) []reconcile.Request {
-		return []reconcile.Request{{NamespacedName: r.keysName()}}
+		return []reconcile.Request{{NamespacedName: keysName(r.Namespace)}}
 	})
 	err := builder.ControllerManagedBy(mgr).Named("gatewaykeys").
-		WatchesRawSource(source.Kind[client.Object](s.gateways.cache, &corev1.Secret{}, once)).
-		WatchesRawSource(atStart(reconcile.Request{NamespacedName: r.keysName()})).
+		WatchesRawSource(source.Kind[client.Object](o.Gateways.cache, &corev1.Secret{}, once)).
+		WatchesRawSource(atStart(reconcile.Request{NamespacedName: keysName(r.Namespace)})).
 		Watches(&netv1alpha1.NetworkConfig{}, once).
 		Complete(r)
 	if err != nil {
@@ -63,12 +76,12 @@ func (r *keysReconciler) Reconcile(ctx context.Context, _ reconcile.Request) (re
 		return reconcile.Result{}, err
 	}
 	var secret corev1.Secret
-	err := r.gateways.cache.Get(ctx, r.keysName(), &secret)
+	err := r.Gateways.cache.Get(ctx, keysName(r.Namespace), &secret)
 	if apierrors.IsNotFound(err) {
 		return reconcile.Result{}, r.create(ctx)
 	}
 	if err != nil {
-		return reconcile.Result{}, fmt.Errorf("read Secret %s with the keys of the gateways: %w", r.keysName(), err)
+		return reconcile.Result{}, fmt.Errorf("read Secret %s with the keys of the gateways: %w", keysName(r.Namespace), err)
 	}
 	keys, err := readRing(&secret)
 	if err != nil {
@@ -80,7 +93,7 @@ func (r *keysReconciler) Reconcile(ctx context.Context, _ reconcile.Request) (re
 		}
 		return reconcile.Result{}, r.update(ctx, &secret, &keys)
 	}
-	now := r.options.Now()
+	now := r.Now()
 	if err := r.observe(ctx, &keys, now); err != nil {
 		return reconcile.Result{}, err
 	}
@@ -133,7 +146,7 @@ func knows(own *netv1alpha1.NetworkConfig, keys *ring) bool {
 
 func (r *keysReconciler) create(ctx context.Context) error {
 	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{
-		Namespace: r.options.Namespace, Name: KeysSecret, Labels: map[string]string{labels.AppPartOf: labels.PartOf},
+		Namespace: r.Namespace, Name: KeysSecret, Labels: map[string]string{labels.AppPartOf: labels.PartOf},
 	}}
 	keys := ring{lanes: map[int]keyPair{}}
 	if err := keys.fill(rand.Reader); err != nil {
@@ -158,9 +171,9 @@ func (r *keysReconciler) findOwner(ctx context.Context) error {
 	}
 	owner := &metav1.PartialObjectMetadata{}
 	owner.SetGroupVersionKind(appsv1.SchemeGroupVersion.WithKind("Deployment"))
-	err := r.live.Get(ctx, client.ObjectKey{Namespace: r.options.Namespace, Name: managerDeployment}, owner)
+	err := r.live.Get(ctx, client.ObjectKey{Namespace: r.Namespace, Name: managerDeployment}, owner)
 	if client.IgnoreNotFound(err) != nil { // without the Deployment, the process runs outside of the cluster and the keys have no owner
-		return fmt.Errorf("get Deployment %s/%s, the owner of the keys of the gateways: %w", r.options.Namespace, managerDeployment, err)
+		return fmt.Errorf("get Deployment %s/%s, the owner of the keys of the gateways: %w", r.Namespace, managerDeployment, err)
 	}
 	r.owner = owner
 	return nil
@@ -175,4 +188,12 @@ func (r *keysReconciler) update(ctx context.Context, secret *corev1.Secret, keys
 		return fmt.Errorf("update Secret %s/%s: %w", secret.Namespace, secret.Name, err)
 	}
 	return nil
+}
+
+// atStart enqueues a request when the controller starts.
+func atStart(request reconcile.Request) source.Source {
+	return source.Func(func(_ context.Context, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
+		queue.Add(request)
+		return nil
+	})
 }

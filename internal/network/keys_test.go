@@ -26,6 +26,8 @@ func testRing(t *testing.T) (*ring, *corev1.Secret) {
 }
 
 // An administrator can store a key from `wg genkey`. Our own keys have the form that the kernel returns, and no private key is ever printed.
+var noonOfKeys = time.Date(2026, 1, 2, 12, 0, 0, 0, time.UTC)
+
 func TestKeyFormat(t *testing.T) {
 	_, secret := testRing(t)
 	secret.Data["lane-0.current"] = []byte("eF6HHWdCJvjqbBF6FtJVzVpVVGbA+Zp0hVMSPZ0IbUc=\n")
@@ -85,30 +87,30 @@ func TestRotation(t *testing.T) {
 		return wait
 	}
 	old, next := keys.advertised(0), public(keys.lanes[0].next)
-	step(noon, noon, rotationIdle)
+	step(noonOfKeys, noonOfKeys, rotationIdle)
 	secret.Annotations[labels.RotateKeys] = "monday morning"
-	step(noon, noon, rotationStart)
+	step(noonOfKeys, noonOfKeys, rotationStart)
 	if keys.advertised(0) != old {
 		t.Error("advertised before it is stored")
 	}
-	keys.begun, keys.begunAt = keys.wanted, noon
+	keys.begun, keys.begunAt = keys.wanted, noonOfKeys
 	keys.write(secret)
-	if wait := step(time.Time{}, noon.Add(time.Second), rotationWait); wait != 59*time.Second || keys.advertised(0) != next {
+	if wait := step(time.Time{}, noonOfKeys.Add(time.Second), rotationWait); wait != 59*time.Second || keys.advertised(0) != next {
 		t.Errorf("wait %s, advertised %s", wait, keys.advertised(0))
 	}
-	if wait := step(noon.Add(3*time.Second), noon.Add(4*time.Second), rotationWait); wait != time.Second {
+	if wait := step(noonOfKeys.Add(3*time.Second), noonOfKeys.Add(4*time.Second), rotationWait); wait != time.Second {
 		t.Errorf("settled: wait %s", wait)
 	}
-	if wait := step(time.Time{}, noon.Add(-time.Hour), rotationWait); wait != rotateDeadline {
+	if wait := step(time.Time{}, noonOfKeys.Add(-time.Hour), rotationWait); wait != rotateDeadline {
 		t.Errorf("clock set back: wait %s", wait)
 	}
-	step(time.Time{}, noon.Add(rotateDeadline), rotationPromote)
-	step(noon.Add(3*time.Second), noon.Add(5*time.Second), rotationPromote)
+	step(time.Time{}, noonOfKeys.Add(rotateDeadline), rotationPromote)
+	step(noonOfKeys.Add(3*time.Second), noonOfKeys.Add(5*time.Second), rotationPromote)
 	if err := keys.promote(rand.Reader); err != nil {
 		t.Fatal(err)
 	}
 	keys.write(secret)
-	step(time.Time{}, noon, rotationIdle)
+	step(time.Time{}, noonOfKeys, rotationIdle)
 	if keys.advertised(0) != next || public(keys.lanes[0].current) != next || public(keys.lanes[0].next) == next {
 		t.Error("not promoted")
 	}
@@ -117,7 +119,7 @@ func TestRotation(t *testing.T) {
 	}
 	// Another value in the middle of a rotation starts it again; an empty one stops it.
 	secret.Annotations[labels.RotateKeys] = "tuesday"
-	step(noon, noon, rotationStart)
+	step(noonOfKeys, noonOfKeys, rotationStart)
 	delete(secret.Annotations, labels.RotateKeys)
-	step(noon, noon, rotationIdle)
+	step(noonOfKeys, noonOfKeys, rotationIdle)
 }

@@ -28,8 +28,6 @@ import (
 // +kubebuilder:rbac:namespace=liqo-tenant,groups="",resources=secrets,verbs=get
 
 const (
-	// apiServerSlice is the EndpointSlice with the addresses of the API servers.
-	apiServerSlice = "kubernetes"
 	// maxLiterals bounds how many addresses of its gateways a peer can block for others, because the peer chooses them.
 	maxLiterals = 32
 )
@@ -111,8 +109,8 @@ func knownAddresses(tunnels []netv1alpha1.TunnelEndpoint, fcs []discoveryv1alpha
 }
 
 // peerServers returns the API servers of peers. It reads the Secrets of our identities there one by one, because no cache holds them.
-func (s *shared) peerServers(ctx context.Context) (all []ipam.Use, err error) {
-	peers, err := s.tenancies(ctx, s.client)
+func (b *poolReader) peerServers(ctx context.Context) (all []ipam.Use, err error) {
+	peers, err := b.tenancies.all(ctx, b.tenancies.client)
 	if err != nil {
 		return nil, err
 	}
@@ -122,7 +120,7 @@ func (s *shared) peerServers(ctx context.Context) (all []ipam.Use, err error) {
 		}
 		var secret corev1.Secret
 		at := client.ObjectKey{Namespace: peers[i].namespace, Name: remote.SecretName(peers[i].peer.ClusterID)}
-		switch err := s.live.Get(ctx, at, &secret); {
+		switch err := b.live.Get(ctx, at, &secret); {
 		case apierrors.IsNotFound(err), apierrors.IsForbidden(err): // no identity, or the tenant is being created or deleted
 			continue
 		case err != nil:

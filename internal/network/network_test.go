@@ -126,7 +126,7 @@ func TestAgreement(t *testing.T) {
 // TestHostile: a bad claim is refused with a condition that both administrators can read, and other peers are not affected.
 func TestHostile(t *testing.T) {
 	b := newBench(t)
-	b.options.RemapPools = setApart
+	b.options.Pools.RemapPools = setApart
 	b.node("n1", "192.0.2.1", true)
 	b.service(0, corev1.ServiceTypeNodePort)
 	b.run()
@@ -633,4 +633,27 @@ func TestNodePorts(t *testing.T) {
 	b.EditStatus(first, func() { first.Status.Conditions[0].Status = corev1.ConditionUnknown })
 	announced("no node is Ready")
 	milan.published(netv1alpha1.ReasonGatewayNoAddress, "no Ready node")
+}
+
+// After a peer changed its key, the tunnel holds the new key and the previous one, and nothing is written twice.
+func TestPreviousKeyIsPublished(t *testing.T) {
+	b := newBench(t)
+	b.node("n1", "192.0.2.1", true)
+	b.service(0, corev1.ServiceTypeNodePort)
+	b.run()
+	milan := b.peer("milan")
+	milan.outgoing(discoveryv1alpha1.StatusEstablished)
+	milan.reports("10.201.0.0/16", "10.202.0.0/16", 1)
+	milan.answers("None", "None")
+	milan.connected(netv1alpha1.Connecting, netv1alpha1.ReasonGatewaySilent, "")
+	if key, _, ok := milan.tunnel.Spec.PreviousKey(0); ok {
+		t.Errorf("a new tunnel has the previous key %s", key)
+	}
+	milan.amend(func(to *netv1alpha1.NetworkConfigSpec) { to.Lanes[0].PublicKey = testKey(3) })
+	b.Until("the new key is there, with the one before", func() bool {
+		b.Read(milan.tunnel)
+		key, until, ok := milan.tunnel.Spec.PreviousKey(0)
+		return milan.tunnel.Spec.Lanes[0].PublicKey == testKey(3) && ok && key == testKey(1) && time.Since(until) < time.Minute
+	})
+	b.expectNoWrites("after that", time.Second)
 }

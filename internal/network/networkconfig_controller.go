@@ -26,32 +26,53 @@ import (
 	netv1alpha1 "liqo.io/liqo/apis/net/v1alpha1"
 	"liqo.io/liqo/internal/kube/podphase"
 	"liqo.io/liqo/internal/kube/ratelimit"
+	"liqo.io/liqo/internal/kube/ssa"
 )
 
 // +kubebuilder:rbac:groups=net.liqo.io,resources=networkconfigs,verbs=list;watch
 // +kubebuilder:rbac:namespace=liqo-tenant,groups=net.liqo.io,resources=networkconfigs,verbs=create;patch;delete
 // +kubebuilder:rbac:namespace=liqo-tenant,groups=net.liqo.io,resources=networkconfigs/status,verbs=patch;update
 
+// configOptions is what this cluster announces, and to whom.
+type configOptions struct {
+	// Local is this cluster.
+	Local discoveryv1alpha1.ClusterIdentity
+	// Namespace is the install namespace, where the gateways run.
+	Namespace string
+	Peers     *tenancies
+	Gateways  *gateways
+	Pools     *poolReader
+	Identity  *identity
+	// Now is the clock.
+	Now func() time.Time
+}
+
 // configReconciler announces our network to each peer. Its unit of work is a tenant namespace.
 type configReconciler struct {
-	*shared
+	configOptions
+	client client.Client
+	live   client.Reader // bypasses the cache
+	own    *ssa.Applier  // applies as labels.OwnerNetwork
 	// signed are the specs that this process signed last, by tenant namespace: the cache may have an earlier one, or none yet, and must not bring its version back.
 	signed sync.Map
 	// reported limits what is written into the status of ours: it follows the answer of the peer, which writes that itself.
 	reported *ratelimit.Limiter[string]
 }
 
-func setupNetworkConfig(mgr manager.Manager, s *shared) error {
-	r := &configReconciler{shared: s, reported: newReported()}
-	allPeers := handler.EnqueueRequestsFromMapFunc(s.allPeers)
+// setupNetworkConfig registers the controller of NetworkConfigs.
+func setupNetworkConfig(mgr manager.Manager, o configOptions) error {
+	r := &configReconciler{
+		configOptions: o, client: mgr.GetClient(), live: mgr.GetAPIReader(), own: ssa.NewApplier(mgr.GetClient(), labels.OwnerNetwork), reported: newReported(),
+	}
+	allPeers := handler.EnqueueRequestsFromMapFunc(o.Peers.allPeers)
 	err := builder.ControllerManagedBy(mgr).Named("networkconfig").
-		Watches(&netv1alpha1.NetworkConfig{}, handler.EnqueueRequestsFromMapFunc(s.byConfig)).
+		Watches(&netv1alpha1.NetworkConfig{}, handler.EnqueueRequestsFromMapFunc(o.Peers.byConfig)).
 		Watches(&discoveryv1alpha1.ForeignCluster{}, handler.EnqueueRequestsFromMapFunc(byPeer)).
 		Watches(&corev1.Node{}, allPeers, builder.WithPredicates(nodeChanged())).
-		WatchesRawSource(source.Kind[client.Object](s.gateways.cache, &corev1.Service{}, allPeers)).
-		WatchesRawSource(source.Kind[client.Object](s.gateways.cache, &corev1.Pod{}, allPeers)).
-		WatchesRawSource(source.Kind[client.Object](s.gateways.cache, &corev1.Secret{}, allPeers)).
-		WatchesRawSource(source.Kind[client.Object](s.identity.cache, &corev1.Secret{}, allPeers)).
+		WatchesRawSource(source.Kind[client.Object](o.Gateways.cache, &corev1.Service{}, allPeers)).
+		WatchesRawSource(source.Kind[client.Object](o.Gateways.cache, &corev1.Pod{}, allPeers)).
+		WatchesRawSource(source.Kind[client.Object](o.Gateways.cache, &corev1.Secret{}, allPeers)).
+		WatchesRawSource(source.Kind[client.Object](o.Identity.cache, &corev1.Secret{}, allPeers)).
 		Complete(r)
 	if err != nil {
 		return fmt.Errorf("set up the NetworkConfig controller: %w", err)
@@ -62,14 +83,14 @@ func setupNetworkConfig(mgr manager.Manager, s *shared) error {
 // Reconcile publishes or withdraws our NetworkConfig in one tenant namespace.
 func (r *configReconciler) Reconcile(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
 	namespace := request.Name
-	to, err := r.tenancyOf(ctx, r.client, namespace)
+	to, err := r.Peers.of(ctx, r.client, namespace)
 	if err != nil {
 		return reconcile.Result{}, err
 	}
 	if to == nil {
 		return reconcile.Result{}, r.clear(ctx, namespace)
 	}
-	ours, _, err := r.configs(ctx, to)
+	ours, _, err := r.Peers.configs(ctx, to)
 	switch {
 	case err != nil:
 		return reconcile.Result{}, err
@@ -84,7 +105,7 @@ func (r *configReconciler) Reconcile(ctx context.Context, request reconcile.Requ
 
 // clear withdraws NetworkConfigs from a namespace without a peer. It checks that with a live read, because a mistake would disconnect the peer.
 func (r *configReconciler) clear(ctx context.Context, namespace string) error {
-	r.warned.Delete(namespace)
+	r.Peers.forget(namespace)
 	var all netv1alpha1.NetworkConfigList
 	if err := r.client.List(ctx, &all, client.InNamespace(namespace), client.MatchingLabels{labels.Ownership: labels.OwnershipConfig}, client.UnsafeDisableDeepCopy); err != nil {
 		return fmt.Errorf("list network configurations of %s: %w", namespace, err)
@@ -93,7 +114,7 @@ func (r *configReconciler) clear(ctx context.Context, namespace string) error {
 		if !isOwn(&all.Items[i]) {
 			continue
 		}
-		if still, err := r.tenancyOf(ctx, r.live, namespace); err != nil || still != nil {
+		if still, err := r.Peers.of(ctx, r.live, namespace); err != nil || still != nil {
 			return err
 		}
 		if err := r.withdraw(ctx, &all.Items[i]); err != nil {
@@ -118,7 +139,7 @@ func (r *configReconciler) withdraw(ctx context.Context, ours *netv1alpha1.Netwo
 
 // publish writes our NetworkConfig, and the condition that reports whether it is complete. again is set if the limiter postpones the condition.
 func (r *configReconciler) publish(ctx context.Context, to *tenancy, ours *netv1alpha1.NetworkConfig) (again time.Duration, err error) {
-	external, err := r.poolReader.External(ctx)
+	external, err := r.Pools.External(ctx)
 	if err != nil {
 		return 0, err
 	}
@@ -126,18 +147,18 @@ func (r *configReconciler) publish(ctx context.Context, to *tenancy, ours *netv1
 	if err != nil || keys == nil {
 		return 0, err // without keys there is nothing to publish; the event of the Secret enqueues the namespace again
 	}
-	identity, err := r.identity.keys(ctx)
+	identity, err := r.Identity.keys(ctx)
 	if err != nil || identity == nil {
 		return 0, err // without a key to sign with, no peer would believe it; the event of the Secret enqueues the namespace again
 	}
-	spec := configSpec(to, r.options.PodCIDRs[0].String(), external.String(), ends, keys)
+	spec := configSpec(to, r.Pools.options.PodCIDRs[0].String(), external.String(), ends, keys)
 	last, _ := r.signed.Load(to.namespace)
 	known, _ := last.(*netv1alpha1.NetworkConfigSpec)
-	sign(*identity, r.options.Local.ClusterID, spec, latest(ours, known), r.options.Now())
+	sign(*identity, r.Local.ClusterID, spec, latest(ours, known), r.Now())
 	r.signed.Store(to.namespace, spec)
-	intent := netapply.NetworkConfig(r.options.Local.NetworkConfigName(), to.namespace).
+	intent := netapply.NetworkConfig(r.Local.NetworkConfigName(), to.namespace).
 		WithLabels(map[string]string{
-			labels.Replication: annotationTrue, labels.RemoteID: to.peer.ClusterID, labels.ClusterID: to.peer.ClusterID,
+			labels.Replication: "true", labels.RemoteID: to.peer.ClusterID, labels.ClusterID: to.peer.ClusterID,
 			labels.Ownership: labels.OwnershipConfig, labels.AppPartOf: labels.PartOf,
 		}).
 		WithSpec(specApply(spec))
@@ -153,30 +174,30 @@ func (r *configReconciler) publish(ctx context.Context, to *tenancy, ours *netv1
 	if err := r.own.ApplyTo(ctx, intent, ours); err != nil {
 		return 0, err
 	}
-	_, _, answerErr := r.answerOf(to, ours)
-	condition := published(ours, publication(ours, ends, answerErr), metav1.NewTime(r.options.Now()))
+	_, _, answerErr := answerOf(r.Local.ClusterID, to, ours)
+	condition := published(ours, publication(ours, ends, answerErr), metav1.NewTime(r.Now()))
 	if !r.reports(to.namespace, ours, &condition) {
 		return statusPause, nil
 	}
 	status := netapply.NetworkConfig(ours.Name, ours.Namespace).WithUID(ours.UID).
-		WithStatus(netapply.NetworkConfigStatus().WithConditions(conditionApply(&condition)))
+		WithStatus(netapply.NetworkConfigStatus().WithConditions(ssa.Condition(&condition)))
 	return 0, client.IgnoreNotFound(r.own.ApplyStatusTo(ctx, status, ours))
 }
 
 // reports reports whether the condition may be as given now: it is already, or was not written too often. The peer may write it as well, or remove it.
 func (r *configReconciler) reports(namespace string, ours *netv1alpha1.NetworkConfig, now *metav1.Condition) bool {
 	before := meta.FindStatusCondition(ours.Status.Conditions, netv1alpha1.ConditionPublished)
-	return before != nil && *before == *now || r.reported.Allow(namespace, r.options.Now())
+	return before != nil && *before == *now || r.reported.Allow(namespace, r.Now())
 }
 
 // withdrawOld deletes what an earlier version published under another name.
 func (r *configReconciler) withdrawOld(ctx context.Context, to *tenancy) error {
 	var all netv1alpha1.NetworkConfigList
-	if err := r.client.List(ctx, &all, client.InNamespace(to.namespace), client.MatchingLabels{labels.Replication: annotationTrue}, client.UnsafeDisableDeepCopy); err != nil {
+	if err := r.client.List(ctx, &all, client.InNamespace(to.namespace), client.MatchingLabels{labels.Replication: "true"}, client.UnsafeDisableDeepCopy); err != nil {
 		return fmt.Errorf("list network configurations of %s: %w", to.namespace, err)
 	}
 	for i := range all.Items {
-		if one := &all.Items[i]; isOwn(one) && one.Name != r.options.Local.NetworkConfigName() {
+		if one := &all.Items[i]; isOwn(one) && one.Name != r.Local.NetworkConfigName() {
 			if err := r.withdraw(ctx, one); err != nil {
 				return err
 			}
@@ -189,7 +210,7 @@ func (r *configReconciler) withdrawOld(ctx context.Context, to *tenancy) error {
 // the deletion enqueues the namespace again.
 func (r *configReconciler) clearName(ctx context.Context, to *tenancy) (bool, error) {
 	var there netv1alpha1.NetworkConfig
-	err := r.client.Get(ctx, client.ObjectKey{Namespace: to.namespace, Name: r.options.Local.NetworkConfigName()}, &there)
+	err := r.client.Get(ctx, client.ObjectKey{Namespace: to.namespace, Name: r.Local.NetworkConfigName()}, &there)
 	if err != nil || !isCopy(&there) {
 		return false, client.IgnoreNotFound(err)
 	}
@@ -203,7 +224,7 @@ func (r *configReconciler) clearName(ctx context.Context, to *tenancy) (bool, er
 // lanes returns the endpoints of our gateways and their keys; nil keys if they do not exist yet.
 func (r *configReconciler) lanes(ctx context.Context) ([]endpoint, *ring, error) {
 	var secret corev1.Secret
-	if err := r.gateways.cache.Get(ctx, r.keysName(), &secret); err != nil {
+	if err := r.Gateways.cache.Get(ctx, keysName(r.Namespace), &secret); err != nil {
 		return nil, nil, client.IgnoreNotFound(err)
 	}
 	keys, err := readRing(&secret)
@@ -213,16 +234,16 @@ func (r *configReconciler) lanes(ctx context.Context) ([]endpoint, *ring, error)
 	if keys.missing() {
 		return nil, nil, nil
 	}
-	services, err := r.services(ctx)
+	services, err := r.Gateways.services(ctx)
 	if err != nil {
 		return nil, nil, err
 	}
-	nodes, err := r.nodes(ctx)
+	nodes, err := realNodes(ctx, r.client)
 	if err != nil {
 		return nil, nil, err
 	}
 	var pods corev1.PodList
-	if err := r.gateways.cache.List(ctx, &pods, client.UnsafeDisableDeepCopy); err != nil {
+	if err := r.Gateways.cache.List(ctx, &pods, client.UnsafeDisableDeepCopy); err != nil {
 		return nil, nil, fmt.Errorf("list pods of gateways: %w", err)
 	}
 	return endpoints(services, runningOn(pods.Items), nodes), &keys, nil
@@ -277,19 +298,6 @@ func specApply(spec *netv1alpha1.NetworkConfigSpec) *netapply.NetworkConfigSpecA
 	}
 	for _, one := range spec.Signatures {
 		out.WithSignatures(netapply.Signature().WithPublicKey(one.PublicKey).WithValue(one.Value))
-	}
-	return out
-}
-
-func laneApply(lane netv1alpha1.Lane) *netapply.LaneApplyConfiguration {
-	out := netapply.Lane().WithNumber(lane.Number).WithPublicKey(lane.PublicKey)
-	for i := range lane.Carriers {
-		carrier := &lane.Carriers[i]
-		way := netapply.Carrier().WithType(carrier.Type).WithAddresses(carrier.Addresses...).WithPort(carrier.Port)
-		if carrier.Path != "" {
-			way.WithPath(carrier.Path)
-		}
-		out.WithCarriers(way)
 	}
 	return out
 }

@@ -12,6 +12,7 @@ import (
 	discoveryv1alpha1 "liqo.io/liqo/apis/discovery/v1alpha1"
 	"liqo.io/liqo/apis/labels"
 	netv1alpha1 "liqo.io/liqo/apis/net/v1alpha1"
+	"liqo.io/liqo/internal/kube/printable"
 )
 
 // wantsNetwork reports whether to announce our network to a peer: as soon as a peering is requested in either direction, so that the clusters agree on
@@ -61,12 +62,12 @@ func publication(ours *netv1alpha1.NetworkConfig, ends []endpoint, answerErr err
 	}
 	if !ours.Status.Processed {
 		if condition := meta.FindStatusCondition(ours.Status.Conditions, netv1alpha1.ConditionReady); condition != nil && condition.Status == metav1.ConditionFalse {
-			return is(metav1.ConditionFalse, netv1alpha1.ReasonAnswerInvalid, "the peer refuses this cluster's network: "+short(condition.Message))
+			return is(metav1.ConditionFalse, netv1alpha1.ReasonAnswerInvalid, "the peer refuses this cluster's network: "+printable.Line(condition.Message, 200))
 		}
 		return is(metav1.ConditionFalse, netv1alpha1.ReasonAnswerPending, "the peer has not answered yet")
 	}
 	if answerErr != nil {
-		return is(metav1.ConditionFalse, netv1alpha1.ReasonAnswerInvalid, "the peer's answer cannot be used: "+short(answerErr.Error()))
+		return is(metav1.ConditionFalse, netv1alpha1.ReasonAnswerInvalid, "the peer's answer cannot be used: "+printable.Line(answerErr.Error(), 200))
 	}
 	return is(metav1.ConditionTrue, netv1alpha1.ReasonPublished, "the peer knows this cluster's network")
 }

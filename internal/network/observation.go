@@ -14,6 +14,8 @@ const (
 	nodeReportTimeout = 5 * time.Second
 	// staleHandshake is the age in seconds at which a handshake is too old: WireGuard renews it after two minutes and drops it after three.
 	staleHandshake = 180
+	// everyPeer stands for all peers in place of a cluster ID.
+	everyPeer = ""
 )
 
 // observation is the last report of a gateway pod.

@@ -4,6 +4,7 @@ package network
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/netip"
 	"slices"
@@ -22,13 +23,19 @@ import (
 
 // poolReader rebuilds the pools from the objects with the assignments. It caches only the external network, which never changes.
 type poolReader struct {
-	options Options
+	options poolsOptions
 	live    client.Reader
 	// own caches the endpoints of our API server and the Services of our gateways.
-	own client.Reader
+	own       client.Reader
+	tenancies *tenancies
 
 	mu       sync.Mutex
 	external netip.Prefix
+}
+
+// newPoolReader returns the pools of this cluster: own caches the endpoints of the API server and the Services of the gateways.
+func newPoolReader(o *poolsOptions, live, own client.Reader, peers *tenancies) *poolReader {
+	return &poolReader{options: *o, live: live, own: own, tenancies: peers}
 }
 
 // records are the objects that carry assignments.
@@ -47,7 +54,7 @@ func (b *poolReader) records(ctx context.Context, from client.Reader) (*records,
 	if err != nil {
 		return nil, err
 	}
-	local := b.options.Local
+	local := b.tenancies.local
 	var nodes corev1.NodeList
 	var configs netv1alpha1.NetworkConfigList
 	var tunnels netv1alpha1.TunnelEndpointList
@@ -268,4 +275,67 @@ func keysOfOthers(all *records, namespace string) map[laneKey]string {
 		}
 	}
 	return keys
+}
+
+// poolsOptions are the networks of this cluster, and what administrators set apart for those of peers.
+type poolsOptions struct {
+	// PodCIDRs and ServiceCIDRs are the networks of this cluster. Peers reach the first pod network only.
+	PodCIDRs, ServiceCIDRs []netip.Prefix
+	// RemapPools and Pools are what the networks of peers are remapped to, in this order; Reserved never is. No RemapPools: ipam.DefaultNetworks.
+	RemapPools, Pools, Reserved []netip.Prefix
+	// Unmapped are networks of peers that are used as they are, whichever peer announces one inside of them.
+	Unmapped []netip.Prefix
+}
+
+// Validate refuses networks that cannot be those of this cluster.
+func (o *poolsOptions) Validate() error {
+	if len(o.PodCIDRs) == 0 {
+		return errors.New("no pod network is set; set --pod-cidr to what `kubectl cluster-info dump | grep cluster-cidr` shows, or to the setting of the network plugin")
+	}
+	if len(o.ServiceCIDRs) == 0 {
+		return errors.New("no service network is set; set --service-cidr to what `kubectl cluster-info dump | grep service-cluster-ip-range` shows")
+	}
+	if o.PodCIDRs[0].Bits() > 28 {
+		return fmt.Errorf("pod network %s: the external network gets the same size and needs at least 16 addresses; want /28 or larger", o.PodCIDRs[0])
+	}
+	for i, network := range slices.Concat(o.PodCIDRs, o.ServiceCIDRs) {
+		if network.Addr().Is6() && i > 0 && i != len(o.PodCIDRs) {
+			continue // dual stack: IPv6 is not supported yet, and does no harm
+		}
+		if err := ipam.Check(network); err != nil {
+			return fmt.Errorf("network of this cluster: %w", err)
+		}
+	}
+	if err := ipam.CheckReserved(slices.Concat(o.pools(), o.Unmapped), o.Reserved, o.ownNetworks()); err != nil {
+		return fmt.Errorf("pools: %w", err)
+	}
+	return nil
+}
+
+// pools returns the networks that are set apart for peers.
+func (o *poolsOptions) pools() []netip.Prefix {
+	if len(o.RemapPools) == 0 {
+		return slices.Concat(ipam.DefaultNetworks(), o.Pools)
+	}
+	return slices.Concat(o.RemapPools, o.Pools)
+}
+
+// ownNetworks returns the networks of this cluster without the external one.
+func (o *poolsOptions) ownNetworks() (all []ipam.Use) {
+	for _, network := range o.PodCIDRs {
+		all = append(all, ipam.Use{Name: "pod network", Network: network})
+	}
+	for _, network := range o.ServiceCIDRs {
+		all = append(all, ipam.Use{Name: "service network", Network: network})
+	}
+	return all
+}
+
+// nodeReports lists what the agents report. The cache is that of the install namespace, which no peer writes into.
+func (b *poolReader) nodeReports(ctx context.Context) ([]netv1alpha1.NodeReport, error) {
+	var reports netv1alpha1.NodeReportList
+	if err := b.own.List(ctx, &reports, client.UnsafeDisableDeepCopy); err != nil {
+		return nil, fmt.Errorf("list reports of nodes: %w", err)
+	}
+	return reports.Items, nil
 }

@@ -3,6 +3,7 @@
 package network
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"time"
@@ -35,22 +36,34 @@ const (
 	spreadPause = time.Hour
 )
 
+// spreadOptions is which gateways to spread, and when.
+type spreadOptions struct {
+	Gateways *gateways
+	// After is how long gateways may share a node although another one is free. Default 5 minutes.
+	After time.Duration
+	// Now is the clock.
+	Now func() time.Time
+}
+
 // spreader evicts a gateway from a node that has several. It has one worker, so its fields need no lock.
 type spreader struct {
-	*shared
+	spreadOptions
+	client client.Client
 	// since is when it first observed a gateway that should move; zero if there is none.
 	since time.Time
 	// pausedUntil is when it may evict again.
 	pausedUntil time.Time
 }
 
-func setupSpread(mgr manager.Manager, s *shared) error {
+// setupSpread registers what spreads the gateways over nodes.
+func setupSpread(mgr manager.Manager, o spreadOptions) error {
+	o.After = cmp.Or(o.After, spreadAfter)
 	request := reconcile.Request{}
 	all := handler.EnqueueRequestsFromMapFunc(func(context.Context, client.Object) []reconcile.Request { return []reconcile.Request{request} })
 	err := builder.ControllerManagedBy(mgr).Named("gatewayspread").
 		Watches(&corev1.Node{}, all, builder.WithPredicates(nodeChanged())).
-		WatchesRawSource(source.Kind[client.Object](s.gateways.cache, &corev1.Pod{}, all)).
-		Complete(&spreader{shared: s})
+		WatchesRawSource(source.Kind[client.Object](o.Gateways.cache, &corev1.Pod{}, all)).
+		Complete(&spreader{spreadOptions: o, client: mgr.GetClient()})
 	if err != nil {
 		return fmt.Errorf("set up the controller that spreads gateway pods over nodes: %w", err)
 	}
@@ -60,25 +73,25 @@ func setupSpread(mgr manager.Manager, s *shared) error {
 // Reconcile evicts a gateway after it should have moved for SpreadAfter without a break.
 func (r *spreader) Reconcile(ctx context.Context, _ reconcile.Request) (reconcile.Result, error) {
 	var pods corev1.PodList
-	if err := r.gateways.cache.List(ctx, &pods); err != nil {
+	if err := r.Gateways.cache.List(ctx, &pods); err != nil {
 		return reconcile.Result{}, fmt.Errorf("list pods of gateways: %w", err)
 	}
-	nodes, err := r.nodes(ctx)
+	nodes, err := realNodes(ctx, r.client)
 	if err != nil {
 		return reconcile.Result{}, err
 	}
-	pod, now := toMove(pods.Items, r.gateways.observations(), nodes), r.options.Now()
+	pod, now := toMove(pods.Items, r.Gateways.observations(), nodes), r.Now()
 	if pod == nil {
 		r.since = time.Time{}
 		if len(pods.Items) < 2 {
 			return reconcile.Result{}, nil
 		}
-		return reconcile.Result{RequeueAfter: r.options.SpreadAfter}, nil // the reports of gateways do not enqueue this controller
+		return reconcile.Result{RequeueAfter: r.After}, nil // the reports of gateways do not enqueue this controller
 	}
 	if r.since.IsZero() {
 		r.since = now
 	}
-	if left := max(r.since.Add(r.options.SpreadAfter).Sub(now), r.pausedUntil.Sub(now)); left > 0 {
+	if left := max(r.since.Add(r.After).Sub(now), r.pausedUntil.Sub(now)); left > 0 {
 		return reconcile.Result{RequeueAfter: min(left, time.Minute)}, nil // check in between that the situation lasts
 	}
 	r.since, r.pausedUntil = time.Time{}, now.Add(spreadPause)

@@ -5,7 +5,6 @@ package network
 import (
 	"fmt"
 	"testing"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -13,6 +12,14 @@ import (
 	"liqo.io/liqo/apis/labels"
 	"liqo.io/liqo/internal/network/report"
 )
+
+func nodeToSpread(name string, ready bool) corev1.Node {
+	status := corev1.ConditionFalse
+	if ready {
+		status = corev1.ConditionTrue
+	}
+	return corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}, Status: corev1.NodeStatus{Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: status}}}}
+}
 
 func TestToMove(t *testing.T) {
 	type facts struct {
@@ -34,7 +41,7 @@ func TestToMove(t *testing.T) {
 		"apart":            {func(f *facts) { f.pods[1].Spec.NodeName = "n2" }, ""},
 		"one gateway":      {func(f *facts) { f.pods = f.pods[:1] }, ""},
 		"one node":         {func(f *facts) { f.nodes = f.nodes[:1] }, ""},
-		"the other is off": {func(f *facts) { f.nodes[1] = testNode("n2", false) }, ""},
+		"the other is off": {func(f *facts) { f.nodes[1] = nodeToSpread("n2", false) }, ""},
 		"cordoned":         {func(f *facts) { f.nodes[1].Spec.Unschedulable = true }, ""},
 		"virtual":          {func(f *facts) { f.nodes[1].Labels = map[string]string{labels.Type: labels.TypeVirtualNode} }, ""},
 		"tainted": {func(f *facts) {
@@ -64,7 +71,7 @@ func TestToMove(t *testing.T) {
 			f.observations[2] = observation{lane: 2, pod: "gateway-2"}
 		}, ""},
 	} {
-		f := &facts{pods: []corev1.Pod{pod(0, "n1"), pod(1, "n1")}, nodes: []corev1.Node{testNode("n1", true), testNode("n2", true)}, observations: map[int]observation{}}
+		f := &facts{pods: []corev1.Pod{pod(0, "n1"), pod(1, "n1")}, nodes: []corev1.Node{nodeToSpread("n1", true), nodeToSpread("n2", true)}, observations: map[int]observation{}}
 		for lane := range 2 {
 			f.observations[lane] = observation{lane: lane, pod: fmt.Sprintf("gateway-%d", lane), reported: report.Gateway{Peers: []report.Peer{{ClusterID: "a", Up: true}, {ClusterID: "b", Up: true}}}}
 		}
@@ -76,42 +83,5 @@ func TestToMove(t *testing.T) {
 		if got != row.want {
 			t.Errorf("%s: %q, want %q", name, got, row.want)
 		}
-	}
-}
-
-// TestSpread: of two gateways that share a node for long, one is evicted once, but not while a lane is down.
-func TestSpread(t *testing.T) {
-	b := newBench(t)
-	b.options.SpreadAfter = 500 * time.Millisecond
-	b.node("n1", "192.0.2.1", true)
-	second := b.node("n2", "192.0.2.2", true)
-	b.Edit(second, func() { second.Spec.Unschedulable = true })
-	first, other := b.gateway(0, "n1"), b.gateway(1, "n1")
-	reports := func(g *gateway, up bool) {
-		g.reports(func(r *report.Gateway) { r.Peers = []report.Peer{{ClusterID: "milan-id", Up: up}} })
-	}
-	reports(first, false)
-	reports(other, true)
-	b.run()
-	stays := func(what string, during time.Duration) {
-		t.Helper()
-		b.expectNoWrites(what, during)
-		for _, g := range []*gateway{first, other} {
-			if b.Read(g.pod); g.pod.DeletionTimestamp != nil {
-				t.Errorf("%s, and yet %s is evicted", what, g.pod.Name)
-			}
-		}
-	}
-	b.Until("keys are made", func() bool {
-		return b.there(&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: home, Name: KeysSecret}})
-	})
-	stays("a lane is down and the node is cordoned", 2*time.Second)
-	reports(first, true)
-	stays("the node is cordoned", 2*time.Second)
-	b.Edit(second, func() { second.Spec.Unschedulable, second.Spec.Taints = false, nil }) // a new node has the taint of one that is not Ready
-	b.Until("one is evicted", func() bool { return !b.there(other.pod) || other.pod.DeletionTimestamp != nil })
-	b.expectNoWrites("one is enough", 2*time.Second)
-	if b.Read(first.pod); first.pod.DeletionTimestamp != nil {
-		t.Error("both are evicted")
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"golang.org/x/time/rate"
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
+	"k8s.io/client-go/tools/events"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
@@ -19,8 +20,10 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	discoveryv1alpha1 "liqo.io/liqo/apis/discovery/v1alpha1"
+	"liqo.io/liqo/apis/labels"
 	netv1alpha1 "liqo.io/liqo/apis/net/v1alpha1"
 	"liqo.io/liqo/internal/kube/ratelimit"
+	"liqo.io/liqo/internal/kube/ssa"
 	"liqo.io/liqo/internal/network/ipam"
 )
 
@@ -34,9 +37,27 @@ const (
 	pacePause = 500 * time.Millisecond
 )
 
+// tunnelOptions is what the agreements with peers are made from.
+type tunnelOptions struct {
+	// Local is this cluster.
+	Local discoveryv1alpha1.ClusterIdentity
+	// Namespace is the install namespace, where the gateways run.
+	Namespace string
+	Peers     *tenancies
+	Gateways  *gateways
+	Pools     *poolReader
+	Identity  *identity
+	// Now is the clock.
+	Now func() time.Time
+}
+
 // tunnelReconciler answers the claims of peers, writes the agreed TunnelEndpoints and reports their state. Its unit of work is a tenant namespace.
 type tunnelReconciler struct {
-	*shared
+	tunnelOptions
+	client client.Client
+	live   client.Reader // bypasses the cache
+	own    *ssa.Applier  // applies as labels.OwnerNetwork
+	events events.EventRecorder
 	// badSince is, by namespace, since when a connection is worse than its status. There is one worker, so the maps need no lock.
 	badSince map[string]time.Time
 	// lost are, by namespace, the nodes that were cut off at the last reconcile.
@@ -52,21 +73,29 @@ func newLimiters() *ratelimit.Limiter[string] {
 	return ratelimit.New[string](rate.Every(pacePause), paceBurst, 1000)
 }
 
-func setupTunnelEndpoint(mgr manager.Manager, s *shared) error {
-	r := &tunnelReconciler{shared: s, badSince: map[string]time.Time{}, lost: map[string][]string{}, carried: map[string]string{}, limiters: newLimiters(), steady: newSteadiness()}
-	allPeers := handler.EnqueueRequestsFromMapFunc(s.allPeers)
+func newTunnelReconciler(o tunnelOptions) *tunnelReconciler {
+	return &tunnelReconciler{
+		tunnelOptions: o, badSince: map[string]time.Time{}, lost: map[string][]string{}, carried: map[string]string{}, limiters: newLimiters(), steady: newSteadiness(),
+	}
+}
+
+// setupTunnelEndpoint registers the controller of TunnelEndpoints.
+func setupTunnelEndpoint(mgr manager.Manager, o tunnelOptions) error {
+	r := newTunnelReconciler(o)
+	r.client, r.live, r.own, r.events = mgr.GetClient(), mgr.GetAPIReader(), ssa.NewApplier(mgr.GetClient(), labels.OwnerNetwork), mgr.GetEventRecorder(labels.OwnerNetwork)
+	allPeers := handler.EnqueueRequestsFromMapFunc(o.Peers.allPeers)
 	err := builder.ControllerManagedBy(mgr).Named("tunnelendpoint").
 		// One worker: two peers must not be given the same network. It waits for our own API server only.
 		WithOptions(controller.Options{MaxConcurrentReconciles: 1}).
-		Watches(&netv1alpha1.NetworkConfig{}, handler.EnqueueRequestsFromMapFunc(s.byConfig)).
+		Watches(&netv1alpha1.NetworkConfig{}, handler.EnqueueRequestsFromMapFunc(o.Peers.byConfig)).
 		Watches(&netv1alpha1.TunnelEndpoint{}, handler.EnqueueRequestsFromMapFunc(byNamespace)).
 		Watches(&discoveryv1alpha1.ForeignCluster{}, handler.EnqueueRequestsFromMapFunc(byPeer)).
 		Watches(&corev1.Node{}, allPeers, builder.WithPredicates(nodeChanged())).
-		WatchesRawSource(source.Kind[client.Object](s.gateways.cache, &corev1.Service{}, allPeers)).
-		WatchesRawSource(source.Kind[client.Object](s.gateways.cache, &discoveryv1.EndpointSlice{}, allPeers)).
-		WatchesRawSource(source.Kind[client.Object](s.gateways.cache, &netv1alpha1.NodeReport{}, allPeers)).
-		WatchesRawSource(source.Kind[client.Object](s.identity.cache, &corev1.Secret{}, allPeers)).
-		WatchesRawSource(s.gateways.updates.source(s.byID)).
+		WatchesRawSource(source.Kind[client.Object](o.Gateways.cache, &corev1.Service{}, allPeers)).
+		WatchesRawSource(source.Kind[client.Object](o.Gateways.cache, &discoveryv1.EndpointSlice{}, allPeers)).
+		WatchesRawSource(source.Kind[client.Object](o.Gateways.cache, &netv1alpha1.NodeReport{}, allPeers)).
+		WatchesRawSource(source.Kind[client.Object](o.Identity.cache, &corev1.Secret{}, allPeers)).
+		WatchesRawSource(o.Gateways.updates.source(o.Peers.byID)).
 		Complete(r)
 	if err != nil {
 		return fmt.Errorf("set up the TunnelEndpoint controller: %w", err)
@@ -106,7 +135,7 @@ func (s *tunnelScope) requeue(after time.Duration) {
 
 // Reconcile runs the phases in order.
 func (r *tunnelReconciler) Reconcile(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
-	if !r.limiters.Allow(request.Name, r.options.Now()) {
+	if !r.limiters.Allow(request.Name, r.Now()) {
 		return reconcile.Result{RequeueAfter: pacePause}, nil
 	}
 	s := &tunnelScope{tenancy: tenancy{namespace: request.Name}}

@@ -5,7 +5,6 @@ package network
 import (
 	"slices"
 
-	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 
 	netv1alpha1 "liqo.io/liqo/apis/net/v1alpha1"
@@ -112,12 +111,3 @@ func (f *tunnelFacts) wasObserved(name string) bool {
 
 // cutOffNow returns all nodes that do not reach the peer.
 func (f *tunnelFacts) cutOffNow() []string { return slices.Concat(f.cutOff(), f.silentNodes()) }
-
-// recordCutOff records an event at the ForeignCluster when other nodes than before are cut off.
-func (r *tunnelReconciler) recordCutOff(s *tunnelScope, status *netv1alpha1.TunnelEndpointStatus) {
-	now := meta.FindStatusCondition(status.Conditions, netv1alpha1.ConditionConnected)
-	before := meta.FindStatusCondition(s.tunnel.Status.Conditions, netv1alpha1.ConditionConnected)
-	if now.Reason == netv1alpha1.ReasonNodesCutOff && (before == nil || before.Message != now.Message) && s.fc != nil {
-		r.events.Eventf(s.fc, nil, corev1.EventTypeWarning, netv1alpha1.ReasonNodesCutOff, "ProbeNetwork", "%s", now.Message)
-	}
-}

@@ -3,6 +3,8 @@
 package network
 
 import (
+	"liqo.io/liqo/internal/kube/ssa"
+
 	"context"
 	"errors"
 	"fmt"
@@ -12,7 +14,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	metaapply "k8s.io/client-go/applyconfigurations/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
@@ -30,7 +31,7 @@ type agreement struct{ pods, external netip.Prefix }
 
 // observe reads the objects of the peer.
 func (r *tunnelReconciler) observe(ctx context.Context, s *tunnelScope) error {
-	of, err := r.tenancyOf(ctx, r.client, s.namespace)
+	of, err := r.Peers.of(ctx, r.client, s.namespace)
 	if err != nil {
 		return err
 	}
@@ -46,7 +47,7 @@ func (r *tunnelReconciler) observe(ctx context.Context, s *tunnelScope) error {
 	if i := slices.IndexFunc(tunnels.Items, func(t netv1alpha1.TunnelEndpoint) bool { return t.Name == s.peer.UniqueName() }); i >= 0 {
 		s.tunnel = &tunnels.Items[i]
 	}
-	s.ours, s.theirs, err = r.configs(ctx, of)
+	s.ours, s.theirs, err = r.Peers.configs(ctx, of)
 	return err
 }
 
@@ -72,7 +73,7 @@ func (r *tunnelReconciler) prune(ctx context.Context, s *tunnelScope) error {
 		return nil
 	}
 	if s.fc == nil { // no tenant namespace: verify that with a live read
-		if still, err := r.tenancyOf(ctx, r.live, s.namespace); err != nil || still != nil {
+		if still, err := r.Peers.of(ctx, r.live, s.namespace); err != nil || still != nil {
 			return err
 		}
 	}
@@ -98,14 +99,14 @@ func (r *tunnelReconciler) decide(ctx context.Context, s *tunnelScope) error {
 	if !present(s.theirs) {
 		return nil
 	}
-	if s.unread = !r.steady.reads(s, r.options.Now()); s.unread {
+	if s.unread = !r.steady.reads(s, r.Now()); s.unread {
 		s.requeue(claimPause)
 		return nil
 	}
 	if s.refused = distrust(s.fc, s.tunnel, s.theirs); s.refused != nil {
 		return nil
 	}
-	lanes, err := r.ownLanes(ctx)
+	lanes, err := r.Gateways.ownLanes(ctx)
 	if err != nil {
 		return err
 	}
@@ -113,8 +114,8 @@ func (r *tunnelReconciler) decide(ctx context.Context, s *tunnelScope) error {
 	if err != nil || s.refused != nil {
 		return err
 	}
-	if s.recall(pools, r.poolReader.wordsOf(all)) && s.sameLanes() {
-		if r.steady.claim(s, r.options.Now()); !s.held {
+	if s.recall(pools, r.Pools.wordsOf(all)) && s.sameLanes() {
+		if r.steady.claim(s, r.Now()); !s.held {
 			return nil
 		}
 	}
@@ -132,21 +133,21 @@ func (r *tunnelReconciler) decide(ctx context.Context, s *tunnelScope) error {
 	if r.checkKeys(s, all); s.refused != nil {
 		return nil
 	}
-	servers, err := r.peerServers(ctx)
+	servers, err := r.Pools.peerServers(ctx)
 	if err != nil {
 		return err
 	}
 	pools.Avoid = append(pools.Avoid, servers...)
-	pools.Here, pools.There = r.options.Local.ClusterID, s.peer.ClusterID
+	pools.Here, pools.There = r.Local.ClusterID, s.peer.ClusterID
 	// We dial its gateways at these addresses, so the assigned prefixes must not contain them.
 	pools.Used = append(pools.Used, carrierLiterals("gateway of the peer", s.claim.lanes)...)
-	word := r.poolReader.wordsOf(all)
+	word := r.Pools.wordsOf(all)
 	if !s.recall(pools, word) {
-		if s.refused = word.judge(s, pools, inUse(all, s.namespace)); s.refused != nil {
+		if s.refused = judgeNetworks(word, s, pools, inUse(all, s.namespace)); s.refused != nil {
 			return nil
 		}
 	}
-	r.steady.claim(s, r.options.Now())
+	r.steady.claim(s, r.Now())
 	before := s.inUse(pools)
 	if s.agreed.pods, _, err = pools.Acquire(s.namespace, ipam.PodNetwork, s.claim.pods, word.about(s.namespace, s.claim.pods)); err == nil {
 		s.agreed.external, _, err = pools.Acquire(s.namespace, ipam.ExternalNetwork, s.claim.external, word.about(s.namespace, s.claim.external))
@@ -164,16 +165,16 @@ func (r *tunnelReconciler) decide(ctx context.Context, s *tunnelScope) error {
 
 // assess validates the claim against the recorded assignments.
 func (r *tunnelReconciler) assess(ctx context.Context, s *tunnelScope, from client.Reader, lanes []int) (*records, *ipam.Pools, error) {
-	all, err := r.poolReader.records(ctx, from)
+	all, err := r.Pools.records(ctx, from)
 	if err != nil {
 		return nil, nil, err
 	}
-	pools, err := r.poolReader.pools(ctx, all)
+	pools, err := r.Pools.pools(ctx, all)
 	if err != nil {
 		return nil, nil, err
 	}
 	s.reached, s.assessed, s.pools = pools.Reached, true, pools
-	if s.claim, s.refused = readClaim(s.theirs, r.options.Local.ClusterID, pools.Inside()); s.refused == nil {
+	if s.claim, s.refused = readClaim(s.theirs, r.Local.ClusterID, pools.Inside()); s.refused == nil {
 		s.dropIdle(all, lanes)
 	}
 	return all, pools, nil
@@ -228,14 +229,14 @@ func (r *tunnelReconciler) answer(ctx context.Context, s *tunnelScope) error {
 		return nil
 	}
 	after := s.theirs.DeepCopy()
-	answerTo(&after.Status, s, metav1.NewTime(r.options.Now()))
+	answerTo(&after.Status, s, metav1.NewTime(r.Now()))
 	if s.refused == nil {
-		identity, err := r.identity.keys(ctx)
+		identity, err := r.Identity.keys(ctx)
 		if err != nil || identity == nil {
 			return err // the peer believes no unsigned answer; the event of the Secret enqueues the namespace again
 		}
 		after.Status.Signatures = signature.Answer(*identity, signature.Exchange{
-			Asker: s.peer.ClusterID, Answerer: r.options.Local.ClusterID, Config: &s.theirs.Spec, Answer: &after.Status,
+			Asker: s.peer.ClusterID, Answerer: r.Local.ClusterID, Config: &s.theirs.Spec, Answer: &after.Status,
 		})
 	}
 	if sameAnswer(&s.theirs.Status, &after.Status) {
@@ -291,14 +292,14 @@ func (r *tunnelReconciler) writeStatus(ctx context.Context, s *tunnelScope) erro
 		return nil // its event enqueues the namespace again
 	}
 	facts := &tunnelFacts{
-		tunnel: s.tunnel, observations: r.gateways.observations(), refused: s.refused, badSince: r.badSince[s.namespace], lost: r.lost[s.namespace],
-		now: r.options.Now(), namespace: r.options.Namespace, ours: s.ours, use: r.wordsFor(&s.tenancy).use(s.namespace, &s.tunnel.Spec, s.awaits) + r.steady.text(s.namespace), unread: s.unread, mtu: r.steady.mtu[s.namespace],
+		tunnel: s.tunnel, observations: r.Gateways.observations(), refused: s.refused, badSince: r.badSince[s.namespace], lost: r.lost[s.namespace],
+		now: r.Now(), namespace: r.Namespace, ours: s.ours, use: useOf(r.Pools.wordsFor(&s.tenancy), s.namespace, &s.tunnel.Spec, s.awaits) + r.steady.text(s.namespace), unread: s.unread, mtu: r.steady.mtu[s.namespace],
 	}
 	var err error
-	if facts.lanes, err = r.ownLanes(ctx); err != nil {
+	if facts.lanes, err = r.Gateways.ownLanes(ctx); err != nil {
 		return err
 	}
-	nodes, err := r.nodes(ctx)
+	nodes, err := realNodes(ctx, r.client)
 	if err != nil {
 		return err
 	}
@@ -319,7 +320,7 @@ func (r *tunnelReconciler) writeStatus(ctx context.Context, s *tunnelScope) erro
 	if facts.mtu.Unsteady {
 		s.requeue(pace.Stand)
 	}
-	if !r.steady.reports(s.namespace, &s.tunnel.Status, &status, r.options.Now()) {
+	if !r.steady.reports(s.namespace, &s.tunnel.Status, &status, r.Now()) {
 		s.requeue(statusPause)
 		return nil
 	}
@@ -353,12 +354,7 @@ func statusApply(status *netv1alpha1.TunnelEndpointStatus) *netapply.TunnelEndpo
 		out.WithGatewayIP(status.GatewayIP)
 	}
 	for i := range status.Conditions {
-		out.WithConditions(conditionApply(&status.Conditions[i]))
+		out.WithConditions(ssa.Condition(&status.Conditions[i]))
 	}
 	return out
-}
-
-func conditionApply(c *metav1.Condition) *metaapply.ConditionApplyConfiguration {
-	return metaapply.Condition().WithType(c.Type).WithStatus(c.Status).WithReason(c.Reason).WithMessage(c.Message).
-		WithLastTransitionTime(c.LastTransitionTime).WithObservedGeneration(c.ObservedGeneration)
 }

@@ -3,6 +3,8 @@
 package network
 
 import (
+	"k8s.io/apimachinery/pkg/api/equality"
+
 	"fmt"
 	"net"
 	"net/netip"
@@ -150,14 +152,6 @@ func (f *tunnelFacts) setReady(status *netv1alpha1.TunnelEndpointStatus) {
 		return
 	}
 	f.set(&status.Conditions, netv1alpha1.ConditionReady, true, netv1alpha1.ReasonAgreed, f.use)
-}
-
-// seen returns the prefix for a network: its own if it is not remapped.
-func seen(own netv1alpha1.CIDR, nat string) string {
-	if nat == "" || nat == netv1alpha1.NotRemapped {
-		return string(own)
-	}
-	return nat
 }
 
 // laneStatuses returns the states of the lanes that both clusters have.
@@ -336,3 +330,40 @@ func (l *laneStatus) mtu() int {
 
 // short bounds a text from another process.
 func short(text string) string { return printable.Line(text, 200) }
+
+// settleMTU returns the MTU to use: nodes apply it. A smaller one counts at once, because larger packets are lost.
+func settleMTU(m pace.Memory[int32], used, measured int32, now time.Time) (use int32, next pace.Memory[int32]) {
+	if measured < used {
+		return measured, pace.Memory[int32]{Seen: measured, Since: now, Unsteady: true}
+	}
+	use, next, _ = pace.Settle(m, used, measured, now)
+	return use, next
+}
+
+// freeCondition returns the condition NetworksFree; nil as long as there was no conflict, so that nothing is written for it.
+func freeCondition(conflict string, before []metav1.Condition) *metav1.Condition {
+	switch {
+	case conflict != "":
+		return &metav1.Condition{Status: metav1.ConditionFalse, Reason: netv1alpha1.ReasonNetworkOverlapsNode, Message: conflict}
+	case meta.FindStatusCondition(before, netv1alpha1.ConditionNetworksFree) != nil:
+		return &metav1.Condition{Status: metav1.ConditionTrue, Reason: netv1alpha1.ReasonNetworksFree, Message: "no node reaches a network of the peer without it; a network that was remapped for that stays so until it is listed in spec.network.forcedCIDRs of the ForeignCluster"}
+	default:
+		return nil
+	}
+}
+
+// canWait reports whether a status differs, but only in what describes the connection.
+func canWait(before, now *netv1alpha1.TunnelEndpointStatus) bool {
+	is := func(status *netv1alpha1.TunnelEndpointStatus, kind string) metav1.ConditionStatus {
+		if found := meta.FindStatusCondition(status.Conditions, kind); found != nil {
+			return found.Status
+		}
+		return ""
+	}
+	for _, kind := range []string{netv1alpha1.ConditionReady, netv1alpha1.ConditionConnected, netv1alpha1.ConditionUsable} {
+		if is(before, kind) != is(now, kind) {
+			return false
+		}
+	}
+	return before.Connection.Status == now.Connection.Status && before.ObservedGeneration == now.ObservedGeneration && !equality.Semantic.DeepEqual(before, now)
+}

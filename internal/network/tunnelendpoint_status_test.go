@@ -3,6 +3,8 @@
 package network
 
 import (
+	"liqo.io/liqo/internal/network/pace"
+
 	"fmt"
 	"strings"
 	"testing"
@@ -217,58 +219,6 @@ func TestReadyReportsRefusal(t *testing.T) {
 	}
 }
 
-func TestChangedPeers(t *testing.T) {
-	base := func() *observation {
-		h := testFacts().observations[0]
-		h.published = map[string]int64{"milan-id": 1500, "else": 0}
-		return &h
-	}
-	for name, row := range map[string]struct {
-		change  func(*observation, *report.Peer)
-		updates int
-	}{
-		"nothing": {func(*observation, *report.Peer) {}, 0},
-		"ages": {func(_ *observation, p *report.Peer) {
-			p.HandshakeSeconds, p.SilentMilliseconds, p.Lost, p.Generation = 120, 900, 0.1, 9
-		}, 0},
-		"jitter":             {func(_ *observation, p *report.Peer) { p.RTTMicroseconds = 2400 }, 0},
-		"latency":            {func(_ *observation, p *report.Peer) { p.RTTMicroseconds = 2600 }, 1},
-		"latency unmeasured": {func(_ *observation, p *report.Peer) { p.RTTMicroseconds = 0 }, 0},
-		"down":               {func(_ *observation, p *report.Peer) { p.Up = false }, 1},
-		"roamed":             {func(_ *observation, p *report.Peer) { p.Endpoint = "203.0.113.8:5871" }, 1},
-		"MTU":                {func(_ *observation, p *report.Peer) { p.MTU = 1280 }, 1},
-		"node switched":      {func(_ *observation, p *report.Peer) { p.Nodes[0].Lane = 1 }, 1},
-		"node silent":        {func(_ *observation, p *report.Peer) { p.Nodes[0].SilentMilliseconds = 6000 }, 1},
-		"node a bit silent":  {func(_ *observation, p *report.Peer) { p.Nodes[0].SilentMilliseconds = 3000 }, 0},
-		"node gone":          {func(_ *observation, p *report.Peer) { p.Nodes = p.Nodes[:1] }, 1},
-		"handshake old":      {func(_ *observation, p *report.Peer) { p.HandshakeSeconds = 181 }, 1},
-		"gateway's error":    {func(h *observation, _ *report.Peer) { h.reported.Error = "x" }, 1},
-		"peer gone":          {func(h *observation, _ *report.Peer) { h.reported.Peers = h.reported.Peers[:1] }, 1},
-		"silent":             {func(h *observation, _ *report.Peer) { h.silent = true }, 1},
-	} {
-		now := base()
-		row.change(now, &now.reported.Peers[1])
-		if got := changedPeers(base(), now); len(got) != row.updates {
-			t.Errorf("%s: %v", name, got)
-		}
-	}
-	// A latency that creeps is published when it has crept far enough.
-	before := base()
-	published := 0
-	for rtt := int64(1500); rtt < 6000; rtt += 100 {
-		now := base()
-		now.reported.Peers[1].RTTMicroseconds = rtt
-		now.published = before.published
-		updates := changedPeers(before, now)
-		now.published = publishedLatencies(before.published, &now.reported, updates)
-		published += len(updates)
-		before = now
-	}
-	if published < 2 || published > 4 {
-		t.Errorf("published %d times", published)
-	}
-}
-
 // TestUsable: the connection stays usable while few nodes are cut off, and the message names them; most of them make it unusable.
 func TestUsable(t *testing.T) {
 	nodes := func(f *tunnelFacts, all, cut int) {
@@ -330,5 +280,65 @@ func TestUsable(t *testing.T) {
 	both(f, func(_ *observation, p *report.Peer) { p.Up, p.SilentMilliseconds = false, 6000 })
 	if status, _, _ = tunnelStatus(f); writtenHealth(&status) != none {
 		t.Errorf("no lane up: %+v", status)
+	}
+}
+
+// TestMTU: a smaller MTU counts at once, a larger one after it has stood.
+func TestMTU(t *testing.T) {
+	var memory pace.Memory[int32]
+	used := int32(0)
+	for i, step := range []struct {
+		at             int // seconds
+		measured, want int32
+	}{{0, 1400, 1400}, {1, 1420, 1420}, {2, 1300, 1300}, {3, 1420, 1300}, {4, 1280, 1280}, {5, 1420, 1280}, {64, 1420, 1280}, {65, 1420, 1420}, {70, 1420, 1420}, {200, 1440, 1440}} {
+		used, memory = settleMTU(memory, used, step.measured, noon.Add(time.Duration(step.at)*time.Second))
+		if used != step.want {
+			t.Errorf("step %d: %d is used, want %d", i, used, step.want)
+		}
+	}
+}
+
+// TestAttackFlappingStatus counts how often in an hour the status of a tunnel is written, and nodes get another MTU, while the peer's gateway changes its address, drops
+// large packets, or stops to answer on one lane, twice a second. What matters is never late.
+func TestAttackFlappingStatus(t *testing.T) {
+	for name, row := range map[string]struct {
+		change func(f *tunnelFacts, odd bool)
+		most   int
+	}{
+		"address": {func(f *tunnelFacts, odd bool) {
+			both(f, func(_ *observation, p *report.Peer) {
+				p.Endpoint = map[bool]string{true: "203.0.113.8:1", false: "203.0.113.9:2"}[odd]
+			})
+		}, statusBurst + int(time.Hour/statusPause)},
+		"lane": {func(f *tunnelFacts, odd bool) { f.change(0, func(_ *observation, p *report.Peer) { p.Up = odd }) }, statusBurst + int(time.Hour/statusPause)},
+		"MTU": {func(f *tunnelFacts, odd bool) {
+			both(f, func(_ *observation, p *report.Peer) { p.MTU = map[bool]int{true: 1280, false: 1400}[odd] })
+		}, 2},
+	} {
+		limiter, f := newReported(), testFacts()
+		f.tunnel.Status, _, _ = tunnelStatus(f)
+		writes, mtus, odd := 0, 0, false
+		for f.now = noon; f.now.Before(noon.Add(time.Hour)); f.now = f.now.Add(500 * time.Millisecond) {
+			odd = !odd
+			row.change(f, odd)
+			status, _, _ := tunnelStatus(f)
+			if equality.Semantic.DeepEqual(&status, &f.tunnel.Status) || canWait(&f.tunnel.Status, &status) && !limiter.Allow("milan", f.now) {
+				continue
+			}
+			writes++
+			if status.Connection.MTU != f.tunnel.Status.Connection.MTU {
+				mtus++
+			}
+			f.tunnel.Status = status
+		}
+		t.Logf("%s: %d writes in an hour, %d of them change the MTU", name, writes, mtus)
+		if writes > row.most || writes == 0 || mtus > 2 {
+			t.Errorf("%s: %d writes in an hour, want at most %d; %d of them change the MTU", name, writes, row.most, mtus)
+		}
+		both(f, func(_ *observation, p *report.Peer) { p.Up = false })
+		f.badSince = f.now.Add(-lostGrace)
+		if status, _, _ := tunnelStatus(f); status.Connection.Status != netv1alpha1.ConnectionError || canWait(&f.tunnel.Status, &status) {
+			t.Errorf("%s: a loss is reported late: %+v", name, status.Connection)
+		}
 	}
 }

@@ -18,24 +18,24 @@ func (r *tunnelReconciler) ensureTunnel(ctx context.Context, s *tunnelScope) err
 	if !present(s.ours) || !present(s.theirs) || s.refused != nil || s.unread || !s.ours.Status.Processed {
 		return nil
 	}
-	pods, external, err := r.answerOf(&s.tenancy, s.ours)
+	pods, external, err := answerOf(r.Local.ClusterID, &s.tenancy, s.ours)
 	if err != nil {
 		return nil // the condition Published of our NetworkConfig reports it
 	}
-	shown := r.steady.answer(s, agreement{pods, external}, r.options.Now())
+	shown := r.steady.answer(s, agreement{pods, external}, r.Now())
 	own := map[string]string{labels.TunnelCluster: s.peer.ClusterID, labels.AppPartOf: labels.PartOf}
 	if s.fc.Inside() {
-		own[labels.TunnelInBand] = annotationTrue
+		own[labels.TunnelInBand] = "true"
 	}
 	if leadsToOurPods(s, shown.pods) {
-		own[labels.TunnelShown] = annotationTrue
+		own[labels.TunnelShown] = "true"
 	}
 	if token := s.fc.Labels[labels.Invitation]; token != "" {
 		own[labels.Invitation] = token
 	}
 	intent := netapply.TunnelEndpoint(s.peer.UniqueName(), s.namespace).
 		WithLabels(own).
-		WithSpec(tunnelSpec(s, shown).WithBackendConfig(previousKeys(s.tunnel, s.claim.lanes, r.options.Now())))
+		WithSpec(tunnelSpec(s, shown).WithBackendConfig(previousKeys(s.tunnel, s.claim.lanes, r.Now())))
 	r.recordUse(s)
 	if s.tunnel == nil {
 		log.FromContext(ctx).Info("network agreed", "clusterID", s.peer.ClusterID, "pods", s.agreed.pods, "external", s.agreed.external)

@@ -9,9 +9,6 @@ import (
 	"time"
 
 	"golang.org/x/time/rate"
-	"k8s.io/apimachinery/pkg/api/equality"
-	"k8s.io/apimachinery/pkg/api/meta"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	netv1alpha1 "liqo.io/liqo/apis/net/v1alpha1"
@@ -25,9 +22,6 @@ import (
 const (
 	claimBurst = 30
 	claimPause = 15 * time.Second
-	// What is reported of a peer that changes its mind, its gateway's address or a lane is written statusBurst times at once, then once per statusPause.
-	statusBurst = 30
-	statusPause = 10 * time.Second
 )
 
 // steadiness bounds how often what a peer states is used, by tenant namespace. There is one worker, so it needs no lock. It is not stored: after a restart, what is in
@@ -56,10 +50,6 @@ func newSteadiness() *steadiness {
 		last:    map[string]reading{}, claimed: map[string]pace.Memory[agreement]{}, answered: map[string]pace.Memory[agreement]{},
 		mtu: map[string]pace.Memory[int32]{}, reported: newReported(),
 	}
-}
-
-func newReported() *ratelimit.Limiter[string] {
-	return ratelimit.New[string](rate.Every(statusPause), statusBurst, 1000)
 }
 
 // forget drops what is remembered of a peer without a tunnel. The limiter stays, because the peer decides whether it has one, and so does what was read.
@@ -123,31 +113,6 @@ func (y *steadiness) text(namespace string) string {
 // reports reports whether a status may be written now. Whether the peer is connected and usable is never late, and what was agreed has a limit of its own.
 func (y *steadiness) reports(namespace string, before, status *netv1alpha1.TunnelEndpointStatus, now time.Time) bool {
 	return !canWait(before, status) || y.reported.Allow(namespace, now)
-}
-
-// canWait reports whether a status differs, but only in what describes the connection.
-func canWait(before, now *netv1alpha1.TunnelEndpointStatus) bool {
-	is := func(status *netv1alpha1.TunnelEndpointStatus, kind string) metav1.ConditionStatus {
-		if found := meta.FindStatusCondition(status.Conditions, kind); found != nil {
-			return found.Status
-		}
-		return ""
-	}
-	for _, kind := range []string{netv1alpha1.ConditionReady, netv1alpha1.ConditionConnected, netv1alpha1.ConditionUsable} {
-		if is(before, kind) != is(now, kind) {
-			return false
-		}
-	}
-	return before.Connection.Status == now.Connection.Status && before.ObservedGeneration == now.ObservedGeneration && !equality.Semantic.DeepEqual(before, now)
-}
-
-// settleMTU returns the MTU to use: nodes apply it. A smaller one counts at once, because larger packets are lost.
-func settleMTU(m pace.Memory[int32], used, measured int32, now time.Time) (use int32, next pace.Memory[int32]) {
-	if measured < used {
-		return measured, pace.Memory[int32]{Seen: measured, Since: now, Unsteady: true}
-	}
-	use, next, _ = pace.Settle(m, used, measured, now)
-	return use, next
 }
 
 func prefixOf(text string) netip.Prefix {

@@ -3,6 +3,8 @@
 package network
 
 import (
+	"k8s.io/apimachinery/pkg/api/meta"
+
 	"cmp"
 	"fmt"
 
@@ -34,4 +36,13 @@ func carrierChange(before, now, why string) (kind, message string) {
 		return corev1.EventTypeWarning, fmt.Sprintf("the tunnel goes over %s (%s)", now, why)
 	}
 	return corev1.EventTypeWarning, fmt.Sprintf("the tunnel goes over %s instead of %s (%s)", now, before, why)
+}
+
+// recordCutOff records an event at the ForeignCluster when other nodes than before are cut off.
+func (r *tunnelReconciler) recordCutOff(s *tunnelScope, status *netv1alpha1.TunnelEndpointStatus) {
+	now := meta.FindStatusCondition(status.Conditions, netv1alpha1.ConditionConnected)
+	before := meta.FindStatusCondition(s.tunnel.Status.Conditions, netv1alpha1.ConditionConnected)
+	if now.Reason == netv1alpha1.ReasonNodesCutOff && (before == nil || before.Message != now.Message) && s.fc != nil {
+		r.events.Eventf(s.fc, nil, corev1.EventTypeWarning, netv1alpha1.ReasonNodesCutOff, "ProbeNetwork", "%s", now.Message)
+	}
 }

@@ -32,7 +32,7 @@ func TestCarrierChange(t *testing.T) {
 func TestCarrierIsRemembered(t *testing.T) {
 	const most = 10
 	recorder := events.NewFakeRecorder(most)
-	r := &tunnelReconciler{shared: &shared{events: recorder}, carried: map[string]string{}}
+	r := &tunnelReconciler{events: recorder, carried: map[string]string{}}
 	s := &tunnelScope{tenancy: tenancy{namespace: "liqo-tenant-milan", fc: &discoveryv1alpha1.ForeignCluster{}}, tunnel: &netv1alpha1.TunnelEndpoint{}}
 	for _, carrier := range []string{"UDP", "", "TLS", "TLS", "", "UDP", "", "UDP"} {
 		var status netv1alpha1.TunnelEndpointStatus

@@ -35,9 +35,9 @@ func TestConflicts(t *testing.T) {
 		fc := &discoveryv1alpha1.ForeignCluster{ObjectMeta: metav1.ObjectMeta{Name: "milan"}, Spec: discoveryv1alpha1.ForeignClusterSpec{
 			Network: &discoveryv1alpha1.PeerNetwork{PodCIDRs: row.written, ForcedCIDRs: row.forced},
 		}}
-		w := words{peers: map[string]*discoveryv1alpha1.ForeignCluster{"ns": fc}}
+		w := new(poolReader).wordsFor(&tenancy{fc: fc, namespace: "ns"})
 		spec := &netv1alpha1.TunnelEndpointSpec{RemotePodCIDR: "10.50.0.0/16", RemoteNATPodCIDR: row.nat, RemoteExternalCIDR: "242.9.0.0/16", RemoteNATExternalCIDR: "None"}
-		if got := w.conflicts("ns", spec, reach(row.reached)); !strings.Contains(got, row.want) || row.want == "" && got != "" {
+		if got := conflicts(w, "ns", spec, reach(row.reached)); !strings.Contains(got, row.want) || row.want == "" && got != "" {
 			t.Errorf("%s: %q", name, got)
 		}
 	}

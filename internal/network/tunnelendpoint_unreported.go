@@ -44,7 +44,7 @@ func (s *tunnelScope) inUse(pools *ipam.Pools) (now agreement) {
 
 // newly returns the networks of the peer that an agreement leads to it for the first time, where hosts of this cluster may be. Those that an administrator
 // forces lead to it whatever nodes reach.
-func (w words) newly(s *tunnelScope, before agreement) (claimed, leading []netip.Prefix) {
+func newly(w words, s *tunnelScope, before agreement) (claimed, leading []netip.Prefix) {
 	for _, one := range []struct{ own, now, was netip.Prefix }{{s.claim.pods, s.agreed.pods, before.pods}, {s.claim.external, s.agreed.external, before.external}} {
 		if one.now != one.was && !ipam.HasNoHosts(one.now) && !w.forces(s.namespace, one.own) {
 			claimed, leading = append(claimed, one.own), append(leading, one.now)
@@ -56,7 +56,7 @@ func (w words) newly(s *tunnelScope, before agreement) (claimed, leading []netip
 // awaitReports holds an agreement back while nodes are about to report that they reach a part of what it leads to the peer for the first time. What was in use
 // before stays. The reports are those from which the agreement was made.
 func (r *tunnelReconciler) awaitReports(ctx context.Context, s *tunnelScope, all *records, before agreement) error {
-	claimed, leading := r.poolReader.wordsOf(all).newly(s, before)
+	claimed, leading := newly(r.Pools.wordsOf(all), s, before)
 	if len(leading) == 0 {
 		return nil
 	}
@@ -64,7 +64,7 @@ func (r *tunnelReconciler) awaitReports(ctx context.Context, s *tunnelScope, all
 	if err != nil {
 		return err
 	}
-	now := r.options.Now()
+	now := r.Now()
 	unreported := agents.Unreported(all.nodes, all.reports, now)
 	if len(unreported.Awaited) == 0 {
 		s.awaits = awaits{unreported: unreported.Others, used: leading}
@@ -73,7 +73,7 @@ func (r *tunnelReconciler) awaitReports(ctx context.Context, s *tunnelScope, all
 	s.requeue(unreported.Until.Sub(now))
 	until := unreported.Until.UTC().Format(time.RFC3339)
 	s.awaits = awaits{held: claimed, text: fmt.Sprintf("that waits until %s have reported what they reach, or until %s; see `kubectl -n %s get daemonset %s` and `kubectl -n %[3]s get nodereports`",
-		reach.Nodes(unreported.Awaited), until, r.options.Namespace, AgentsName)}
+		reach.Nodes(unreported.Awaited), until, r.Namespace, AgentsName)}
 	if before.pods.IsValid() && before.external.IsValid() {
 		s.agreed = before
 		return nil
@@ -87,12 +87,12 @@ func (r *tunnelReconciler) awaitReports(ctx context.Context, s *tunnelScope, all
 // agents reads the DaemonSet, live, because it is rarely needed.
 func (r *tunnelReconciler) agents(ctx context.Context) (reach.Agents, error) {
 	var set appsv1.DaemonSet
-	err := r.live.Get(ctx, client.ObjectKey{Namespace: r.options.Namespace, Name: AgentsName}, &set)
+	err := r.live.Get(ctx, client.ObjectKey{Namespace: r.Namespace, Name: AgentsName}, &set)
 	switch {
 	case apierrors.IsNotFound(err):
 		return reach.Agents{}, nil
 	case err != nil:
-		return reach.Agents{}, fmt.Errorf("read DaemonSet %s/%s: %w", r.options.Namespace, AgentsName, err)
+		return reach.Agents{}, fmt.Errorf("read DaemonSet %s/%s: %w", r.Namespace, AgentsName, err)
 	}
 	return reach.AgentsOf(&set), nil
 }
@@ -105,7 +105,7 @@ func (r *tunnelReconciler) recordUnreported(s *tunnelScope, answer *netv1alpha1.
 	switch before, now := meta.FindStatusCondition(s.theirs.Status.Conditions, netv1alpha1.ConditionReady), meta.FindStatusCondition(answer.Conditions, netv1alpha1.ConditionReady); {
 	case s.refused == nil && len(s.awaits.unreported) > 0:
 		event("UseNetwork", "%s leads to cluster %s now, and what %s reach is not known: no report came; if a host is there, take the network back from spec.network of the ForeignCluster; see `kubectl -n %s get pods -o wide`",
-			joined(s.awaits.used), s.peer.ClusterName, reach.Nodes(s.awaits.unreported), r.options.Namespace)
+			joined(s.awaits.used), s.peer.ClusterName, reach.Nodes(s.awaits.unreported), r.Namespace)
 	case s.refused != nil && s.refused.reason == netv1alpha1.ReasonNodesUnreported && (before == nil || before.Reason != now.Reason):
 		event("AgreeNetwork", "cluster %s gets no answer for %s yet: %s", s.peer.ClusterName, joined(s.awaits.held), s.awaits.text)
 	}
