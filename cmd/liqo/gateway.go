@@ -23,11 +23,11 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 
 	kubemanager "liqo.io/liqo/internal/kube/manager"
-	"liqo.io/liqo/internal/network"
 	"liqo.io/liqo/internal/network/agent/gateway"
 	"liqo.io/liqo/internal/network/carrier"
 	"liqo.io/liqo/internal/network/host"
 	"liqo.io/liqo/internal/network/ipam"
+	"liqo.io/liqo/internal/network/keyring"
 	"liqo.io/liqo/internal/network/report"
 )
 
@@ -134,7 +134,7 @@ func runGateway(ctx context.Context, cfg *rest.Config, o *gatewayOptions) (err e
 	defer func() { err = errors.Join(err, opened.Close()) }()
 	address := netip.MustParseAddr(o.address)
 	agent, err := gateway.New(cfg, opened, gateway.Options{
-		Namespace: o.namespace, KeysSecret: network.KeysSecret, Lane: o.lane, Node: o.node, Address: address,
+		Namespace: o.namespace, KeysSecret: keyring.Secret, Lane: o.lane, Node: o.node, Address: address,
 		ListenPort: o.listenPort, VXLANPort: o.vxlanPort, MTU: o.mtu, Pods: o.watchPods, Restricted: o.restricted(), Keys: keys, Log: log,
 		Hub: hub, StreamPort: o.streamPort, Proxy: carrier.ProxyFrom(o.proxyFolder), ProxyResolves: o.proxyResolves, PublicOnly: !o.private,
 	})
@@ -169,7 +169,7 @@ func serves(address string) bool {
 }
 
 func readGatewayKey(secret *corev1.Secret, lane int) (gateway.Key, bool, error) {
-	all, err := network.GatewayKeys(secret)
+	all, err := keyring.Keys(secret)
 	key, ok := all[lane]
 	return gateway.Key{Private: key.Current, Public: key.Public}, ok, err
 }

@@ -26,7 +26,15 @@ type role struct {
 // roles is the table of who may do what. A package that is in two rows gives its marks to both.
 var roles = []role{
 	{"controller-manager", []string{
-		"./internal/kube/manager", "./internal/kube/policies", "./internal/peering", "./internal/peering/replicate", "./internal/peering/tenant", "./internal/network", "./internal/offloading/certificate", "./internal/offloading/hosts", "./internal/offloading/namespacemap", "./internal/offloading/namespaceoffloading", "./internal/offloading/peers", "./internal/offloading/remotecontents", "./internal/offloading/remotenamespace", "./internal/offloading/shadowpod", "./internal/offloading/shadowslice", "./internal/offloading/virtualnode", "./internal/offloading/standby", "./internal/offloading/webhook", "./internal/storage", "./internal/storage/home", "./internal/storage/move",
+		"./internal/kube/manager", "./internal/kube/policies", "./internal/peering", "./internal/peering/replicate", "./internal/peering/tenant",
+		"./internal/offloading/certificate", "./internal/offloading/hosts", "./internal/offloading/namespacemap",
+		"./internal/offloading/namespaceoffloading", "./internal/offloading/peers", "./internal/offloading/remotecontents",
+		"./internal/offloading/remotenamespace", "./internal/offloading/shadowpod", "./internal/offloading/shadowslice",
+		"./internal/offloading/virtualnode", "./internal/offloading/standby", "./internal/offloading/webhook", "./internal/storage",
+		"./internal/storage/home", "./internal/storage/move", "./internal/network/gateways", "./internal/network/ipmapping",
+		"./internal/network/keys", "./internal/network/networkconfig", "./internal/network/nodereport", "./internal/network/nodes",
+		"./internal/network/pools", "./internal/network/spread", "./internal/network/tenants", "./internal/network/trust",
+		"./internal/network/tunnelendpoint",
 	}},
 	{"auth", []string{"./internal/peering/auth", "./internal/peering/auth/ways"}},
 	{"virtual-kubelet", []string{"./internal/offloading/virtualkubelet", "./internal/offloading/reflection/engine", "./internal/offloading/reflection/objects", "./internal/offloading/reflection/pods", "./internal/offloading/reflection/tokens", "./internal/offloading/reflection/events", "./internal/network/translator", "./internal/storage/claims"}},

@@ -133,22 +133,22 @@ func TestAttackFlappingRefusal(t *testing.T) {
 	milan.outgoing("Established")
 	milan.published(netv1alpha1.ReasonAnswerPending, "")
 	before := b.writes.count()
-	const many = 3 * statusBurst
+	const many = 3 * pace.StatusBurst
 	for i := range many {
 		b.EditStatus(milan.ours, func() {
 			milan.ours.Status.Conditions = []metav1.Condition{{
 				Type: netv1alpha1.ConditionReady, Status: metav1.ConditionFalse, Reason: "Because", Message: fmt.Sprintf("reason %d", i), LastTransitionTime: metav1.Now(),
 			}}
 		})
-		if i < statusBurst/2 {
+		if i < pace.StatusBurst/2 {
 			milan.published(netv1alpha1.ReasonAnswerInvalid, fmt.Sprintf("reason %d", i))
 		}
 	}
 	b.expectNoWrites("the peer stands still", time.Second)
 	got := b.writes.count() - before
 	t.Logf("%d reasons, %d writes", many, got)
-	if got > statusBurst {
-		t.Errorf("%d reasons of a peer are written %d times, want at most %d", many, got, statusBurst)
+	if got > pace.StatusBurst {
+		t.Errorf("%d reasons of a peer are written %d times, want at most %d", many, got, pace.StatusBurst)
 	}
 }
 

@@ -18,6 +18,8 @@ import (
 	discoveryv1alpha1 "liqo.io/liqo/apis/discovery/v1alpha1"
 	netv1alpha1 "liqo.io/liqo/apis/net/v1alpha1"
 	"liqo.io/liqo/internal/network/ipam"
+	"liqo.io/liqo/internal/network/networks"
+	"liqo.io/liqo/internal/network/pools"
 )
 
 // reached returns the prefixes that lead to the peer here: every node has a route for each of them.
@@ -25,7 +27,7 @@ func (p *peer) reached() (all []netip.Prefix) {
 	p.T.Helper()
 	p.Read(p.tunnel)
 	spec := &p.tunnel.Spec
-	for _, text := range []string{seen(spec.RemotePodCIDR, spec.RemoteNATPodCIDR), seen(spec.RemoteExternalCIDR, spec.RemoteNATExternalCIDR)} {
+	for _, text := range []string{networks.Seen(spec.RemotePodCIDR, spec.RemoteNATPodCIDR), networks.Seen(spec.RemoteExternalCIDR, spec.RemoteNATExternalCIDR)} {
 		all = append(all, netip.MustParsePrefix(text))
 	}
 	return all
@@ -161,7 +163,7 @@ func TestWrittenDown(t *testing.T) {
 	milan.seen("None", "None")
 	milan.tunnelIs(netv1alpha1.ReasonAgreed, "10.50.0.0/16 is used as it is, by spec.network.podCIDRs of ForeignCluster milan", "10.40.0.0/16 is used as it is")
 	milan.event(netv1alpha1.ReasonNetworkUnmapped, "10.50.0.0/16", "spec.network.podCIDRs of ForeignCluster milan")
-	paris.tunnelIs(netv1alpha1.ReasonAgreed, "10.61.0.0/16 is used as it is, by value "+UnmappedValue)
+	paris.tunnelIs(netv1alpha1.ReasonAgreed, "10.61.0.0/16 is used as it is, by value "+pools.UnmappedValue)
 	b.Until("the tunnel follows the word", func() bool { b.Read(milan.tunnel); return milan.tunnel.Spec.RemoteNATPodCIDR == "None" })
 	milan.writeDown("10.40.0.0/16")
 	b.Until("the word is taken back", func() bool { return ipam.DefaultNetworks()[0].Contains(milan.reached()[0].Addr()) })

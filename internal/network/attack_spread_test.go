@@ -9,6 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"liqo.io/liqo/internal/network/keyring"
 	"liqo.io/liqo/internal/network/report"
 )
 
@@ -36,7 +37,7 @@ func TestSpread(t *testing.T) {
 		}
 	}
 	b.Until("keys are made", func() bool {
-		return b.there(&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: home, Name: KeysSecret}})
+		return b.there(&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: home, Name: keyring.Secret}})
 	})
 	stays("a lane is down and the node is cordoned", 2*time.Second)
 	reports(first, true)

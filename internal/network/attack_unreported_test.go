@@ -16,13 +16,14 @@ import (
 	"liqo.io/liqo/apis/labels"
 	netv1alpha1 "liqo.io/liqo/apis/net/v1alpha1"
 	"liqo.io/liqo/internal/network/reach"
+	"liqo.io/liqo/internal/network/tunnelendpoint"
 )
 
 // agents makes the DaemonSet of the agents.
 func (b *bench) agents() {
 	b.T.Helper()
-	set := &appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{Namespace: home, Name: AgentsName}}
-	set.Spec.Selector = &metav1.LabelSelector{MatchLabels: map[string]string{"app": AgentsName}}
+	set := &appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{Namespace: home, Name: tunnelendpoint.AgentsName}}
+	set.Spec.Selector = &metav1.LabelSelector{MatchLabels: map[string]string{"app": tunnelendpoint.AgentsName}}
 	set.Spec.Template.Labels = set.Spec.Selector.MatchLabels
 	set.Spec.Template.Spec.Containers = []corev1.Container{{Name: "route", Image: "none"}}
 	b.Make(set)

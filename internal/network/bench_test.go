@@ -18,6 +18,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -36,6 +37,8 @@ import (
 	"liqo.io/liqo/internal/kube/clusterkey"
 	"liqo.io/liqo/internal/kube/kubetest"
 	"liqo.io/liqo/internal/kube/manager"
+	"liqo.io/liqo/internal/network/keyring"
+	"liqo.io/liqo/internal/network/pools"
 	"liqo.io/liqo/internal/network/report"
 	"liqo.io/liqo/internal/network/signature"
 )
@@ -72,7 +75,7 @@ func newBench(t *testing.T) *bench {
 	t.Parallel()
 	b := &bench{Env: kubetest.Env{T: t}, admin: kubetest.Cluster(t), scheme: runtime.NewScheme(), options: Options{
 		Local: discoveryv1alpha1.ClusterIdentity{ClusterID: "rome-id", ClusterName: "rome"}, Namespace: home,
-		Pools: poolsOptions{
+		Pools: pools.Options{
 			PodCIDRs: []netip.Prefix{netip.MustParsePrefix("10.200.0.0/16")}, ServiceCIDRs: []netip.Prefix{netip.MustParsePrefix("10.96.0.0/16")},
 		},
 	}}
@@ -91,8 +94,8 @@ func newBench(t *testing.T) *bench {
 	b.keys, err = clusterkey.Generate()
 	b.Must(err)
 	b.Make(&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: home, Name: clusterkey.Secret}, Data: b.keys.Data()})
-	b.Bind(user, "", b.RBACMarkers("*.go")[""])
-	b.Bind(user, home, b.RBACMarkers("*.go")["liqo"])
+	b.Bind(user, "", b.rights(""))
+	b.Bind(user, home, b.rights("liqo"))
 	t.Cleanup(func() {
 		if refused := b.denied.All(); len(refused) > 0 {
 			t.Errorf("refused: %q", refused)
@@ -171,6 +174,14 @@ func (b *bench) expectNoWrites(what string, during time.Duration) {
 	}
 }
 
+// rights returns what the controllers may do in a namespace, by their markers.
+func (b *bench) rights(namespace string) (all []rbacv1.PolicyRule) {
+	for _, folder := range []string{"gateways", "ipmapping", "keys", "networkconfig", "nodereport", "nodes", "pools", "spread", "tenants", "trust", "tunnelendpoint"} {
+		all = append(all, b.RBACMarkers(folder + "/*.go")[namespace]...)
+	}
+	return all
+}
+
 // peer is the objects of one remote cluster in this cluster.
 type peer struct {
 	*bench
@@ -203,7 +214,7 @@ func (b *bench) peer(name string) *peer {
 		tunnel: &netv1alpha1.TunnelEndpoint{ObjectMeta: at},
 	}
 	b.Make(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: at.Namespace}})
-	b.Bind(user, at.Namespace, b.RBACMarkers("*.go")["liqo-tenant"])
+	b.Bind(user, at.Namespace, b.rights("liqo-tenant"))
 	b.Make(p.fc)
 	b.EditStatus(p.fc, func() { p.fc.Status.TenantNamespace.Local = at.Namespace })
 	return p
@@ -220,7 +231,7 @@ func (p *peer) outgoing(status discoveryv1alpha1.PeeringConditionStatus) {
 
 // testKey returns a public key.
 func testKey(n byte) string {
-	key := [keySize]byte{n, 1, 2, 3}
+	key := [keyring.Size]byte{n, 1, 2, 3}
 	text, _ := json.Marshal(key[:]) // base64 in quotes
 	return strings.Trim(string(text), `"`)
 }

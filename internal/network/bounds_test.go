@@ -10,6 +10,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	netv1alpha1 "liqo.io/liqo/apis/net/v1alpha1"
+	"liqo.io/liqo/internal/network/endpoint"
 )
 
 // TestBounds: the API server refuses objects of a peer that are larger than any valid one.
@@ -20,7 +21,7 @@ func TestBounds(t *testing.T) {
 	tunnel := milan.tunnel.DeepCopy()
 	tunnel.Spec = netv1alpha1.TunnelEndpointSpec{
 		LocalPodCIDR: "10.200.0.0/16", LocalExternalCIDR: "10.0.0.0/16", RemotePodCIDR: "10.201.0.0/16", RemoteExternalCIDR: "10.202.0.0/16",
-		BackendType: backend, BackendConfig: map[string]string{"publicKey": strings.Repeat("x", 253)},
+		BackendType: endpoint.Backend, BackendConfig: map[string]string{"publicKey": strings.Repeat("x", 253)},
 	}
 	b.Make(tunnel)
 	many := map[string]string{}

@@ -18,6 +18,7 @@ import (
 	discoveryv1alpha1 "liqo.io/liqo/apis/discovery/v1alpha1"
 	netv1alpha1 "liqo.io/liqo/apis/net/v1alpha1"
 	"liqo.io/liqo/internal/kube/remote"
+	"liqo.io/liqo/internal/network/gateways"
 )
 
 // TestLiterals: a peer is remapped if its network contains an address that this cluster talks to. An address inside the assigned prefix of another
@@ -109,7 +110,7 @@ func TestLiterals(t *testing.T) {
 // serveAt sets an address of the API server, which restores its real one every few seconds.
 func (b *bench) serveAt(address string) {
 	b.T.Helper()
-	slice := &discoveryv1.EndpointSlice{ObjectMeta: metav1.ObjectMeta{Namespace: corev1.NamespaceDefault, Name: apiServerSlice}}
+	slice := &discoveryv1.EndpointSlice{ObjectMeta: metav1.ObjectMeta{Namespace: corev1.NamespaceDefault, Name: gateways.APIServerSlice}}
 	there := b.there(slice)
 	if there && len(slice.Endpoints) == 1 && slices.Contains(slice.Endpoints[0].Addresses, address) {
 		return

@@ -20,7 +20,9 @@ import (
 	discoveryv1alpha1 "liqo.io/liqo/apis/discovery/v1alpha1"
 	"liqo.io/liqo/apis/labels"
 	netv1alpha1 "liqo.io/liqo/apis/net/v1alpha1"
+	"liqo.io/liqo/internal/network/keyring"
 	"liqo.io/liqo/internal/network/report"
+	"liqo.io/liqo/internal/network/tenants"
 )
 
 // TestAgreement follows a peering from the request to its end, with three clusters that have the same pod network.
@@ -205,7 +207,7 @@ func TestHostile(t *testing.T) {
 	squat := bad.copy.DeepCopy()
 	squat.ObjectMeta = metav1.ObjectMeta{Namespace: bad.copy.Namespace, Name: bad.ours.Name, Labels: bad.copy.Labels}
 	b.Until("the peer takes the name of ours, or we were faster", func() bool { return b.Create(t.Context(), squat) == nil || b.there(bad.ours) })
-	b.Until("ours is back", func() bool { return b.there(bad.ours) && isOwn(bad.ours) })
+	b.Until("ours is back", func() bool { return b.there(bad.ours) && tenants.IsOwn(bad.ours) })
 	for _, one := range []client.Object{good.tunnel, bad.tunnel} {
 		if len(one.GetFinalizers()) > 0 {
 			t.Errorf("finalizers %v", one.GetFinalizers())
@@ -237,7 +239,7 @@ func TestOtherConfigsAreIgnored(t *testing.T) {
 	var all netv1alpha1.NetworkConfigList
 	b.Must(b.List(t.Context(), &all, client.InNamespace(bad.copy.Namespace)))
 	for i := range all.Items {
-		if one := &all.Items[i]; isCopy(one) && one.Name != bad.copy.Name && one.Status.ObservedGeneration > 0 {
+		if one := &all.Items[i]; tenants.IsCopy(one) && one.Name != bad.copy.Name && one.Status.ObservedGeneration > 0 {
 			t.Errorf("%s is answered", one.Name)
 		}
 	}
@@ -434,14 +436,14 @@ func TestKeys(t *testing.T) {
 	}}
 	b.Make(manager)
 	stop := b.run()
-	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: home, Name: KeysSecret}}
+	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: home, Name: keyring.Secret}}
 	b.Until("keys are made", func() bool { return b.there(secret) })
 	// Kubernetes deletes them with their owner.
 	want := []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: "Deployment", Name: manager.Name, UID: manager.UID}}
 	if !slices.Equal(secret.OwnerReferences, want) {
 		t.Errorf("owner of the keys %v, want %v", secret.OwnerReferences, want)
 	}
-	keys, err := GatewayKeys(secret)
+	keys, err := keyring.Keys(secret)
 	b.Must(err)
 	milan := b.peer("milan")
 	milan.outgoing(discoveryv1alpha1.StatusEstablished)
@@ -456,7 +458,7 @@ func TestKeys(t *testing.T) {
 	announced := func() string { b.Read(milan.ours); return milan.ours.Spec.Lanes[0].PublicKey }
 	current := func() string {
 		b.Read(secret)
-		now, err := GatewayKeys(secret)
+		now, err := keyring.Keys(secret)
 		b.Must(err)
 		return now[0].Public
 	}

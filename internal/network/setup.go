@@ -10,11 +10,17 @@ import (
 
 	discoveryv1alpha1 "liqo.io/liqo/apis/discovery/v1alpha1"
 	"liqo.io/liqo/apis/labels"
+	"liqo.io/liqo/internal/network/gateways"
+	"liqo.io/liqo/internal/network/ipmapping"
+	"liqo.io/liqo/internal/network/keys"
+	"liqo.io/liqo/internal/network/networkconfig"
+	"liqo.io/liqo/internal/network/nodereport"
+	"liqo.io/liqo/internal/network/pools"
+	"liqo.io/liqo/internal/network/spread"
+	"liqo.io/liqo/internal/network/tenants"
+	"liqo.io/liqo/internal/network/trust"
+	"liqo.io/liqo/internal/network/tunnelendpoint"
 )
-
-// +kubebuilder:rbac:groups=discovery.liqo.io,resources=foreignclusters,verbs=list;watch
-// +kubebuilder:rbac:groups="",resources=nodes,verbs=list;watch
-// +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch
 
 // Options configures the controllers of the network.
 type Options struct {
@@ -23,12 +29,12 @@ type Options struct {
 	// Namespace is the install namespace.
 	Namespace string
 	// Pools are the networks of this cluster, and of which those of peers are made.
-	Pools poolsOptions
+	Pools pools.Options
 	// Gateways are where the gateways report; their Namespace is set.
-	Gateways gatewaysOptions
+	Gateways gateways.Options
 	// IPMapping and Spread are the settings of these controllers. The rest of them is set.
-	IPMapping mappingOptions
-	Spread    spreadOptions
+	IPMapping ipmapping.Options
+	Spread    spread.Options
 	// Now is the clock; nil is the real one.
 	Now func() time.Time
 }
@@ -45,25 +51,25 @@ func Setup(mgr manager.Manager, o Options) error {
 		o.Now = time.Now
 	}
 	o.Gateways.Namespace = o.Namespace
-	gates, err := newGateways(mgr, o.Gateways)
+	gates, err := gateways.New(mgr, o.Gateways)
 	if err != nil {
 		return err
 	}
-	identity, err := newIdentity(mgr, o.Namespace)
+	identity, err := trust.NewIdentity(mgr, o.Namespace)
 	if err != nil {
 		return err
 	}
-	peers := newTenancies(o.Local, mgr.GetClient(), mgr.GetEventRecorder(labels.OwnerNetwork))
-	pools := newPoolReader(&o.Pools, mgr.GetAPIReader(), gates.cache, peers)
+	peers := tenants.New(o.Local, mgr.GetClient(), mgr.GetEventRecorder(labels.OwnerNetwork))
+	pools := pools.New(&o.Pools, mgr.GetAPIReader(), gates.Cache, peers)
 	o.IPMapping.Pools, o.IPMapping.Now = pools, o.Now
 	o.Spread.Gateways, o.Spread.Now = gates, o.Now
 	return errors.Join(
-		gates.setup(mgr),
-		setupKeys(mgr, keysOptions{Namespace: o.Namespace, Gateways: gates, Now: o.Now}),
-		setupNetworkConfig(mgr, configOptions{Local: o.Local, Namespace: o.Namespace, Peers: peers, Gateways: gates, Pools: pools, Identity: identity, Now: o.Now}),
-		setupTunnelEndpoint(mgr, tunnelOptions{Local: o.Local, Namespace: o.Namespace, Peers: peers, Gateways: gates, Pools: pools, Identity: identity, Now: o.Now}),
-		setupIPMapping(mgr, o.IPMapping),
-		setupSpread(mgr, o.Spread),
-		setupReports(mgr, reportOptions{Namespace: o.Namespace, Gateways: gates}),
+		gates.Setup(mgr),
+		keys.Setup(mgr, keys.Options{Namespace: o.Namespace, Gateways: gates, Now: o.Now}),
+		networkconfig.Setup(mgr, networkconfig.Options{Local: o.Local, Namespace: o.Namespace, Peers: peers, Gateways: gates, Pools: pools, Identity: identity, Now: o.Now}),
+		tunnelendpoint.Setup(mgr, tunnelendpoint.Options{Local: o.Local, Namespace: o.Namespace, Peers: peers, Gateways: gates, Pools: pools, Identity: identity, Now: o.Now}),
+		ipmapping.Setup(mgr, o.IPMapping),
+		spread.Setup(mgr, o.Spread),
+		nodereport.Setup(mgr, nodereport.Options{Namespace: o.Namespace, Gateways: gates}),
 	)
 }
