@@ -5,6 +5,9 @@
 // other packages.
 package labels
 
+// True is the value of labels and annotations that are set or not.
+const True = "true"
+
 // Labels of virtual nodes and of objects that are replicated to a peer.
 const (
 	// Type marks a virtual node, with the value TypeVirtualNode.

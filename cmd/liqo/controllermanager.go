@@ -50,8 +50,10 @@ import (
 	"liqo.io/liqo/internal/offloading/virtualnode"
 	offloadingwebhook "liqo.io/liqo/internal/offloading/webhook"
 	"liqo.io/liqo/internal/peering"
+	"liqo.io/liqo/internal/peering/admission"
 	"liqo.io/liqo/internal/peering/grant"
 	"liqo.io/liqo/internal/peering/replicate"
+	"liqo.io/liqo/internal/peering/tenant"
 	peeringwebhook "liqo.io/liqo/internal/peering/webhook"
 	"liqo.io/liqo/internal/storage"
 	"liqo.io/liqo/internal/storage/home"
@@ -323,10 +325,16 @@ func runControllerManager(ctx context.Context, cfg *rest.Config, o *controllerMa
 	if err != nil {
 		return err
 	}
-	err = peering.SetupForeignCluster(mgr, peering.ForeignClusterOptions{
-		Local: o.local, Namespace: o.namespace, AutoJoin: o.autoJoin, InternalNetwork: !o.disableInternalNetwork, Connector: connector, Workers: o.workers,
-		Limits: o.peerLimits, SharedToken: o.sharedToken, IncomingPeering: o.incomingSetting(), Policies: guard,
-	})
+	tenants, admitted := tenant.New(mgr.GetClient(), mgr.GetAPIReader(), o.namespace), admission.Policy{Setting: o.incomingSetting(), Policies: guard}
+	err = errors.Join(
+		peering.SetupForeignCluster(mgr, peering.ForeignClusterOptions{
+			Local: o.local, Namespace: o.namespace, AutoJoin: o.autoJoin, InternalNetwork: !o.disableInternalNetwork, Connector: connector, Workers: o.workers,
+			SharedToken: o.sharedToken, Admission: admitted, Tenants: tenants,
+		}),
+		peering.SetupPins(mgr, peering.PinsOptions{
+			Local: o.local, Namespace: o.namespace, InternalNetwork: !o.disableInternalNetwork, Workers: o.workers,
+			Limits: o.peerLimits, Admission: admitted, Tenants: tenants,
+		}))
 	if err != nil {
 		return err
 	}

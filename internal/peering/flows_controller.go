@@ -44,7 +44,7 @@ func SetupPeerFlows(mgr manager.Manager) error {
 	all := handler.EnqueueRequestsFromMapFunc(func(context.Context, client.Object) []reconcile.Request {
 		return []reconcile.Request{{NamespacedName: client.ObjectKey{Name: peerFlows}}}
 	})
-	isTenant := predicate.NewPredicateFuncs(func(object client.Object) bool { return object.GetLabels()[labels.TenantNamespace] == annotationTrue })
+	isTenant := predicate.NewPredicateFuncs(func(object client.Object) bool { return object.GetLabels()[labels.TenantNamespace] == labels.True })
 	err := builder.ControllerManagedBy(mgr).Named("peerflows").
 		Watches(&corev1.Namespace{}, all, builder.WithPredicates(isTenant, predicate.LabelChangedPredicate{})).
 		Complete(r)
@@ -64,7 +64,7 @@ func (r *flowReconciler) Reconcile(ctx context.Context, request reconcile.Reques
 		return reconcile.Result{}, fmt.Errorf("read flow schema %s: %w", request.Name, err)
 	}
 	var tenants corev1.NamespaceList
-	if err := r.cached.List(ctx, &tenants, client.MatchingLabels{labels.TenantNamespace: annotationTrue}, client.UnsafeDisableDeepCopy); err != nil {
+	if err := r.cached.List(ctx, &tenants, client.MatchingLabels{labels.TenantNamespace: labels.True}, client.UnsafeDisableDeepCopy); err != nil {
 		return reconcile.Result{}, fmt.Errorf("list tenant namespaces: %w", err)
 	}
 	intent := flowapply.FlowSchema(request.Name)

@@ -33,8 +33,8 @@ import (
 	"liqo.io/liqo/apis/labels"
 	netv1alpha1 "liqo.io/liqo/apis/net/v1alpha1"
 	sharingv1alpha1 "liqo.io/liqo/apis/sharing/v1alpha1"
-	"liqo.io/liqo/internal/kube/policies"
 	"liqo.io/liqo/internal/kube/ssa"
+	"liqo.io/liqo/internal/peering/admission"
 	"liqo.io/liqo/internal/peering/auth"
 	"liqo.io/liqo/internal/peering/invitation"
 	"liqo.io/liqo/internal/peering/replicate"
@@ -77,8 +77,9 @@ type ForeignClusterOptions struct {
 	Namespace string
 	// AutoJoin: outgoingPeeringEnabled Auto means Yes for clusters found on the LAN.
 	AutoJoin bool
-	// IncomingPeering is what incomingPeeringEnabled Auto means: Yes, No or Manual (--incoming-peering, default Yes).
-	IncomingPeering discoveryv1alpha1.PeeringEnabled
+	// Admission decides whether the peer may use this cluster.
+	Admission admission.Policy
+	Tenants   *tenant.Tenants
 	// InternalNetwork: the network fabric of Liqo joins the clusters.
 	InternalNetwork bool
 	Connector       Connector
@@ -86,10 +87,6 @@ type ForeignClusterOptions struct {
 	Dial func(fc *discoveryv1alpha1.ForeignCluster) (Registrar, error)
 	// DialThrough is the same over connections that it opens otherwise. Nil means an HTTPS client.
 	DialThrough func(fc *discoveryv1alpha1.ForeignCluster, open invitation.Dialer) (Registrar, error)
-	// Policies knows whether the admission policies that limit peers are in force; nil if they are not required.
-	Policies *policies.Guard
-	// Limits bound how many clusters may register.
-	Limits PeerLimits
 	// SharedToken: a token that every cluster may use for first contact is kept in Secret auth-token.
 	SharedToken bool
 	// Workers is how many peers are reconciled concurrently. Default 10.
@@ -133,8 +130,7 @@ type fcReconciler struct {
 	client           client.Client
 	live             client.Reader // bypasses the cache
 	watched          client.Reader // the cache. The client bypasses it for ConfigMaps and Secrets: keys and tokens of peers.
-	tenants          *tenant.Tenants
-	own              *ssa.Applier // with the field owner of this controller
+	own              *ssa.Applier  // with the field owner of this controller
 	identityRequests *identityRequests
 	events           events.EventRecorder
 	// authSlots bounds how many workers wait for authentication services, so that unreachable ones leave workers for
@@ -146,21 +142,16 @@ type fcReconciler struct {
 	nodeNaming sync.Mutex
 }
 
-// SetupForeignCluster registers the controller of ForeignClusters and the controller of the keys that consumers
-// register. The manager's cache must hold ConfigMaps and Secrets of the install namespace. It may be restricted to
+// SetupForeignCluster registers the controller of ForeignClusters. The manager's cache must hold ConfigMaps and Secrets of the install namespace. It may be restricted to
 // namespaces, accounts and bindings with our label.
 func SetupForeignCluster(mgr manager.Manager, o ForeignClusterOptions) error {
 	o.complete()
 	r := &fcReconciler{
 		options: o, client: mgr.GetClient(), live: mgr.GetAPIReader(), watched: mgr.GetCache(),
-		tenants:          tenant.New(mgr.GetClient(), mgr.GetAPIReader(), o.Namespace),
 		own:              ssa.NewApplier(mgr.GetClient(), labels.OwnerForeignCluster),
 		identityRequests: newIdentityRequests(),
 		events:           mgr.GetEventRecorder(labels.OwnerForeignCluster),
 		authSlots:        make(chan struct{}, max(1, o.Workers/2)),
-	}
-	if err := r.setupPins(mgr); err != nil {
-		return err
 	}
 	changed := builder.WithPredicates(predicate.Or(
 		predicate.GenerationChangedPredicate{}, predicate.AnnotationChangedPredicate{}, predicate.LabelChangedPredicate{}))
@@ -183,7 +174,7 @@ func SetupForeignCluster(mgr manager.Manager, o ForeignClusterOptions) error {
 		controllers.Watches(&netv1alpha1.NetworkConfig{}, byNamespace).Watches(&netv1alpha1.TunnelEndpoint{}, byNamespace).
 			Watches(&netv1alpha1.IPMapping{}, byLabel)
 	}
-	o.Policies.Watch(controllers, handler.EnqueueRequestsFromMapFunc(func(ctx context.Context, _ client.Object) []reconcile.Request {
+	o.Admission.Policies.Watch(controllers, handler.EnqueueRequestsFromMapFunc(func(ctx context.Context, _ client.Object) []reconcile.Request {
 		return r.find(ctx, func(*discoveryv1alpha1.ForeignCluster) bool { return true })
 	}))
 	if err := controllers.Complete(r); err != nil {
@@ -294,7 +285,7 @@ func (r *fcReconciler) Reconcile(ctx context.Context, request reconcile.Request)
 		r.own.Forget(request.NamespacedName)
 		return reconcile.Result{}, client.IgnoreNotFound(err)
 	}
-	s := &scope{fc: &fc, now: r.options.Now(), forced: fc.Annotations[labels.ForceUnpeer] == annotationTrue, remote: fc.Status.TenantNamespace.Remote, version: fc.Status.RemoteVersion}
+	s := &scope{fc: &fc, now: r.options.Now(), forced: fc.Annotations[labels.ForceUnpeer] == labels.True, remote: fc.Status.TenantNamespace.Remote, version: fc.Status.RemoteVersion}
 	s.facts.spec, s.facts.internalNetwork = &fc.Spec, r.options.InternalNetwork
 	var failure error
 	for _, phase := range r.phases() {
@@ -370,6 +361,6 @@ func (r *fcReconciler) writeStatus(ctx context.Context, s *scope) error {
 	if err := r.own.ApplyStatusTo(ctx, intent, s.fc); client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("status of foreign cluster %s: %w", s.fc.Name, err)
 	}
-	changed.send(r.events, s.fc, "DecideIncoming")
+	changed.Send(r.events, s.fc, "DecideIncoming")
 	return nil
 }

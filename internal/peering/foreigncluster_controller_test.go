@@ -3,12 +3,8 @@
 package peering
 
 import (
-	"bytes"
-	"context"
-	"crypto/ed25519"
 	"errors"
 	"fmt"
-	"os"
 	"reflect"
 	"slices"
 	"strings"
@@ -19,83 +15,39 @@ import (
 	eventsv1 "k8s.io/api/events/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
-	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
-	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
 
 	discoveryv1alpha1 "liqo.io/liqo/apis/discovery/v1alpha1"
 	"liqo.io/liqo/apis/labels"
 	netv1alpha1 "liqo.io/liqo/apis/net/v1alpha1"
 	sharingv1alpha1 "liqo.io/liqo/apis/sharing/v1alpha1"
-	"liqo.io/liqo/internal/kube/clusterkey"
-	"liqo.io/liqo/internal/kube/crds"
 	"liqo.io/liqo/internal/kube/kubetest"
-	kubemanager "liqo.io/liqo/internal/kube/manager"
 	"liqo.io/liqo/internal/kube/ssa"
-	"liqo.io/liqo/internal/peering/auth"
-	"liqo.io/liqo/internal/peering/replicate"
 	"liqo.io/liqo/internal/peering/tenant"
 )
 
-// noConnector connects to no peer.
-type noConnector struct {
-	changed chan event.TypedGenericEvent[string]
-}
-
-func (noConnector) Connect(context.Context, replicate.Peer) error     { return nil }
-func (noConnector) Disconnect(string)                                 {}
-func (noConnector) State(string) replicate.State                      { return replicate.State{} }
-func (l noConnector) Changed() <-chan event.TypedGenericEvent[string] { return l.changed }
-
-// fcEnv is a real API server with the controller of ForeignClusters.
-type fcEnv struct {
-	kubetest.Env
-}
-
+// newFCEnv is a real API server with the controller of ForeignClusters.
 func newFCEnv(t *testing.T, changes ...func(*ForeignClusterOptions)) *fcEnv {
 	t.Helper()
-	b, admin := newFCServer(t)
-	mgr, err := kubemanager.New(admin, kubemanager.Options{Scheme: b.Scheme(), Namespace: "liqo", SkipNameValidation: true})
-	b.Must(err)
-	options := ForeignClusterOptions{
-		Local: discoveryv1alpha1.ClusterIdentity{ClusterID: "rome-id", ClusterName: "rome"}, Namespace: "liqo", InternalNetwork: true,
-		Connector: noConnector{make(chan event.TypedGenericEvent[string])},
-	}
-	for _, change := range changes {
-		change(&options)
-	}
-	b.Must(SetupForeignCluster(mgr, options))
-	kubetest.Start(t, "manager", mgr.Start)
+	b := newFCServer(t)
+	b.start(func(mgr manager.Manager) error {
+		options := ForeignClusterOptions{
+			Local: discoveryv1alpha1.ClusterIdentity{ClusterID: "rome-id", ClusterName: "rome"}, Namespace: "liqo", InternalNetwork: true,
+			Connector: newNoConnector(), Tenants: tenant.New(mgr.GetClient(), mgr.GetAPIReader(), "liqo"),
+		}
+		for _, change := range changes {
+			change(&options)
+		}
+		return SetupForeignCluster(mgr, options)
+	})
 	return b
-}
-
-// newFCServer is the same without the controller.
-func newFCServer(t *testing.T) (*fcEnv, *rest.Config) {
-	t.Helper()
-	admin := kubetest.Cluster(t)
-	scheme := runtime.NewScheme()
-	b := &fcEnv{Env: kubetest.Env{T: t}}
-	for _, add := range []func(*runtime.Scheme) error{
-		clientgoscheme.AddToScheme, discoveryv1alpha1.AddToScheme, netv1alpha1.AddToScheme, sharingv1alpha1.AddToScheme, crds.AddToScheme,
-	} {
-		b.Must(add(scheme))
-	}
-	var err error
-	b.Client, err = client.New(admin, client.Options{Scheme: scheme})
-	b.Must(err)
-	definitions, err := crds.Load(os.DirFS("../../deployments/liqo"))
-	b.Must(err)
-	b.Must(crds.Apply(t.Context(), b.Client, definitions, func(string) {}))
-	b.Make(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "liqo"}})
-	return b, admin
 }
 
 // TestDecisionOutlivesFailure: a reconciliation that fails before it decides keeps the last decision, which namespaces and network of the peer follow.
 func TestDecisionOutlivesFailure(t *testing.T) {
 	t.Parallel()
-	b, _ := newFCServer(t)
+	b := newFCServer(t)
 	milan := &discoveryv1alpha1.ForeignCluster{ObjectMeta: metav1.ObjectMeta{Name: "milan"}}
 	b.Make(milan)
 	r := &fcReconciler{own: ssa.NewApplier(b.Client, labels.OwnerForeignCluster)}
@@ -116,7 +68,7 @@ func TestDecisionOutlivesFailure(t *testing.T) {
 // TestFixedFields: the API server refuses another identity or type of an existing ForeignCluster, and accepts an identity where there was none.
 func TestFixedFields(t *testing.T) {
 	t.Parallel()
-	b, _ := newFCServer(t)
+	b := newFCServer(t)
 	milan := &discoveryv1alpha1.ForeignCluster{ObjectMeta: metav1.ObjectMeta{Name: "milan"}}
 	b.Make(milan)
 	milan.Spec.ClusterIdentity = &discoveryv1alpha1.ClusterIdentity{ClusterID: "milan-id", ClusterName: "milan"}
@@ -130,49 +82,6 @@ func TestFixedFields(t *testing.T) {
 		change(&changed.Spec)
 		if err := b.Update(t.Context(), changed); !apierrors.IsInvalid(err) || !strings.Contains(err.Error(), field+" cannot be changed") {
 			t.Errorf("%s: %v", field, err)
-		}
-	}
-}
-
-// TestPinPeer: the first key that an admitted peer proves is pinned in a ForeignCluster without one, and a pinned key stays.
-func TestPinPeer(t *testing.T) {
-	t.Parallel()
-	b, _ := newFCServer(t)
-	milan := &discoveryv1alpha1.ForeignCluster{ObjectMeta: metav1.ObjectMeta{Name: "milan"}}
-	b.Make(milan)
-	r := &pinReconciler{fcReconciler: &fcReconciler{client: b.Client}}
-	first, second := &auth.Pin{ClusterKey: make([]byte, ed25519.PublicKeySize)}, &auth.Pin{ClusterKey: bytes.Repeat([]byte{1}, ed25519.PublicKeySize)}
-	for _, pin := range []*auth.Pin{first, second} {
-		stale := milan.DeepCopy()
-		b.Must(r.pinPeer(t.Context(), milan, pin))
-		if b.Read(milan); milan.Spec.ClusterKey != clusterkey.Fingerprint(first.ClusterKey) {
-			t.Errorf("pinned %q", milan.Spec.ClusterKey)
-		}
-		if pin == first && !apierrors.IsConflict(r.pinPeer(t.Context(), stale, second)) {
-			t.Error("a stale read replaces the pinned key")
-		}
-	}
-}
-
-// TestAdmitsInBand: a cluster that made first contact through the proxy gets a ForeignCluster of type InBand, if this cluster has the network for that.
-func TestAdmitsInBand(t *testing.T) {
-	t.Parallel()
-	b, _ := newFCServer(t)
-	for name, row := range map[string]struct {
-		inBand, network bool
-		want            discoveryv1alpha1.PeeringType
-	}{
-		"direct":         {false, true, discoveryv1alpha1.OutOfBand},
-		"in-band":        {true, true, discoveryv1alpha1.InBand},
-		"in-band-no-net": {true, false, discoveryv1alpha1.OutOfBand},
-	} {
-		r := &pinReconciler{fcReconciler: &fcReconciler{client: b.Client, live: b.Client, options: ForeignClusterOptions{Namespace: "liqo", InternalNetwork: row.network}}}
-		pin := auth.Pin{Cluster: discoveryv1alpha1.ClusterIdentity{ClusterID: name + "-id", ClusterName: name}, ClusterKey: make([]byte, ed25519.PublicKeySize), InBand: row.inBand}
-		b.Make(&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "liqo", Name: pinName(pin.Cluster.ClusterID)}})
-		fc, err := r.foreignCluster(t.Context(), &pin)
-		b.Must(err)
-		if fc.Spec.PeeringType != row.want || onlyIncoming(fc) != (row.want == discoveryv1alpha1.OutOfBand) {
-			t.Errorf("%s: the type is %s, and its end goes with that of the use: %v", name, fc.Spec.PeeringType, onlyIncoming(fc))
 		}
 	}
 }

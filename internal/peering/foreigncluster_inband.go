@@ -26,10 +26,6 @@ import (
 // In an in-band peering, the clusters reach each other through their tunnel only. `liqoctl peer in-band` pins the key of each cluster in the other one and
 // exchanges their networks. The rest of a peering then follows, through the proxies of the two clusters (docs/adr/0022-in-band.md).
 
-func isInBand(fc *discoveryv1alpha1.ForeignCluster) bool {
-	return fc.Spec.PeeringType == discoveryv1alpha1.InBand
-}
-
 // waitsForTunnel is why a peer that is reached through the tunnel cannot be asked for an identity yet; empty if it can.
 func waitsForTunnel(s *scope) string {
 	switch {
@@ -115,7 +111,7 @@ func (r *fcReconciler) ensureProxy(ctx context.Context, s *scope) error {
 	var service corev1.Service
 	err = r.live.Get(ctx, client.ObjectKey{Namespace: r.options.Namespace, Name: proxy.Service}, &service)
 	switch {
-	case apierrors.IsNotFound(err) && (!isInBand(s.fc) || !s.facts.outgoing):
+	case apierrors.IsNotFound(err) && (!s.fc.InBand() || !s.facts.outgoing):
 		return nil // a peering can end without it
 	case err != nil:
 		return fmt.Errorf("read the Service of the proxy, through which peers reach this cluster: %w", err)
@@ -150,7 +146,7 @@ func (r *fcReconciler) ownProxyURLs(ctx context.Context, s *scope, mapping *netv
 			return err
 		}
 	}
-	if isInBand(s.fc) {
+	if s.fc.InBand() {
 		s.facts.reportedProxy = s.facts.proxyURL
 	} else if s.renewsInside() {
 		s.facts.reportedProxy, _ = proxy.AuthURL(key.Data[proxy.KeyName], s.peer.ClusterID, address) // a peering does not end for want of a second way
@@ -166,7 +162,7 @@ func (r *fcReconciler) applyMapping(ctx context.Context, s *scope, address strin
 		WithSpec(netapply.IPMappingSpec().WithAddress(address).WithClusterIDs(s.peer.ClusterID).
 			WithPorts(netapply.MappingPort().WithProtocol(corev1.ProtocolTCP).WithPort(proxy.Port)))
 	if !opens {
-		intent.WithAnnotations(map[string]string{labels.RenewalsOnly: annotationTrue})
+		intent.WithAnnotations(map[string]string{labels.RenewalsOnly: labels.True})
 	}
 	return r.own.ApplyTo(ctx, intent, live)
 }

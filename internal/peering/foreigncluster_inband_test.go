@@ -24,6 +24,7 @@ import (
 	sharingv1alpha1 "liqo.io/liqo/apis/sharing/v1alpha1"
 	"liqo.io/liqo/internal/kube/kubetest"
 	"liqo.io/liqo/internal/kube/remote"
+	"liqo.io/liqo/internal/kube/ssa"
 	"liqo.io/liqo/internal/peering/auth"
 	"liqo.io/liqo/internal/peering/proxy"
 )
@@ -242,4 +243,22 @@ func TestLeadsInside(t *testing.T) {
 			t.Errorf("the URL is %s, and the proxy leads to %s", url, at)
 		}
 	}
+}
+
+// TestAttackProxyOfAnother: the end of a peer leaves the proxy to the peer that has the same unique name.
+func TestAttackProxyOfAnother(t *testing.T) {
+	t.Parallel()
+	b := newFCServer(t)
+	r := &fcReconciler{client: b.Client, own: ssa.NewApplier(b.Client, labels.OwnerForeignCluster), options: ForeignClusterOptions{InternalNetwork: true}}
+	mapping := &netv1alpha1.IPMapping{
+		ObjectMeta: metav1.ObjectMeta{Name: proxyMapping(rome), Labels: map[string]string{labels.ClusterID: rome.ClusterID}},
+		Spec:       netv1alpha1.IPMappingSpec{Address: "10.96.0.9", ClusterIDs: []string{rome.ClusterID}},
+	}
+	b.Make(mapping)
+	b.Must(r.closeProxy(t.Context(), &scope{peer: likeRome}))
+	b.Read(mapping)
+	b.Must(r.closeProxy(t.Context(), &scope{peer: rome}))
+	b.Until("its own end takes it away", func() bool {
+		return apierrors.IsNotFound(b.Get(t.Context(), client.ObjectKeyFromObject(mapping), mapping))
+	})
 }

@@ -29,7 +29,7 @@ func isInvitation(fc *discoveryv1alpha1.ForeignCluster) bool {
 
 // readInvitation reads the invitation to an in-band peering, if there is one.
 func (r *fcReconciler) readInvitation(ctx context.Context, s *scope) error {
-	if !isInBand(s.fc) || s.fc.DeletionTimestamp != nil {
+	if !s.fc.InBand() || s.fc.DeletionTimestamp != nil {
 		return nil
 	}
 	var secret corev1.Secret
@@ -96,7 +96,7 @@ func (r *fcReconciler) reportProxy(ctx context.Context, s *scope) error {
 // followProxy takes over the URL of the proxy of an in-band provider, once the tunnel to it is up. What works stays, as in choose.
 func (r *fcReconciler) followProxy(ctx context.Context, s *scope) error {
 	slice := s.facts.slice
-	if !isInBand(s.fc) || s.fc.DeletionTimestamp != nil || slice == nil || slice.Status.ProxyURL == s.fc.Spec.ForeignProxyURL ||
+	if !s.fc.InBand() || s.fc.DeletionTimestamp != nil || slice == nil || slice.Status.ProxyURL == s.fc.Spec.ForeignProxyURL ||
 		!usable(s.facts.tunnel) || !leadsInside(slice.Status.ProxyURL, s.facts.tunnel) {
 		return nil
 	}
@@ -145,7 +145,7 @@ func (r *fcReconciler) endInvitation(ctx context.Context, s *scope) error {
 // usedSince is when the tunnel to the cluster that registered with a token came up; zero if there is none.
 func (r *fcReconciler) usedSince(ctx context.Context, tokenID string) (since time.Time, _ error) {
 	var pins corev1.ConfigMapList
-	if err := r.watched.List(ctx, &pins, client.InNamespace(r.options.Namespace), client.MatchingLabels{labels.PinnedKey: annotationTrue}); err != nil {
+	if err := r.watched.List(ctx, &pins, client.InNamespace(r.options.Namespace), client.MatchingLabels{labels.PinnedKey: labels.True}); err != nil {
 		return since, fmt.Errorf("list the keys of peers: %w", err)
 	}
 	var all discoveryv1alpha1.ForeignClusterList

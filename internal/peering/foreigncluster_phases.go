@@ -22,6 +22,7 @@ import (
 	sharingv1alpha1 "liqo.io/liqo/apis/sharing/v1alpha1"
 	"liqo.io/liqo/internal/kube/podphase"
 	"liqo.io/liqo/internal/kube/remote"
+	"liqo.io/liqo/internal/peering/admission"
 	"liqo.io/liqo/internal/peering/auth"
 	"liqo.io/liqo/internal/peering/replicate"
 	"liqo.io/liqo/internal/peering/tenant"
@@ -39,7 +40,7 @@ func (r *fcReconciler) observe(ctx context.Context, s *scope) error {
 			s.facts.problem = &problem{discoveryv1alpha1.ReasonInvalidProxyURL, fmt.Sprintf("foreignProxyUrl %v; want http://HOST:PORT", err)}
 		}
 	}
-	if isInBand(s.fc) && !r.options.InternalNetwork {
+	if s.fc.InBand() && !r.options.InternalNetwork {
 		s.facts.problem = &problem{
 			discoveryv1alpha1.ReasonInBandNotSupported,
 			"spec.peeringType is InBand, which needs the network of Liqo, and that is off in this cluster (Helm value networking.internal); " +
@@ -66,7 +67,7 @@ func (r *fcReconciler) observe(ctx context.Context, s *scope) error {
 		return err
 	}
 	var pin corev1.ConfigMap
-	err = r.watched.Get(ctx, client.ObjectKey{Namespace: r.options.Namespace, Name: pinName(s.peer.ClusterID)}, &pin)
+	err = r.watched.Get(ctx, client.ObjectKey{Namespace: r.options.Namespace, Name: auth.PinName(s.peer.ClusterID)}, &pin)
 	if client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("look for the key of %s: %w", s.peer.ClusterID, err)
 	}
@@ -90,7 +91,7 @@ func (r *fcReconciler) observeSlices(ctx context.Context, s *scope) error {
 	}
 	for i := range all.Items {
 		switch slice := &all.Items[i]; {
-		case isSliceCopy(slice):
+		case slice.IsCopy():
 			s.facts.copies = append(s.facts.copies, *slice)
 		case slice.Labels[labels.RemoteID] == s.peer.ClusterID:
 			s.facts.slice = slice
@@ -108,7 +109,7 @@ func (r *fcReconciler) observeNetwork(ctx context.Context, s *scope) error {
 		if client.IgnoreNotFound(err) != nil {
 			return fmt.Errorf("read network configuration %s/%s: %w", s.namespace, name, err)
 		}
-		if copied := config.Labels[labels.Replicated] == annotationTrue; err == nil && copied == (into == &s.facts.peerNetwork) {
+		if copied := config.Labels[labels.Replicated] == labels.True; err == nil && copied == (into == &s.facts.peerNetwork) {
 			*into = &config
 		}
 	}
@@ -127,7 +128,7 @@ func (r *fcReconciler) ensureProcessable(ctx context.Context, s *scope) error {
 	switch {
 	case s.facts.problem.disowns() && s.fc.DeletionTimestamp != nil:
 		return r.removeFinalizer(ctx, s) // the tenant, if any, belongs to another ForeignCluster
-	case s.facts.problem.disowns(), isInBand(s.fc) && !r.options.InternalNetwork && s.fc.DeletionTimestamp == nil:
+	case s.facts.problem.disowns(), s.fc.InBand() && !r.options.InternalNetwork && s.fc.DeletionTimestamp == nil:
 		return errWaiting
 	case s.peer.ClusterID != "":
 		return nil
@@ -192,18 +193,18 @@ func (r *fcReconciler) removeFinalizer(ctx context.Context, s *scope) error {
 
 // decideIncoming decides whether the peer may use this cluster. All that this cluster gives follows from the result, in the status.
 func (r *fcReconciler) decideIncoming(ctx context.Context, s *scope) error {
-	decided, err := r.decide(ctx, s.fc)
+	decided, err := r.options.Admission.Decide(ctx, s.fc)
 	if err != nil {
 		return err
 	}
 	runs := false
-	if before := s.fc.Status.Incoming; before != nil && decided.state != discoveryv1alpha1.IncomingAccepted &&
+	if before := s.fc.Status.Incoming; before != nil && decided.State != discoveryv1alpha1.IncomingAccepted &&
 		(before.State == discoveryv1alpha1.IncomingAccepted || before.State == discoveryv1alpha1.IncomingWithdrawing) {
 		if runs, err = r.runsPods(ctx, s.peer.ClusterID); err != nil {
 			return err
 		}
 	}
-	status, requeueAfter := incomingStatus(decided, s.fc.Status.Incoming, runs, withdrawDeadline, s.now)
+	status, requeueAfter := admission.Status(decided, s.fc.Status.Incoming, runs, withdrawDeadline, s.now)
 	s.facts.incoming = &status
 	if requeueAfter > 0 {
 		s.requeueWithin(min(requeueAfter, time.Second)) // its pods may leave earlier, and we observe none of them
@@ -216,7 +217,7 @@ func (r *fcReconciler) ensureTenant(ctx context.Context, s *scope) error {
 	if s.fc.DeletionTimestamp != nil {
 		return nil
 	}
-	err := r.tenants.Ensure(ctx, tenant.Tenant{Peer: s.peer, Namespace: s.namespace, Admitted: s.facts.admitted, Accepted: s.facts.incoming.Keeps()})
+	err := r.options.Tenants.Ensure(ctx, tenant.Tenant{Peer: s.peer, Namespace: s.namespace, Admitted: s.facts.admitted, Accepted: s.facts.incoming.Keeps()})
 	switch {
 	case errors.Is(err, tenant.ErrTerminating):
 		s.requeueWithin(time.Second)
@@ -261,7 +262,7 @@ func (r *fcReconciler) ensureSlice(ctx context.Context, s *scope) error {
 		if err := r.live.List(ctx, &there, client.InNamespace(s.namespace), client.MatchingFields{"metadata.name": r.options.Local.ClusterName}); err != nil {
 			return fmt.Errorf("look for resource slice %s/%s: %w", s.namespace, r.options.Local.ClusterName, err)
 		}
-		if s.facts.nameTaken = len(there.Items) > 0 && isSliceCopy(&there.Items[0]); s.facts.nameTaken {
+		if s.facts.nameTaken = len(there.Items) > 0 && there.Items[0].IsCopy(); s.facts.nameTaken {
 			return nil // the event of its deletion triggers the next reconciliation
 		}
 		// Serialised, and with a live read: two peers with the same name must not get the same node.
@@ -272,7 +273,7 @@ func (r *fcReconciler) ensureSlice(ctx context.Context, s *scope) error {
 			return fmt.Errorf("list nodes: %w", err)
 		}
 		var others sharingv1alpha1.ResourceSliceList
-		if err := r.live.List(ctx, &others, client.MatchingLabels{labels.Replication: annotationTrue}); err != nil {
+		if err := r.live.List(ctx, &others, client.MatchingLabels{labels.Replication: labels.True}); err != nil {
 			return fmt.Errorf("list resource slices: %w", err)
 		}
 		name = nodeNameFor(s.peer, s.namespace, nodes.Items, others.Items)
@@ -283,7 +284,7 @@ func (r *fcReconciler) ensureSlice(ctx context.Context, s *scope) error {
 	}
 	intent := sharingapply.ResourceSlice(r.options.Local.ClusterName, s.namespace).
 		WithLabels(map[string]string{
-			labels.Replication: annotationTrue, labels.RemoteID: s.peer.ClusterID, labels.ClusterID: s.peer.ClusterID, labels.AppPartOf: labels.PartOf,
+			labels.Replication: labels.True, labels.RemoteID: s.peer.ClusterID, labels.ClusterID: s.peer.ClusterID, labels.AppPartOf: labels.PartOf,
 		}).
 		WithSpec(spec)
 	if err := r.own.ApplyTo(ctx, intent, live); err != nil {
@@ -299,9 +300,9 @@ func (r *fcReconciler) ensureSlice(ctx context.Context, s *scope) error {
 // withdraw deletes our request. From then on the deadlines of the request apply.
 func (r *fcReconciler) withdraw(ctx context.Context, s *scope) error {
 	slice := s.facts.slice
-	if s.forced && slice.Annotations[labels.ForceUnpeer] != annotationTrue {
+	if s.forced && slice.Annotations[labels.ForceUnpeer] != labels.True {
 		before := slice.DeepCopy()
-		metav1.SetMetaDataAnnotation(&slice.ObjectMeta, labels.ForceUnpeer, annotationTrue)
+		metav1.SetMetaDataAnnotation(&slice.ObjectMeta, labels.ForceUnpeer, labels.True)
 		if err := r.client.Patch(ctx, slice, client.MergeFrom(before)); client.IgnoreNotFound(err) != nil {
 			return fmt.Errorf("annotate resource slice %s/%s as forced: %w", slice.Namespace, slice.Name, err)
 		}
@@ -327,7 +328,7 @@ func (r *fcReconciler) ensureConnection(ctx context.Context, s *scope) error {
 		return nil
 	}
 	r.options.Connector.Disconnect(s.peer.ClusterID)
-	if isInBand(s.fc) && s.fc.DeletionTimestamp == nil {
+	if s.fc.InBand() && s.fc.DeletionTimestamp == nil {
 		return nil // the tunnel lasts as long as the ForeignCluster: no direction could start again without it
 	}
 	return r.forgetNetwork(ctx, s)
@@ -367,7 +368,7 @@ func (r *fcReconciler) ensureDeletion(ctx context.Context, s *scope) error {
 	}
 	// The key is deleted first, so that no peer is admitted to a tenant that is being deleted.
 	for _, object := range []client.Object{
-		&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: r.options.Namespace, Name: pinName(s.peer.ClusterID)}},
+		&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: r.options.Namespace, Name: auth.PinName(s.peer.ClusterID)}},
 		&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: r.options.Namespace, Name: auth.ProviderName(s.peer.ClusterID)}},
 		&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: r.options.Namespace, Name: auth.TokenSecretName(s.peer.ClusterID)}},
 	} {
@@ -377,7 +378,7 @@ func (r *fcReconciler) ensureDeletion(ctx context.Context, s *scope) error {
 		r.own.Forget(client.ObjectKeyFromObject(object))
 	}
 	r.own.ForgetNamespace(s.namespace)
-	if err := r.tenants.Delete(ctx, tenant.Tenant{Peer: s.peer, Namespace: s.namespace}); err != nil {
+	if err := r.options.Tenants.Delete(ctx, tenant.Tenant{Peer: s.peer, Namespace: s.namespace}); err != nil {
 		return err
 	}
 	log.FromContext(ctx).Info("peer removed", "clusterID", s.peer.ClusterID)

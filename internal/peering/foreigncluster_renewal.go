@@ -28,7 +28,7 @@ const silence = 2 * time.Second
 
 // renewsInside reports whether the peer, a consumer, is to reach our authentication service through the tunnel: to renew its identity only.
 func (s *scope) renewsInside() bool {
-	return !isInBand(s.fc) && !isInvitation(s.fc) && s.facts.admitted && s.facts.tunnel != nil && len(s.facts.copies) > 0 &&
+	return !s.fc.InBand() && !isInvitation(s.fc) && s.facts.admitted && s.facts.tunnel != nil && len(s.facts.copies) > 0 &&
 		s.facts.incoming != nil && s.facts.incoming.State == discoveryv1alpha1.IncomingAccepted
 }
 
@@ -203,8 +203,8 @@ func (r *fcReconciler) storeIdentity(ctx context.Context, s *scope, held *heldId
 	if err := r.writeIdentity(ctx, s, held); err != nil {
 		return err
 	}
-	grantEvent(before, held.identity, now).send(r.events, s.fc, "ReadGrant")
-	insideEvent(wasInside, held.inside).send(r.events, s.fc, "RenewIdentity")
+	grantEvent(before, held.identity, now).Send(r.events, s.fc, "ReadGrant")
+	insideEvent(wasInside, held.inside).Send(r.events, s.fc, "RenewIdentity")
 	s.facts.renewedInside = held.inside
 	log.FromContext(ctx).Info("identity accepted", "clusterID", s.peer.ClusterID, "namespace", grant.Namespace, "lifetime", grant.Lifetime.String())
 	s.facts.identity = identityAccepted
@@ -219,6 +219,6 @@ func (r *fcReconciler) writeIdentity(ctx context.Context, s *scope, held *heldId
 	}
 	intent := corev1apply.Secret(remote.SecretName(s.peer.ClusterID), s.namespace).WithData(held.identity.Data()).WithType(corev1.SecretTypeOpaque).
 		WithAnnotations(notes).
-		WithLabels(map[string]string{labels.LocalIdentity: annotationTrue, labels.ClusterID: s.peer.ClusterID, labels.AppPartOf: labels.PartOf})
+		WithLabels(map[string]string{labels.LocalIdentity: labels.True, labels.ClusterID: s.peer.ClusterID, labels.AppPartOf: labels.PartOf})
 	return r.own.ApplyTo(ctx, intent, nil)
 }

@@ -25,6 +25,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
 
 	discoveryv1alpha1 "liqo.io/liqo/apis/discovery/v1alpha1"
 	"liqo.io/liqo/apis/labels"
@@ -37,6 +38,7 @@ import (
 	"liqo.io/liqo/internal/peering/auth"
 	"liqo.io/liqo/internal/peering/auth/published"
 	"liqo.io/liqo/internal/peering/proxy"
+	"liqo.io/liqo/internal/peering/tenant"
 )
 
 // TestSecondWay: a consumer goes through the tunnel to a provider that it reaches directly otherwise, and only where this cluster has placed that provider.
@@ -176,6 +178,19 @@ func TestEither(t *testing.T) {
 	}
 }
 
+// newMilan is a provider with the network of Liqo.
+func newMilan(t *testing.T) *pinsEnv {
+	t.Helper()
+	return newProvider(t, func(mgr manager.Manager, local discoveryv1alpha1.ClusterIdentity) error {
+		tenants := tenant.New(mgr.GetClient(), mgr.GetAPIReader(), "liqo")
+		return errors.Join(
+			SetupForeignCluster(mgr, ForeignClusterOptions{
+				Local: local, Namespace: "liqo", InternalNetwork: true, SharedToken: true, Connector: newNoConnector(), Tenants: tenants,
+			}),
+			SetupPins(mgr, PinsOptions{Local: local, Namespace: "liqo", InternalNetwork: true, Tenants: tenants}))
+	})
+}
+
 // tunnelEnv is a consumer, rome, with its provider, milan: controllers, authentication service and proxy of both are real. What connections and gateways do
 // between the clusters, the test does.
 type tunnelEnv struct {
@@ -198,7 +213,7 @@ const inside = "10.9.0.7"
 
 func newTunnelEnv(t *testing.T) *tunnelEnv {
 	t.Helper()
-	e := &tunnelEnv{milan: newPinsEnv(t, func(o *ForeignClusterOptions) { o.InternalNetwork = true })}
+	e := &tunnelEnv{milan: newMilan(t)}
 	e.front = kubetest.NewProxy(t, e.milan.address)
 	e.serveProxy(t)
 	e.rome = newFCEnv(t, func(o *ForeignClusterOptions) {
@@ -450,7 +465,7 @@ func (e *tunnelEnv) asksForMore(t *testing.T, through string) {
 // that cluster to be used in turn.
 func TestRenewsInside(t *testing.T) {
 	t.Parallel()
-	p := newPinsEnv(t, func(o *ForeignClusterOptions) { o.InternalNetwork = true })
+	p := newMilan(t)
 	p.Make(&corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "liqo", Name: proxy.Service}, Spec: corev1.ServiceSpec{Ports: []corev1.ServicePort{{Port: proxy.Port}}}})
 	p.Make(&corev1.Service{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "liqo", Name: published.Service, Annotations: map[string]string{labels.OverrideAddress: "milan.example.org"}},

@@ -5,16 +5,13 @@ package peering
 import (
 	"context"
 	"fmt"
-	"slices"
 	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/log"
-	"sigs.k8s.io/controller-runtime/pkg/predicate"
 
 	sharingapply "liqo.io/liqo/apis/applyconfiguration/sharing/v1alpha1"
 	discoveryv1alpha1 "liqo.io/liqo/apis/discovery/v1alpha1"
@@ -35,7 +32,7 @@ const addressInterval = 5 * time.Minute
 // offers reports whether the remote cluster, which this one uses, may use this one in turn. A cluster of an in-band peering may in any case: an
 // administrator of this one has pinned its key.
 func (s *scope) offers() bool {
-	if s.fc.DeletionTimestamp != nil || isInvitation(s.fc) || !s.facts.outgoing && !isInBand(s.fc) || s.facts.problem != nil || s.fc.Spec.ClusterKey == "" || s.facts.incoming == nil {
+	if s.fc.DeletionTimestamp != nil || isInvitation(s.fc) || !s.facts.outgoing && !s.fc.InBand() || s.facts.problem != nil || s.fc.Spec.ClusterKey == "" || s.facts.incoming == nil {
 		return false
 	}
 	state := s.facts.incoming.State
@@ -51,7 +48,7 @@ func (r *fcReconciler) sliceSpec(ctx context.Context, s *scope, node string) (*s
 	if s.facts.proxyURL != "" {
 		spec.WithProxyURL(s.facts.proxyURL)
 	}
-	if isInBand(s.fc) {
+	if s.fc.InBand() {
 		return spec, nil
 	}
 	url, err := r.authURL(ctx, s.now)
@@ -76,7 +73,7 @@ func (r *fcReconciler) ensureOffer(ctx context.Context, s *scope) error {
 	case !s.offers():
 		return nil
 	}
-	if !isInBand(s.fc) {
+	if !s.fc.InBand() {
 		s.requeueWithin(addressInterval)
 	}
 	live := client.Object(&have)
@@ -102,40 +99,11 @@ func (r *fcReconciler) followAddress(ctx context.Context, s *scope) error {
 	return r.patch(ctx, s, before)
 }
 
-// wantsProxy reports whether a consumer is to open its proxy to this cluster, its provider: this one is to use it, and does not reach it directly, or goes
-// through the tunnel already.
-func wantsProxy(fc *discoveryv1alpha1.ForeignCluster) bool {
-	if fc == nil || fc.Labels[labels.DiscoveryType] != labels.DiscoveryIncoming || fc.Spec.OutgoingPeeringEnabled != discoveryv1alpha1.PeeringYes {
-		return false
-	}
-	return fc.Inside() || slices.ContainsFunc(fc.Status.PeeringConditions, func(c discoveryv1alpha1.PeeringCondition) bool {
-		return c.Reason == discoveryv1alpha1.ReasonAuthNotReachable || c.Reason == discoveryv1alpha1.ReasonAPIServerNotReady && c.Status == discoveryv1alpha1.StatusError
-	})
-}
-
-// decisionChanged selects the changes of a status that hold another decision about the peer.
-var decisionChanged = predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
-	state := func(object client.Object) discoveryv1alpha1.IncomingState {
-		if fc, is := object.(*discoveryv1alpha1.ForeignCluster); is && fc.Status.Incoming != nil {
-			return fc.Status.Incoming.State
-		}
-		return ""
-	}
-	return state(e.ObjectOld) != state(e.ObjectNew)
-}}
-
-// proxyWantedChanged selects the changes of a status that the answers to a consumer depend on.
-var proxyWantedChanged = predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
-	before, ok := e.ObjectOld.(*discoveryv1alpha1.ForeignCluster)
-	after, ok2 := e.ObjectNew.(*discoveryv1alpha1.ForeignCluster)
-	return ok && ok2 && wantsProxy(before) != wantsProxy(after)
-}}
-
 // opensProxy reports whether the peer reaches our proxy: an in-band peer, and a provider that may use this cluster in turn and cannot reach it at published
 // addresses. Without need it is closed, also because a gateway with mappings tracks connections.
 func (r *fcReconciler) opensProxy(ctx context.Context, s *scope) (bool, error) {
-	if isInBand(s.fc) || !s.offers() {
-		return isInBand(s.fc), nil
+	if s.fc.InBand() || !s.offers() {
+		return s.fc.InBand(), nil
 	}
 	if s.facts.slice != nil && s.facts.slice.Status.ProxyWanted {
 		return true, nil

@@ -11,7 +11,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/event"
 
 	discoveryv1alpha1 "liqo.io/liqo/apis/discovery/v1alpha1"
 	"liqo.io/liqo/apis/labels"
@@ -95,56 +94,6 @@ func TestOffer(t *testing.T) {
 		}
 		return nil
 	})
-}
-
-// TestWantsProxy: a provider asks its consumer to open its proxy only if it is to use that cluster, and does not reach it.
-func TestWantsProxy(t *testing.T) {
-	t.Parallel()
-	silent := condition(discoveryv1alpha1.AuthenticationStatus, discoveryv1alpha1.StatusError, discoveryv1alpha1.ReasonAuthNotReachable, "")
-	consumer := func(change func(*discoveryv1alpha1.ForeignCluster)) *discoveryv1alpha1.ForeignCluster {
-		fc := &discoveryv1alpha1.ForeignCluster{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{labels.DiscoveryType: labels.DiscoveryIncoming}}}
-		fc.Spec.OutgoingPeeringEnabled, fc.Status.PeeringConditions = discoveryv1alpha1.PeeringYes, []discoveryv1alpha1.PeeringCondition{silent}
-		change(fc)
-		return fc
-	}
-	for name, row := range map[string]struct {
-		change func(*discoveryv1alpha1.ForeignCluster)
-		want   bool
-	}{
-		"silent": {func(*discoveryv1alpha1.ForeignCluster) {}, true},
-		"not wanted": {func(fc *discoveryv1alpha1.ForeignCluster) {
-			fc.Spec.OutgoingPeeringEnabled = discoveryv1alpha1.PeeringAuto
-		}, false},
-		"known to an administrator": {func(fc *discoveryv1alpha1.ForeignCluster) {
-			fc.Labels[labels.DiscoveryType] = labels.DiscoveryManual
-		}, false},
-		"reached": {func(fc *discoveryv1alpha1.ForeignCluster) { fc.Status.PeeringConditions = nil }, false},
-		"reached inside": {func(fc *discoveryv1alpha1.ForeignCluster) {
-			fc.Status.PeeringConditions, fc.Spec.ForeignAuthURL = nil, discoveryv1alpha1.AuthURLInside
-		}, true},
-		"API server silent": {func(fc *discoveryv1alpha1.ForeignCluster) {
-			fc.Status.PeeringConditions[0] = condition(discoveryv1alpha1.APIServerStatus, discoveryv1alpha1.StatusError, discoveryv1alpha1.ReasonAPIServerNotReady, "")
-		}, true},
-		"API server not asked yet": {func(fc *discoveryv1alpha1.ForeignCluster) {
-			fc.Status.PeeringConditions[0] = condition(discoveryv1alpha1.APIServerStatus, discoveryv1alpha1.StatusPending, discoveryv1alpha1.ReasonAPIServerNotReady, "")
-		}, false},
-	} {
-		if got := wantsProxy(consumer(row.change)); got != row.want {
-			t.Errorf("%s: %v, want %v", name, got, row.want)
-		}
-	}
-	if wantsProxy(nil) {
-		t.Error("a cluster that is not known is asked")
-	}
-	before, after := consumer(func(fc *discoveryv1alpha1.ForeignCluster) { fc.Status.PeeringConditions = nil }), consumer(func(*discoveryv1alpha1.ForeignCluster) {})
-	if !proxyWantedChanged.Update(event.UpdateEvent{ObjectOld: before, ObjectNew: after}) || proxyWantedChanged.Update(event.UpdateEvent{ObjectOld: after, ObjectNew: after}) {
-		t.Error("the change is not noticed, or what is none is")
-	}
-	asked := sharingv1alpha1.ResourceSliceStatus{}
-	describe(&sliceFacts{peer: after}, &asked)
-	if !asked.ProxyWanted {
-		t.Error("the answer does not ask for it")
-	}
 }
 
 // TestWay: a provider reaches its consumer directly as long as that works, and through the tunnel otherwise, but never through a proxy elsewhere.

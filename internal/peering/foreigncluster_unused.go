@@ -30,7 +30,7 @@ func (r *fcReconciler) forgetNetwork(ctx context.Context, s *scope) error {
 		return nil
 	}
 	var configs netv1alpha1.NetworkConfigList
-	if err := r.client.List(ctx, &configs, client.InNamespace(s.namespace), client.MatchingLabels{labels.Replicated: annotationTrue}, client.UnsafeDisableDeepCopy); err != nil {
+	if err := r.client.List(ctx, &configs, client.InNamespace(s.namespace), client.MatchingLabels{labels.Replicated: labels.True}, client.UnsafeDisableDeepCopy); err != nil {
 		return fmt.Errorf("list network configurations of %s: %w", s.namespace, err)
 	}
 	for i := range configs.Items {
@@ -57,8 +57,8 @@ func (r *fcReconciler) forgetNetwork(ctx context.Context, s *scope) error {
 // ensureUse deletes the ForeignCluster of a peer that registered and has no request: the peer may never have reached our
 // API server, or may have left while this controller did not run. Nothing else would delete its tenant.
 func (r *fcReconciler) ensureUse(ctx context.Context, s *scope) error {
-	abandoned := isInBand(s.fc) && s.fc.Labels[labels.DiscoveryType] == labels.DiscoveryIncoming && !s.facts.outgoing && !usable(s.facts.tunnel)
-	if s.fc.DeletionTimestamp != nil || !onlyIncoming(s.fc) && !abandoned || s.facts.slice != nil || len(s.facts.copies) > 0 {
+	abandoned := s.fc.InBand() && s.fc.Labels[labels.DiscoveryType] == labels.DiscoveryIncoming && !s.facts.outgoing && !usable(s.facts.tunnel)
+	if s.fc.DeletionTimestamp != nil || !s.fc.OnlyIncoming() && !abandoned || s.facts.slice != nil || len(s.facts.copies) > 0 {
 		return nil
 	}
 	since := unusedSince(s.fc)

@@ -3,6 +3,7 @@
 package peering
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -29,19 +30,39 @@ import (
 	"liqo.io/liqo/apis/labels"
 	"liqo.io/liqo/internal/kube/clusterkey"
 	"liqo.io/liqo/internal/kube/ssa"
+	"liqo.io/liqo/internal/peering/admission"
 	"liqo.io/liqo/internal/peering/auth"
 	"liqo.io/liqo/internal/peering/tenant"
+	"liqo.io/liqo/internal/peering/trust"
 )
-
-func pinName(clusterID string) string { return auth.PinName(clusterID) }
 
 // pinServiceAccount is the key of a pin with the ServiceAccount that the peer may use.
 const pinServiceAccount = "serviceAccount"
 
+// PinsOptions configures the controller of the keys that consumers register.
+type PinsOptions struct {
+	// Local is this cluster.
+	Local discoveryv1alpha1.ClusterIdentity
+	// Namespace is the install namespace.
+	Namespace string
+	// InternalNetwork: the network fabric of Liqo joins the clusters.
+	InternalNetwork bool
+	// Limits bound how many clusters may register.
+	Limits PeerLimits
+	// Admission decides whether a registered cluster may use this one.
+	Admission admission.Policy
+	Tenants   *tenant.Tenants
+	// Workers is how many peers are reconciled concurrently. Default 10.
+	Workers int
+}
+
 // pinReconciler admits the peers whose keys the authentication service pinned: it creates their tenants and records the
 // namespace on the pin. The authentication service waits for that.
 type pinReconciler struct {
-	*fcReconciler
+	options  PinsOptions
+	client   client.Client
+	live     client.Reader // bypasses the cache
+	watched  client.Reader // the cache. The client bypasses it for ConfigMaps: keys of peers.
 	pins     *ssa.Applier
 	recorder events.EventRecorder
 	// admitting is held from reading what is registered until the ForeignCluster of a peer exists: two peers at the same time must neither get one name
@@ -49,30 +70,35 @@ type pinReconciler struct {
 	admitting sync.Mutex
 }
 
-func (r *fcReconciler) setupPins(mgr manager.Manager) error {
-	p := &pinReconciler{fcReconciler: r, recorder: mgr.GetEventRecorder(labels.OwnerTenant), pins: ssa.NewApplier(mgr.GetClient(), labels.OwnerTenant)}
+// SetupPins registers the controller of the keys that consumers register. The manager's cache must hold ConfigMaps of the install namespace.
+func SetupPins(mgr manager.Manager, o PinsOptions) error {
+	o.Workers = cmp.Or(o.Workers, 10)
+	r := &pinReconciler{
+		options: o, client: mgr.GetClient(), live: mgr.GetAPIReader(), watched: mgr.GetCache(),
+		recorder: mgr.GetEventRecorder(labels.OwnerTenant), pins: ssa.NewApplier(mgr.GetClient(), labels.OwnerTenant),
+	}
 	toPin := handler.EnqueueRequestsFromMapFunc(func(_ context.Context, object client.Object) []reconcile.Request {
 		if id := object.GetLabels()[labels.ClusterID]; id != "" {
-			return []reconcile.Request{{NamespacedName: client.ObjectKey{Namespace: r.options.Namespace, Name: pinName(id)}}}
+			return []reconcile.Request{{NamespacedName: client.ObjectKey{Namespace: o.Namespace, Name: auth.PinName(id)}}}
 		}
 		return nil
 	})
 	ours := builder.WithPredicates(predicate.NewPredicateFuncs(func(object client.Object) bool {
-		return object.GetLabels()[labels.PinnedKey] == annotationTrue && object.GetNamespace() == r.options.Namespace
+		return object.GetLabels()[labels.PinnedKey] == labels.True && object.GetNamespace() == o.Namespace
 	}))
 	err := builder.ControllerManagedBy(mgr).Named("peerkey").
 		For(&corev1.ConfigMap{}, ours).
 		WithOptions(controller.Options{
-			MaxConcurrentReconciles: r.options.Workers,
+			MaxConcurrentReconciles: o.Workers,
 			RateLimiter:             workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](20*time.Millisecond, 30*time.Second),
 		}).
 		Watches(&corev1.ConfigMap{}, toPin, builder.WithPredicates(predicate.NewPredicateFuncs(func(object client.Object) bool {
-			return object.GetLabels()[labels.PinnedKey] == auth.PinReplacement && object.GetNamespace() == r.options.Namespace
+			return object.GetLabels()[labels.PinnedKey] == auth.PinReplacement && object.GetNamespace() == o.Namespace
 		}))).
 		Watches(&discoveryv1alpha1.ForeignCluster{}, toPin, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
 		Watches(&corev1.Namespace{}, toPin).
 		Watches(&corev1.ServiceAccount{}, toPin).
-		Complete(p)
+		Complete(r)
 	if err != nil {
 		return fmt.Errorf("set up controller of peers' keys: %w", err)
 	}
@@ -85,11 +111,11 @@ func (r *pinReconciler) Reconcile(ctx context.Context, request reconcile.Request
 	if err := r.watched.Get(ctx, request.NamespacedName, &object); err != nil {
 		if apierrors.IsNotFound(err) {
 			r.pins.Forget(request.NamespacedName)
-			err = r.dropReplacement(ctx, strings.TrimPrefix(request.Name, pinName("")))
+			err = r.dropReplacement(ctx, strings.TrimPrefix(request.Name, auth.PinName("")))
 		}
 		return reconcile.Result{}, err
 	}
-	if object.DeletionTimestamp != nil || object.Labels[labels.PinnedKey] != annotationTrue {
+	if object.DeletionTimestamp != nil || object.Labels[labels.PinnedKey] != labels.True {
 		return reconcile.Result{}, nil
 	}
 	pin, err := auth.ParsePin(&object)
@@ -115,15 +141,15 @@ func (r *pinReconciler) Reconcile(ctx context.Context, request reconcile.Request
 		return reconcile.Result{}, err
 	}
 	// The status of a new ForeignCluster follows, and the peer should not wait for it.
-	decided, err := r.decide(ctx, fc)
+	decided, err := r.options.Admission.Decide(ctx, fc)
 	if err != nil {
 		return reconcile.Result{}, err
 	}
-	accepted := decided.state == discoveryv1alpha1.IncomingAccepted
+	accepted := decided.State == discoveryv1alpha1.IncomingAccepted
 	if fc.Status.Incoming != nil {
 		accepted = fc.Status.Incoming.Keeps()
 	}
-	err = r.tenants.Ensure(ctx, tenant.Tenant{Peer: pin.Cluster, Namespace: namespace, Admitted: true, Accepted: accepted})
+	err = r.options.Tenants.Ensure(ctx, tenant.Tenant{Peer: pin.Cluster, Namespace: namespace, Admitted: true, Accepted: accepted})
 	if errors.Is(err, tenant.ErrTerminating) {
 		return reconcile.Result{RequeueAfter: 100 * time.Millisecond}, nil
 	}
@@ -139,8 +165,8 @@ func (r *pinReconciler) Reconcile(ctx context.Context, request reconcile.Request
 		return reconcile.Result{}, fmt.Errorf("record on the pin that the tenant of %s is ready: %w", pin.Cluster.ClusterID, err)
 	}
 	if pin.Namespace == "" {
-		trustEvent{corev1.EventTypeNormal, "PeerAdmitted", fmt.Sprintf("cluster %s (%s) has registered, with a key of the fingerprint %s",
-			pin.Cluster.ClusterName, pin.Cluster.ClusterID, clusterkey.Fingerprint(pin.ClusterKey))}.send(r.recorder, fc, "AdmitPeer")
+		trust.Normal("PeerAdmitted", fmt.Sprintf("cluster %s (%s) has registered, with a key of the fingerprint %s",
+			pin.Cluster.ClusterName, pin.Cluster.ClusterID, clusterkey.Fingerprint(pin.ClusterKey))).Send(r.recorder, fc, "AdmitPeer")
 	}
 	return reconcile.Result{}, nil
 }
@@ -217,7 +243,7 @@ func (r *pinReconciler) refusal(ctx context.Context, pin *auth.Pin) (string, err
 		return "", fmt.Errorf("list foreign clusters: %w", err)
 	}
 	var pins corev1.ConfigMapList
-	if err := r.live.List(ctx, &pins, client.InNamespace(r.options.Namespace), client.MatchingLabels{labels.PinnedKey: annotationTrue}); err != nil {
+	if err := r.live.List(ctx, &pins, client.InNamespace(r.options.Namespace), client.MatchingLabels{labels.PinnedKey: labels.True}); err != nil {
 		return "", fmt.Errorf("list the keys of peers: %w", err)
 	}
 	var registered registrations
@@ -247,7 +273,7 @@ func (r *pinReconciler) refusal(ctx context.Context, pin *auth.Pin) (string, err
 
 // refuse reports to the authentication service why a peer is not admitted, and unpins its key, so that the cluster that has this ID can register.
 func (r *pinReconciler) refuse(ctx context.Context, object *corev1.ConfigMap, reason string) error {
-	trustEvent{corev1.EventTypeWarning, "PeerRefused", reason}.send(r.recorder, object, "AdmitPeer")
+	trust.Warning("PeerRefused", reason).Send(r.recorder, object, "AdmitPeer")
 	log.FromContext(ctx).Info("peer refused", "clusterID", object.Data[auth.PinClusterID], "reason", reason)
 	intent := corev1apply.ConfigMap(object.Name, object.Namespace).WithUID(object.UID).WithData(map[string]string{auth.PinRefused: reason})
 	if err := r.pins.ApplyTo(ctx, intent, object); err != nil && !apierrors.IsConflict(err) && !apierrors.IsNotFound(err) {
@@ -277,7 +303,7 @@ func (r *pinReconciler) foreignCluster(ctx context.Context, pin *auth.Pin) (*dis
 	}
 	// A ForeignCluster is deleted after its key. So if both are gone, the cached key is stale: the peer was just removed.
 	var still corev1.ConfigMap
-	err := r.live.Get(ctx, client.ObjectKey{Namespace: r.options.Namespace, Name: pinName(pin.Cluster.ClusterID)}, &still)
+	err := r.live.Get(ctx, client.ObjectKey{Namespace: r.options.Namespace, Name: auth.PinName(pin.Cluster.ClusterID)}, &still)
 	if apierrors.IsNotFound(err) {
 		return nil, nil
 	}

@@ -3,142 +3,36 @@
 package peering
 
 import (
+	"bytes"
 	"crypto/ed25519"
-	"encoding/base64"
 	"errors"
 	"fmt"
-	"net/http/httptest"
 	"strings"
 	"testing"
 
-	"github.com/go-logr/logr"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/kubernetes"
-	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
 
 	discoveryv1alpha1 "liqo.io/liqo/apis/discovery/v1alpha1"
 	"liqo.io/liqo/apis/labels"
-	netv1alpha1 "liqo.io/liqo/apis/net/v1alpha1"
 	"liqo.io/liqo/internal/kube/clusterkey"
 	"liqo.io/liqo/internal/kube/kubetest"
-	kubemanager "liqo.io/liqo/internal/kube/manager"
-	"liqo.io/liqo/internal/kube/ssa"
 	"liqo.io/liqo/internal/peering/auth"
 	"liqo.io/liqo/internal/peering/tenant"
 )
 
-// pinsEnv is a provider: a real API server, the controllers of ForeignClusters and keys, and the authentication service.
-type pinsEnv struct {
-	*fcEnv
-	local    discoveryv1alpha1.ClusterIdentity
-	provider auth.Provider
-	// consumer calls the authentication service, which listens at address.
-	consumer *auth.Client
-	address  string
-	// secret is that of the token.
-	secret string
-}
-
-func newPinsEnv(t *testing.T, changes ...func(*ForeignClusterOptions)) *pinsEnv {
+// newPinsEnv is a provider with the controllers of ForeignClusters and keys.
+func newPinsEnv(t *testing.T, limits PeerLimits) *pinsEnv {
 	t.Helper()
-	b, admin := newFCServer(t)
-	p := &pinsEnv{fcEnv: b, local: discoveryv1alpha1.ClusterIdentity{ClusterID: "aaaaaaaa-0000-4000-8000-000000000001", ClusterName: "milan"}}
-	mgr, err := kubemanager.New(admin, kubemanager.Options{Scheme: b.Scheme(), Namespace: "liqo", SkipNameValidation: true})
-	b.Must(err)
-	options := ForeignClusterOptions{
-		Local: p.local, Namespace: "liqo", SharedToken: true, Connector: noConnector{make(chan event.TypedGenericEvent[string])},
-	}
-	for _, change := range changes {
-		change(&options)
-	}
-	b.Must(SetupForeignCluster(mgr, options))
-	kubetest.Start(t, "manager", mgr.Start)
-
-	core := kubernetes.NewForConfigOrDie(admin).CoreV1()
-	keys := &auth.SecretKeys{Secrets: core, Namespace: "liqo"}
-	server, err := auth.NewServer(auth.ServerOptions{
-		Cluster: p.local, EnableAuthentication: true, Tokens: auth.SecretTokens{Secrets: core, Namespace: "liqo"}, Keys: keys, Log: logr.Discard(),
-		Peers: auth.Registry{Client: core, Namespace: "liqo", Address: auth.Address{URL: admin.Host, TrustedCA: true}},
+	return newProvider(t, func(mgr manager.Manager, local discoveryv1alpha1.ClusterIdentity) error {
+		tenants := tenant.New(mgr.GetClient(), mgr.GetAPIReader(), "liqo")
+		return errors.Join(
+			SetupForeignCluster(mgr, ForeignClusterOptions{Local: local, Namespace: "liqo", SharedToken: true, Connector: newNoConnector(), Tenants: tenants}),
+			SetupPins(mgr, PinsOptions{Local: local, Namespace: "liqo", Limits: limits, Tenants: tenants}))
 	})
-	b.Must(err)
-	service := httptest.NewTLSServer(server)
-	t.Cleanup(service.Close)
-	p.address = service.Listener.Addr().String()
-	p.consumer, err = auth.NewClient(service.URL, auth.ClientOptions{InsecureSkipTLSVerify: true})
-	b.Must(err)
-	t.Cleanup(p.consumer.Close)
-
-	var token corev1.Secret
-	var own clusterkey.Keys
-	kubetest.Eventually(t, "the provider has a token and a key", func() error {
-		own, err = keys.ClusterKeys(t.Context())
-		return errors.Join(err, b.Get(t.Context(), client.ObjectKey{Namespace: "liqo", Name: auth.SharedTokenSecret}, &token))
-	})
-	p.provider, p.secret = auth.Provider{ID: p.local.ClusterID, Fingerprint: own.Fingerprint()}, string(token.Data[auth.SharedTokenKey])
-	return p
 }
-
-// registration is the first contact of a cluster, with new keys and the token.
-func (p *pinsEnv) registration(of discoveryv1alpha1.ClusterIdentity) auth.Registration {
-	return auth.Registration{Provider: p.provider, Cluster: of, Secret: p.secret, Key: p.newKey(), ClusterKey: p.newKey()}
-}
-
-// register makes first contact, as a consumer does: again if the provider has not made the tenant within the time that one request may take.
-func (p *pinsEnv) register(r auth.Registration) (grant auth.Grant, err error) {
-	p.T.Helper()
-	kubetest.Eventually(p.T, "the provider decides on first contact", func() error {
-		grant, err = p.consumer.Register(p.T.Context(), r)
-		var late *auth.Error
-		if errors.As(err, &late) && late.Reason == auth.ReasonTenantNotReady {
-			return err
-		}
-		return nil
-	})
-	return grant, err
-}
-
-func (p *pinsEnv) newKey() ed25519.PrivateKey {
-	p.T.Helper()
-	made, err := clusterkey.Generate()
-	p.Must(err)
-	return made.Current
-}
-
-// pinOf is a pin with new keys, as the authentication service writes it; namespace is that of an admitted peer.
-func (b *fcEnv) pinOf(peer discoveryv1alpha1.ClusterIdentity, namespace string) *corev1.ConfigMap {
-	b.T.Helper()
-	key := func() string {
-		made, err := clusterkey.Generate()
-		b.Must(err)
-		return base64.StdEncoding.EncodeToString(clusterkey.Public(made.Current))
-	}
-	return &corev1.ConfigMap{
-		ObjectMeta: metav1.ObjectMeta{
-			Namespace: "liqo", Name: pinName(peer.ClusterID), Labels: map[string]string{labels.PinnedKey: "true", labels.ClusterID: peer.ClusterID},
-		},
-		Data: map[string]string{
-			auth.PinClusterID: peer.ClusterID, auth.PinClusterName: peer.ClusterName, auth.PinPublicKey: key(), auth.PinClusterKey: key(),
-			auth.PinNamespace: namespace,
-		},
-	}
-}
-
-// thereIs reports whether an object exists, and reads it.
-func (p *pinsEnv) thereIs(object client.Object) bool {
-	p.T.Helper()
-	err := p.Get(p.T.Context(), client.ObjectKeyFromObject(object), object)
-	p.Must(client.IgnoreNotFound(err))
-	return !apierrors.IsNotFound(err)
-}
-
-// Two clusters whose IDs have hashes with the same first six digits: a program finds the second in seconds.
-var (
-	rome     = discoveryv1alpha1.ClusterIdentity{ClusterID: "bbbbbbbb-0000-4000-8000-000000000002", ClusterName: "rome"}
-	likeRome = discoveryv1alpha1.ClusterIdentity{ClusterID: "dddddddd-0000-4000-8000-00000150951e", ClusterName: "rome"}
-)
 
 // TestAttackSameName plays the holder of a token who chooses name and ID so that its tenant namespace would be that of another consumer.
 func TestAttackSameName(t *testing.T) {
@@ -146,7 +40,7 @@ func TestAttackSameName(t *testing.T) {
 	if rome.TenantNamespace() != likeRome.TenantNamespace() {
 		t.Fatalf("%s, %s", rome.TenantNamespace(), likeRome.TenantNamespace())
 	}
-	p := newPinsEnv(t)
+	p := newPinsEnv(t, PeerLimits{})
 	grant, err := p.register(p.registration(rome))
 	p.Must(err)
 	_, err = p.register(p.registration(likeRome))
@@ -155,7 +49,7 @@ func TestAttackSameName(t *testing.T) {
 		t.Errorf("the registration: %v", err)
 	}
 	p.Until("its key is not pinned", func() bool {
-		return !p.thereIs(&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "liqo", Name: pinName(likeRome.ClusterID)}})
+		return !p.thereIs(&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "liqo", Name: auth.PinName(likeRome.ClusterID)}})
 	})
 	var all discoveryv1alpha1.ForeignClusterList
 	if p.Must(p.List(t.Context(), &all)); len(all.Items) != 1 {
@@ -185,24 +79,6 @@ func TestAttackSameName(t *testing.T) {
 	}
 }
 
-// TestAttackProxyOfAnother: the end of a peer leaves the proxy to the peer that has the same unique name.
-func TestAttackProxyOfAnother(t *testing.T) {
-	t.Parallel()
-	b, _ := newFCServer(t)
-	r := &fcReconciler{client: b.Client, own: ssa.NewApplier(b.Client, labels.OwnerForeignCluster), options: ForeignClusterOptions{InternalNetwork: true}}
-	mapping := &netv1alpha1.IPMapping{
-		ObjectMeta: metav1.ObjectMeta{Name: proxyMapping(rome), Labels: map[string]string{labels.ClusterID: rome.ClusterID}},
-		Spec:       netv1alpha1.IPMappingSpec{Address: "10.96.0.9", ClusterIDs: []string{rome.ClusterID}},
-	}
-	b.Make(mapping)
-	b.Must(r.closeProxy(t.Context(), &scope{peer: likeRome}))
-	b.Read(mapping)
-	b.Must(r.closeProxy(t.Context(), &scope{peer: rome}))
-	b.Until("its own end takes it away", func() bool {
-		return apierrors.IsNotFound(b.Get(t.Context(), client.ObjectKeyFromObject(mapping), mapping))
-	})
-}
-
 // TestAttackNames: a cluster cannot have the names of another one, and is refused before anything of it exists.
 func TestAttackNames(t *testing.T) {
 	known := func(name string, id discoveryv1alpha1.ClusterIdentity) discoveryv1alpha1.ForeignCluster {
@@ -230,10 +106,10 @@ func TestAttackNames(t *testing.T) {
 // TestAttackH1Limits: a registered cluster counts from its ForeignCluster on, although its tenant may never be ready.
 func TestAttackH1Limits(t *testing.T) {
 	t.Parallel()
-	b, _ := newFCServer(t)
-	r := &pinReconciler{fcReconciler: &fcReconciler{client: b.Client, live: b.Client, options: ForeignClusterOptions{Namespace: "liqo", Limits: PeerLimits{Total: 1}}}}
+	b := newFCServer(t)
+	r := &pinReconciler{client: b.Client, live: b.Client, options: PinsOptions{Namespace: "liqo", Limits: PeerLimits{Total: 1}}}
 	b.Make(&corev1.ConfigMap{
-		ObjectMeta: metav1.ObjectMeta{Namespace: "liqo", Name: pinName(rome.ClusterID), Labels: map[string]string{labels.PinnedKey: "true"}},
+		ObjectMeta: metav1.ObjectMeta{Namespace: "liqo", Name: auth.PinName(rome.ClusterID), Labels: map[string]string{labels.PinnedKey: "true"}},
 		Data:       map[string]string{auth.PinClusterID: rome.ClusterID},
 	})
 	next := &auth.Pin{Cluster: discoveryv1alpha1.ClusterIdentity{ClusterID: "cccccccc-0000-4000-8000-000000000003", ClusterName: "turin"}}
@@ -251,7 +127,7 @@ func TestAttackH1Limits(t *testing.T) {
 // key of our provider hold nevertheless. A peer that was admitted stays so, also if its account was deleted.
 func TestAttackPresetNamespace(t *testing.T) {
 	t.Parallel()
-	p := newPinsEnv(t, func(o *ForeignClusterOptions) { o.Limits = PeerLimits{Total: 1} })
+	p := newPinsEnv(t, PeerLimits{Total: 1})
 	registration := p.registration(rome)
 	grant, err := p.register(registration)
 	p.Must(err)
@@ -280,4 +156,47 @@ func TestAttackPresetNamespace(t *testing.T) {
 		_, err := p.consumer.Renew(t.Context(), p.provider, rome, registration.Key)
 		return err
 	})
+}
+
+// TestPinPeer: the first key that an admitted peer proves is pinned in a ForeignCluster without one, and a pinned key stays.
+func TestPinPeer(t *testing.T) {
+	t.Parallel()
+	b := newFCServer(t)
+	milan := &discoveryv1alpha1.ForeignCluster{ObjectMeta: metav1.ObjectMeta{Name: "milan"}}
+	b.Make(milan)
+	r := &pinReconciler{client: b.Client}
+	first, second := &auth.Pin{ClusterKey: make([]byte, ed25519.PublicKeySize)}, &auth.Pin{ClusterKey: bytes.Repeat([]byte{1}, ed25519.PublicKeySize)}
+	for _, pin := range []*auth.Pin{first, second} {
+		stale := milan.DeepCopy()
+		b.Must(r.pinPeer(t.Context(), milan, pin))
+		if b.Read(milan); milan.Spec.ClusterKey != clusterkey.Fingerprint(first.ClusterKey) {
+			t.Errorf("pinned %q", milan.Spec.ClusterKey)
+		}
+		if pin == first && !apierrors.IsConflict(r.pinPeer(t.Context(), stale, second)) {
+			t.Error("a stale read replaces the pinned key")
+		}
+	}
+}
+
+// TestAdmitsInBand: a cluster that made first contact through the proxy gets a ForeignCluster of type InBand, if this cluster has the network for that.
+func TestAdmitsInBand(t *testing.T) {
+	t.Parallel()
+	b := newFCServer(t)
+	for name, row := range map[string]struct {
+		inBand, network bool
+		want            discoveryv1alpha1.PeeringType
+	}{
+		"direct":         {false, true, discoveryv1alpha1.OutOfBand},
+		"in-band":        {true, true, discoveryv1alpha1.InBand},
+		"in-band-no-net": {true, false, discoveryv1alpha1.OutOfBand},
+	} {
+		r := &pinReconciler{client: b.Client, live: b.Client, options: PinsOptions{Namespace: "liqo", InternalNetwork: row.network}}
+		pin := auth.Pin{Cluster: discoveryv1alpha1.ClusterIdentity{ClusterID: name + "-id", ClusterName: name}, ClusterKey: make([]byte, ed25519.PublicKeySize), InBand: row.inBand}
+		b.Make(&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "liqo", Name: auth.PinName(pin.Cluster.ClusterID)}})
+		fc, err := r.foreignCluster(t.Context(), &pin)
+		b.Must(err)
+		if fc.Spec.PeeringType != row.want || fc.OnlyIncoming() != (row.want == discoveryv1alpha1.OutOfBand) {
+			t.Errorf("%s: the type is %s, and its end goes with that of the use: %v", name, fc.Spec.PeeringType, fc.OnlyIncoming())
+		}
+	}
 }

@@ -14,6 +14,7 @@ import (
 	discoveryv1alpha1 "liqo.io/liqo/apis/discovery/v1alpha1"
 	"liqo.io/liqo/internal/kube/clusterkey"
 	"liqo.io/liqo/internal/peering/auth"
+	"liqo.io/liqo/internal/peering/trust"
 )
 
 // replaceKeys pins the new keys of a peer that has proven that it replaced its keys (`liqoctl rotate identity` there). The authentication service checked the
@@ -40,12 +41,12 @@ func (r *pinReconciler) replaceKeys(ctx context.Context, fc *discoveryv1alpha1.F
 			return false, err
 		}
 		replaced = true
-		trustEvent{corev1.EventTypeNormal, "PeerKeyReplaced", fmt.Sprintf("cluster %s (%s) has proven that its key with the fingerprint %s replaces the one with %s",
-			pin.Cluster.ClusterName, pin.Cluster.ClusterID, next, old)}.send(r.recorder, fc, "ReplaceKey")
+		trust.Normal("PeerKeyReplaced", fmt.Sprintf("cluster %s (%s) has proven that its key with the fingerprint %s replaces the one with %s",
+			pin.Cluster.ClusterName, pin.Cluster.ClusterID, next, old)).Send(r.recorder, fc, "ReplaceKey")
 	}
 	if problem != "" {
-		trustEvent{corev1.EventTypeWarning, "PeerKeyNotReplaced", fmt.Sprintf("cluster %s (%s) asked to replace its key, and keeps the one with the fingerprint %s: %s",
-			pin.Cluster.ClusterName, pin.Cluster.ClusterID, old, problem)}.send(r.recorder, fc, "ReplaceKey")
+		trust.Warning("PeerKeyNotReplaced", fmt.Sprintf("cluster %s (%s) asked to replace its key, and keeps the one with the fingerprint %s: %s",
+			pin.Cluster.ClusterName, pin.Cluster.ClusterID, old, problem)).Send(r.recorder, fc, "ReplaceKey")
 		log.FromContext(ctx).Info("key of a peer not replaced", "clusterID", pin.Cluster.ClusterID, "reason", problem)
 	}
 	return replaced, r.dropReplacement(ctx, pin.Cluster.ClusterID)

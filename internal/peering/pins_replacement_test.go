@@ -27,7 +27,7 @@ import (
 // authentication service.
 func TestReplacedKeys(t *testing.T) {
 	t.Parallel()
-	b := newPinsEnv(t)
+	b := newPinsEnv(t, PeerLimits{})
 	milan, provider, consumer, newKey := b.local, b.provider, b.consumer, b.newKey
 	first := b.registration(rome)
 	grant, err := b.register(first)
@@ -35,7 +35,7 @@ func TestReplacedKeys(t *testing.T) {
 	known := func() (pin auth.Pin, fc discoveryv1alpha1.ForeignCluster) {
 		t.Helper()
 		var object corev1.ConfigMap
-		b.Must(b.Get(t.Context(), client.ObjectKey{Namespace: "liqo", Name: pinName(rome.ClusterID)}, &object))
+		b.Must(b.Get(t.Context(), client.ObjectKey{Namespace: "liqo", Name: auth.PinName(rome.ClusterID)}, &object))
 		pin, err := auth.ParsePin(&object)
 		b.Must(err)
 		b.Must(b.Get(t.Context(), client.ObjectKey{Name: "rome"}, &fc))

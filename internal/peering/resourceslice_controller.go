@@ -18,6 +18,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
@@ -30,6 +31,7 @@ import (
 	sharingv1alpha1 "liqo.io/liqo/apis/sharing/v1alpha1"
 	"liqo.io/liqo/internal/peering/grant"
 	"liqo.io/liqo/internal/peering/plugin"
+	"liqo.io/liqo/internal/peering/reach"
 )
 
 // +kubebuilder:rbac:groups=sharing.liqo.io,resources=resourceslices,verbs=list;watch;patch
@@ -191,14 +193,14 @@ func (r *sliceReconciler) followPlugin(ctx context.Context, queue workqueue.Type
 }
 
 func tenantOfSlice(_ context.Context, object client.Object) []reconcile.Request {
-	if slice, ok := object.(*sharingv1alpha1.ResourceSlice); !ok || !isSliceCopy(slice) {
+	if slice, ok := object.(*sharingv1alpha1.ResourceSlice); !ok || !slice.IsCopy() {
 		return nil
 	}
 	return []reconcile.Request{sliceRequest(object.GetNamespace())}
 }
 
 func tenantOfNamespace(_ context.Context, object client.Object) []reconcile.Request {
-	if object.GetLabels()[labels.TenantNamespace] != annotationTrue {
+	if object.GetLabels()[labels.TenantNamespace] != labels.True {
 		return nil
 	}
 	return []reconcile.Request{sliceRequest(object.GetName())}
@@ -257,3 +259,21 @@ func (r *sliceReconciler) Reconcile(ctx context.Context, request reconcile.Reque
 func (r *sliceReconciler) nextRefresh(now time.Time) time.Time {
 	return now.Add(r.options.Refresh + rand.N(r.options.RefreshJitter))
 }
+
+// decisionChanged selects the changes of a status that hold another decision about the peer.
+var decisionChanged = predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
+	state := func(object client.Object) discoveryv1alpha1.IncomingState {
+		if fc, is := object.(*discoveryv1alpha1.ForeignCluster); is && fc.Status.Incoming != nil {
+			return fc.Status.Incoming.State
+		}
+		return ""
+	}
+	return state(e.ObjectOld) != state(e.ObjectNew)
+}}
+
+// proxyWantedChanged selects the changes of a status that the answers to a consumer depend on.
+var proxyWantedChanged = predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
+	before, ok := e.ObjectOld.(*discoveryv1alpha1.ForeignCluster)
+	after, ok2 := e.ObjectNew.(*discoveryv1alpha1.ForeignCluster)
+	return ok && ok2 && reach.WantsProxy(before) != reach.WantsProxy(after)
+}}

@@ -26,6 +26,7 @@ import (
 	discoveryv1alpha1 "liqo.io/liqo/apis/discovery/v1alpha1"
 	"liqo.io/liqo/apis/labels"
 	sharingv1alpha1 "liqo.io/liqo/apis/sharing/v1alpha1"
+	"liqo.io/liqo/internal/peering/auth"
 	"liqo.io/liqo/internal/peering/grant"
 	"liqo.io/liqo/internal/peering/plugin"
 )
@@ -37,7 +38,7 @@ func (r *sliceReconciler) tenantID(ctx context.Context, name string) (string, er
 	if err := r.client.Get(ctx, types.NamespacedName{Name: name}, &namespace); err != nil {
 		return "", client.IgnoreNotFound(err)
 	}
-	if namespace.Labels[labels.TenantNamespace] != annotationTrue {
+	if namespace.Labels[labels.TenantNamespace] != labels.True {
 		return "", nil
 	}
 	return namespace.Labels[labels.ClusterID], nil
@@ -51,7 +52,7 @@ func (r *sliceReconciler) copies(ctx context.Context, reader client.Reader, name
 	}
 	for i := range list.Items {
 		switch slice := &list.Items[i]; {
-		case !isSliceCopy(slice):
+		case !slice.IsCopy():
 		case slice.DeletionTimestamp == nil:
 			live = append(live, slice)
 		case controllerutil.ContainsFinalizer(slice, labels.FinalizerGrant):
@@ -81,14 +82,14 @@ func (r *sliceReconciler) foreignCluster(ctx context.Context, clusterID string) 
 // between loses nothing.
 func (r *sliceReconciler) endIncoming(ctx context.Context, peer *discoveryv1alpha1.ForeignCluster, clusterID string) error {
 	logger := log.FromContext(ctx).WithValues("clusterID", clusterID)
-	if peer != nil && onlyIncoming(peer) {
+	if peer != nil && peer.OnlyIncoming() {
 		// The key is deleted before the slice is released: a consumer whose slice is gone may register again with another key.
-		pin := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: r.options.Namespace, Name: pinName(clusterID)}}
+		pin := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: r.options.Namespace, Name: auth.PinName(clusterID)}}
 		if err := r.client.Delete(ctx, pin); client.IgnoreNotFound(err) != nil {
 			return fmt.Errorf("delete the key of %s: %w", clusterID, err)
 		}
 	}
-	for peer != nil && peer.DeletionTimestamp == nil && onlyIncoming(peer) {
+	for peer != nil && peer.DeletionTimestamp == nil && peer.OnlyIncoming() {
 		// With the resource version as a precondition, because a user may be enabling the other direction.
 		err := r.client.Delete(ctx, peer, client.Preconditions{UID: &peer.UID, ResourceVersion: &peer.ResourceVersion})
 		if apierrors.IsConflict(err) {

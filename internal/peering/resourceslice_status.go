@@ -19,7 +19,9 @@ import (
 	"liqo.io/liqo/apis/labels"
 	sharingv1alpha1 "liqo.io/liqo/apis/sharing/v1alpha1"
 	"liqo.io/liqo/internal/kube/storageclass"
+	"liqo.io/liqo/internal/peering/admission"
 	"liqo.io/liqo/internal/peering/grant"
+	"liqo.io/liqo/internal/peering/reach"
 )
 
 const (
@@ -33,7 +35,6 @@ const (
 	virtualProvisioner = "liqo.io/storage"
 
 	defaultIngressClass  = networkingv1.AnnotationIsDefaultIngressClass
-	annotationTrue       = "true"
 	wholeClusterSentence = "the sharing percentage of the provider"
 	onePeerSentence      = "the percentage that the provider set for this cluster"
 )
@@ -55,12 +56,6 @@ type sliceFacts struct {
 type pluginFacts struct {
 	resources corev1.ResourceList
 	failure   string // why there is no answer; empty if there is one
-}
-
-// isSliceCopy distinguishes a peer's request from our own request to the same peer, which is in the same namespace. Our
-// finalizer identifies a copy as well: a peer could remove the label and so leave the object behind for ever.
-func isSliceCopy(slice *sharingv1alpha1.ResourceSlice) bool {
-	return slice.Labels[labels.Replicated] == annotationTrue && slice.Labels[labels.Replication] != annotationTrue || slices.Contains(slice.Finalizers, labels.FinalizerGrant)
 }
 
 // sortSlices puts the oldest first.
@@ -116,7 +111,7 @@ func refusal(facts *sliceFacts) (reason, message string) {
 	case peer.DeletionTimestamp != nil:
 		return sharingv1alpha1.ReasonProviderWithdrawing, "the provider is ending this peering; ask its administrator, or unpeer"
 	}
-	switch decided := decide(peer.Spec.IncomingPeeringEnabled, facts.incoming); decided.state {
+	switch decided := admission.Decide(peer.Spec.IncomingPeeringEnabled, facts.incoming); decided.State {
 	case discoveryv1alpha1.IncomingAccepted:
 		// All that the peer gets follows from the decision in the status, which may have to wait although the spec accepts.
 		if now := peer.Status.Incoming; now != nil && now.State == discoveryv1alpha1.IncomingWaiting {
@@ -124,9 +119,9 @@ func refusal(facts *sliceFacts) (reason, message string) {
 		}
 		return "", ""
 	case discoveryv1alpha1.IncomingWaiting:
-		return sharingv1alpha1.ReasonIncomingWaiting, decided.message
+		return sharingv1alpha1.ReasonIncomingWaiting, decided.Message
 	default:
-		return sharingv1alpha1.ReasonIncomingDisabled, decided.message
+		return sharingv1alpha1.ReasonIncomingDisabled, decided.Message
 	}
 }
 
@@ -196,7 +191,7 @@ func describe(facts *sliceFacts, answer *sharingv1alpha1.ResourceSliceStatus) {
 	answer.Labels = facts.labels
 	answer.Architectures, answer.OperatingSystems = facts.capacity.Architectures, facts.capacity.OperatingSystems
 	answer.StorageClasses, answer.IngressClasses = facts.storage, facts.ingress
-	answer.ProxyWanted = wantsProxy(facts.peer)
+	answer.ProxyWanted = reach.WantsProxy(facts.peer)
 }
 
 func withGranted(answer sharingv1alpha1.ResourceSliceStatus, slice *sharingv1alpha1.ResourceSlice, status metav1.ConditionStatus, reason, message string,
@@ -275,7 +270,7 @@ func sharedIngressClasses(all []networkingv1.IngressClass) []sharingv1alpha1.Ing
 		class := &all[i]
 		if class.DeletionTimestamp == nil {
 			shared = append(shared, sharingv1alpha1.IngressClass{
-				IngressClassName: class.Name, Default: class.Annotations[defaultIngressClass] == annotationTrue,
+				IngressClassName: class.Name, Default: class.Annotations[defaultIngressClass] == labels.True,
 			})
 		}
 	}
@@ -283,11 +278,4 @@ func sharedIngressClasses(all []networkingv1.IngressClass) []sharingv1alpha1.Ing
 		return cmp.Compare(a.IngressClassName, b.IngressClassName)
 	})
 	return shared
-}
-
-// onlyIncoming reports whether a ForeignCluster exists only because its peer uses us. It is then deleted with that use. In-band, the tunnel goes with it, and
-// no direction could start again without that, so it stays as long as the tunnel works.
-func onlyIncoming(peer *discoveryv1alpha1.ForeignCluster) bool {
-	return !isInBand(peer) && peer.Labels[labels.DiscoveryType] == labels.DiscoveryIncoming &&
-		peer.Spec.OutgoingPeeringEnabled != discoveryv1alpha1.PeeringYes
 }

@@ -10,12 +10,14 @@ import (
 	networkingv1 "k8s.io/api/networking/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/event"
 
 	discoveryv1alpha1 "liqo.io/liqo/apis/discovery/v1alpha1"
 	"liqo.io/liqo/apis/labels"
 	sharingv1alpha1 "liqo.io/liqo/apis/sharing/v1alpha1"
 	"liqo.io/liqo/internal/kube/storageclass"
 	"liqo.io/liqo/internal/peering/grant"
+	"liqo.io/liqo/internal/peering/reach"
 )
 
 func TestRefusal(t *testing.T) {
@@ -100,7 +102,7 @@ func TestIsSliceCopy(t *testing.T) {
 		"unmanaged":                        {nil, nil, false},
 	} {
 		slice := &sharingv1alpha1.ResourceSlice{ObjectMeta: metav1.ObjectMeta{Labels: test.labels, Finalizers: test.finalizers}}
-		if got := isSliceCopy(slice); got != test.want {
+		if got := slice.IsCopy(); got != test.want {
 			t.Errorf("%s: %t", name, got)
 		}
 	}
@@ -132,5 +134,58 @@ func TestSharedClasses(t *testing.T) {
 	})
 	if want := []sharingv1alpha1.IngressClass{{IngressClassName: "y"}, {IngressClassName: "z", Default: true}}; !slices.Equal(ingress, want) {
 		t.Errorf("ingress classes %v", ingress)
+	}
+}
+
+// TestWantsProxy: a provider asks its consumer to open its proxy only if it is to use that cluster, and does not reach it.
+func TestWantsProxy(t *testing.T) {
+	t.Parallel()
+	condition := func(kind discoveryv1alpha1.PeeringConditionType, status discoveryv1alpha1.PeeringConditionStatus, reason string) discoveryv1alpha1.PeeringCondition {
+		return discoveryv1alpha1.PeeringCondition{Type: kind, Status: status, Reason: reason}
+	}
+	silent := condition(discoveryv1alpha1.AuthenticationStatus, discoveryv1alpha1.StatusError, discoveryv1alpha1.ReasonAuthNotReachable)
+	consumer := func(change func(*discoveryv1alpha1.ForeignCluster)) *discoveryv1alpha1.ForeignCluster {
+		fc := &discoveryv1alpha1.ForeignCluster{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{labels.DiscoveryType: labels.DiscoveryIncoming}}}
+		fc.Spec.OutgoingPeeringEnabled, fc.Status.PeeringConditions = discoveryv1alpha1.PeeringYes, []discoveryv1alpha1.PeeringCondition{silent}
+		change(fc)
+		return fc
+	}
+	for name, row := range map[string]struct {
+		change func(*discoveryv1alpha1.ForeignCluster)
+		want   bool
+	}{
+		"silent": {func(*discoveryv1alpha1.ForeignCluster) {}, true},
+		"not wanted": {func(fc *discoveryv1alpha1.ForeignCluster) {
+			fc.Spec.OutgoingPeeringEnabled = discoveryv1alpha1.PeeringAuto
+		}, false},
+		"known to an administrator": {func(fc *discoveryv1alpha1.ForeignCluster) {
+			fc.Labels[labels.DiscoveryType] = labels.DiscoveryManual
+		}, false},
+		"reached": {func(fc *discoveryv1alpha1.ForeignCluster) { fc.Status.PeeringConditions = nil }, false},
+		"reached inside": {func(fc *discoveryv1alpha1.ForeignCluster) {
+			fc.Status.PeeringConditions, fc.Spec.ForeignAuthURL = nil, discoveryv1alpha1.AuthURLInside
+		}, true},
+		"API server silent": {func(fc *discoveryv1alpha1.ForeignCluster) {
+			fc.Status.PeeringConditions[0] = condition(discoveryv1alpha1.APIServerStatus, discoveryv1alpha1.StatusError, discoveryv1alpha1.ReasonAPIServerNotReady)
+		}, true},
+		"API server not asked yet": {func(fc *discoveryv1alpha1.ForeignCluster) {
+			fc.Status.PeeringConditions[0] = condition(discoveryv1alpha1.APIServerStatus, discoveryv1alpha1.StatusPending, discoveryv1alpha1.ReasonAPIServerNotReady)
+		}, false},
+	} {
+		if got := reach.WantsProxy(consumer(row.change)); got != row.want {
+			t.Errorf("%s: %v, want %v", name, got, row.want)
+		}
+	}
+	if reach.WantsProxy(nil) {
+		t.Error("a cluster that is not known is asked")
+	}
+	before, after := consumer(func(fc *discoveryv1alpha1.ForeignCluster) { fc.Status.PeeringConditions = nil }), consumer(func(*discoveryv1alpha1.ForeignCluster) {})
+	if !proxyWantedChanged.Update(event.UpdateEvent{ObjectOld: before, ObjectNew: after}) || proxyWantedChanged.Update(event.UpdateEvent{ObjectOld: after, ObjectNew: after}) {
+		t.Error("the change is not noticed, or what is none is")
+	}
+	asked := sharingv1alpha1.ResourceSliceStatus{}
+	describe(&sliceFacts{peer: after}, &asked)
+	if !asked.ProxyWanted {
+		t.Error("the answer does not ask for it")
 	}
 }

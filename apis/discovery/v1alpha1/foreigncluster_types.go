@@ -8,6 +8,8 @@ import (
 	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"liqo.io/liqo/apis/labels"
 )
 
 // PeeringType is how the two control planes reach each other.
@@ -317,7 +319,16 @@ func (fc *ForeignCluster) PodCIDRs() []string {
 // Inside reports whether API server and authentication service of the remote cluster are reached through the tunnel: always if the peering is in-band, and
 // otherwise if a consumer that is not reachable directly has offered that to its provider.
 func (fc *ForeignCluster) Inside() bool {
-	return fc.Spec.PeeringType == InBand || fc.Spec.ForeignAuthURL == AuthURLInside
+	return fc.InBand() || fc.Spec.ForeignAuthURL == AuthURLInside
+}
+
+// InBand reports whether the peering is in-band.
+func (fc *ForeignCluster) InBand() bool { return fc.Spec.PeeringType == InBand }
+
+// OnlyIncoming reports whether it exists only because the remote cluster uses this one. It is then deleted with that use. In-band, the tunnel goes with it, and
+// no direction could start again without that, so it stays as long as the tunnel works.
+func (fc *ForeignCluster) OnlyIncoming() bool {
+	return !fc.InBand() && fc.Labels[labels.DiscoveryType] == labels.DiscoveryIncoming && fc.Spec.OutgoingPeeringEnabled != PeeringYes
 }
 
 // Accepts reports whether the remote cluster may use this one: create namespaces and pods, and join the network.

@@ -3,8 +3,12 @@
 package v1alpha1
 
 import (
+	"slices"
+
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"liqo.io/liqo/apis/labels"
 )
 
 // SlicePhase summarizes the state of a request for resources.
@@ -152,4 +156,10 @@ type ResourceSliceList struct {
 	metav1.ListMeta `json:"metadata,omitempty"`
 
 	Items []ResourceSlice `json:"items"`
+}
+
+// IsCopy distinguishes the request of a peer from our own request to the same peer, which is in the same namespace. Our finalizer identifies a copy as well:
+// a peer could remove the label and so leave the object behind for ever.
+func (s *ResourceSlice) IsCopy() bool {
+	return s.Labels[labels.Replicated] == labels.True && s.Labels[labels.Replication] != labels.True || slices.Contains(s.Finalizers, labels.FinalizerGrant)
 }

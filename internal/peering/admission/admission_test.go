@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package peering
+package admission
 
 import (
 	"context"
-	"crypto/ed25519"
 	"strings"
 	"testing"
 	"time"
@@ -13,44 +12,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	discoveryv1alpha1 "liqo.io/liqo/apis/discovery/v1alpha1"
-	"liqo.io/liqo/internal/kube/clusterkey"
 	"liqo.io/liqo/internal/kube/policies"
-	"liqo.io/liqo/internal/peering/auth"
 )
-
-// TestAttackH2: a stolen token does not suffice to register under the ID of a cluster that this one uses.
-func TestAttackH2(t *testing.T) {
-	public := func(seed byte) ed25519.PublicKey {
-		private := ed25519.NewKeyFromSeed(append(make([]byte, 31), seed))
-		return private.Public().(ed25519.PublicKey)
-	}
-	provider := func(fingerprint string) *discoveryv1alpha1.ForeignCluster {
-		return &discoveryv1alpha1.ForeignCluster{Spec: discoveryv1alpha1.ForeignClusterSpec{ClusterKey: fingerprint}}
-	}
-	limits := PeerLimits{Total: 3, PerToken: 2}
-	for name, c := range map[string]struct {
-		fc         *discoveryv1alpha1.ForeignCluster
-		tokenID    string
-		registered registrations
-		limits     PeerLimits
-		want       string
-	}{
-		"a cluster that is not known":      {},
-		"a consumer that comes back":       {fc: provider("")},
-		"our provider, with its key":       {fc: provider(clusterkey.Fingerprint(public(1)))},
-		"our provider, with another key":   {fc: provider(clusterkey.Fingerprint(public(2))), want: "by another key"},
-		"the last one":                     {tokenID: "t", registered: registrations{2, 1}, limits: limits},
-		"one too many":                     {registered: registrations{3, 0}, limits: limits, want: "no more than 3"},
-		"one too many with this token":     {tokenID: "t", registered: registrations{2, 2}, limits: limits, want: "no more than 2 may"},
-		"without a token, where it is off": {registered: registrations{2, 2}, limits: limits},
-		"no limits":                        {tokenID: "t", registered: registrations{1000, 1000}},
-	} {
-		pin := &auth.Pin{ClusterKey: public(1), TokenID: c.tokenID}
-		if got := admissionRefusal(pin, c.fc, c.registered, c.limits); (got == "") != (c.want == "") || !strings.Contains(got, c.want) {
-			t.Errorf("%s: %q, want %q", name, got, c.want)
-		}
-	}
-}
 
 // TestAttackH1: one decision, for every combination of object and setting; and a peer that is refused keeps nothing after its deadline.
 func TestAttackH1(t *testing.T) {
@@ -73,7 +36,7 @@ func TestAttackH1(t *testing.T) {
 		{manual, yes, waiting},
 		{manual, no, waiting},
 	} {
-		if got := decide(c.object, c.setting); got.state != c.want || got.message == "" {
+		if got := Decide(c.object, c.setting); got.State != c.want || got.Message == "" {
 			t.Errorf("object %q, setting %q: %+v, want %s", c.object, c.setting, got, c.want)
 		}
 	}
@@ -103,7 +66,7 @@ func TestAttackH1(t *testing.T) {
 		"refused while it waits":        {refused, ago(waiting, time.Hour), true, refused, 0, 0},
 		"still refused, pods are ended": {refused, ago(refused, time.Hour), true, refused, time.Hour, 0},
 	} {
-		got, requeue := incomingStatus(decision{c.decided, "because"}, c.before, c.runsPods, time.Minute, noon)
+		got, requeue := Status(Decision{c.decided, "because"}, c.before, c.runsPods, time.Minute, noon)
 		if got.State != c.want || !got.Since.Time.Equal(noon.Add(-c.age)) || requeue != c.requeue || got.Message != "because" {
 			t.Errorf("%s: %+v in %v", name, got, requeue)
 		}
@@ -117,7 +80,7 @@ func (noPolicies) List(context.Context, client.ObjectList, ...client.ListOption)
 
 // TestAttackM8: without the admission policies, whose roles give too much alone, no further cluster is accepted; the others stay.
 func TestAttackM8(t *testing.T) {
-	r := &fcReconciler{options: ForeignClusterOptions{IncomingPeering: discoveryv1alpha1.PeeringYes, Policies: policies.Reading(noPolicies{})}}
+	p := Policy{Setting: discoveryv1alpha1.PeeringYes, Policies: policies.Reading(noPolicies{})}
 	for name, test := range map[string]struct {
 		object discoveryv1alpha1.PeeringEnabled
 		before discoveryv1alpha1.IncomingState
@@ -133,8 +96,8 @@ func TestAttackM8(t *testing.T) {
 		if test.before != "" {
 			fc.Status.Incoming = &discoveryv1alpha1.IncomingStatus{State: test.before}
 		}
-		got, err := r.decide(t.Context(), fc)
-		if err != nil || got.state != test.want || got.state == discoveryv1alpha1.IncomingWaiting && !strings.Contains(got.message, "liqo-peers") {
+		got, err := p.Decide(t.Context(), fc)
+		if err != nil || got.State != test.want || got.State == discoveryv1alpha1.IncomingWaiting && !strings.Contains(got.Message, "liqo-peers") {
 			t.Errorf("%s: %+v, %v", name, got, err)
 		}
 	}

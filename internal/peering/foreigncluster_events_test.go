@@ -29,7 +29,7 @@ func TestAttackL14(t *testing.T) {
 		"withdrawn":       {is(discoveryv1alpha1.IncomingAccepted), is(discoveryv1alpha1.IncomingWithdrawing), "PeerWithdrawing"},
 		"refused":         {is(discoveryv1alpha1.IncomingWithdrawing), is(discoveryv1alpha1.IncomingRefused), "PeerDenied"},
 	} {
-		if got := decisionEvent(test.before, test.after); got.reason != test.reason {
+		if got := decisionEvent(test.before, test.after); got.Reason != test.reason {
 			t.Errorf("%s: %+v", name, got)
 		}
 	}
@@ -52,7 +52,7 @@ func TestAttackL14(t *testing.T) {
 		"another CA":      {&held, otherCA, "ProviderCAChanged", "https://milan:6443"},
 		"after a break":   {&late, held, "IdentityRenewed", "1m30s"},
 	} {
-		if got := grantEvent(test.before, test.grant, now); got.reason != test.reason || !strings.Contains(got.note, test.part) {
+		if got := grantEvent(test.before, test.grant, now); got.Reason != test.reason || !strings.Contains(got.Note, test.part) {
 			t.Errorf("%s: %+v", name, got)
 		}
 	}
@@ -73,7 +73,7 @@ func TestAttackL14(t *testing.T) {
 		"still an impostor":            {unproven, unproven, "", ""},
 		"an impostor who is quiet now": {unproven, closed, "", ""},
 	} {
-		if got := insideEvent(test.before, test.reason); got.reason != test.event || !strings.Contains(got.note, test.part) {
+		if got := insideEvent(test.before, test.reason); got.Reason != test.event || !strings.Contains(got.Note, test.part) {
 			t.Errorf("%s: %+v", name, got)
 		}
 	}
