@@ -87,7 +87,7 @@ func TestFixedFields(t *testing.T) {
 }
 
 // untilNetwork waits for the condition NetworkStatus to be as wanted.
-func (b *fcEnv) untilNetwork(status discoveryv1alpha1.PeeringConditionStatus, because string) {
+func untilNetwork(b *fcEnv, status discoveryv1alpha1.PeeringConditionStatus, because string) {
 	b.T.Helper()
 	kubetest.Eventually(b.T, fmt.Sprintf("%s: %s", status, because), func() error {
 		var fc discoveryv1alpha1.ForeignCluster
@@ -118,7 +118,7 @@ func TestNetworkStatus(t *testing.T) {
 			OutgoingPeeringEnabled: discoveryv1alpha1.PeeringNo, IncomingPeeringEnabled: discoveryv1alpha1.PeeringAuto,
 		},
 	})
-	b.untilNetwork(discoveryv1alpha1.StatusNone, "no peering is wanted")
+	untilNetwork(b, discoveryv1alpha1.StatusNone, "no peering is wanted")
 
 	namespace := milan.TenantNamespace()
 	meta := func(name string, marks map[string]string) metav1.ObjectMeta {
@@ -138,19 +138,19 @@ func TestNetworkStatus(t *testing.T) {
 		Spec:       sharingv1alpha1.ResourceSliceSpec{ConsumerClusterID: milan.ClusterID, ProviderClusterID: "rome-id", NodeName: "liqo-rome"},
 	}
 	b.Make(request)
-	b.untilNetwork(discoveryv1alpha1.StatusNone, "this cluster has not described its network yet")
+	untilNetwork(b, discoveryv1alpha1.StatusNone, "this cluster has not described its network yet")
 	rome := discoveryv1alpha1.ClusterIdentity{ClusterID: "rome-id", ClusterName: "rome"}
 	ours := &netv1alpha1.NetworkConfig{ObjectMeta: meta(rome.NetworkConfigName(), map[string]string{labels.Replication: "true", labels.RemoteID: milan.ClusterID}), Spec: spec}
 	b.Make(ours)
-	b.untilNetwork(discoveryv1alpha1.StatusNone, "the remote cluster has not described its network yet")
+	untilNetwork(b, discoveryv1alpha1.StatusNone, "the remote cluster has not described its network yet")
 	theirs := &netv1alpha1.NetworkConfig{ObjectMeta: meta(milan.NetworkConfigName(), map[string]string{labels.Replication: "false", labels.Replicated: "true"}), Spec: spec}
 	b.Make(theirs)
-	b.untilNetwork(discoveryv1alpha1.StatusNone, "the remote cluster has not answered")
+	untilNetwork(b, discoveryv1alpha1.StatusNone, "the remote cluster has not answered")
 	theirs.Status.Conditions = []metav1.Condition{{
 		Type: netv1alpha1.ConditionReady, Status: metav1.ConditionFalse, Reason: "Large", Message: "podCIDR 0.0.0.0/0 is too large", LastTransitionTime: metav1.Now(),
 	}}
 	b.Must(b.Status().Update(t.Context(), theirs))
-	b.untilNetwork(discoveryv1alpha1.StatusNone, "does not accept the network of the remote one: podCIDR 0.0.0.0/0 is too large")
+	untilNetwork(b, discoveryv1alpha1.StatusNone, "does not accept the network of the remote one: podCIDR 0.0.0.0/0 is too large")
 
 	tunnel := &netv1alpha1.TunnelEndpoint{
 		ObjectMeta: meta("milan", map[string]string{labels.TunnelCluster: milan.ClusterID}),
@@ -161,7 +161,7 @@ func TestNetworkStatus(t *testing.T) {
 		},
 	}
 	b.Make(tunnel)
-	b.untilNetwork(discoveryv1alpha1.StatusPending, "have not reported")
+	untilNetwork(b, discoveryv1alpha1.StatusPending, "have not reported")
 	for _, c := range []struct {
 		status  netv1alpha1.ConnectionStatus
 		message string
@@ -173,14 +173,14 @@ func TestNetworkStatus(t *testing.T) {
 	} {
 		tunnel.Status.Connection = netv1alpha1.Connection{Status: c.status, StatusMessage: c.message}
 		b.Must(b.Status().Update(t.Context(), tunnel))
-		b.untilNetwork(c.want, c.message)
+		untilNetwork(b, c.want, c.message)
 	}
 	b.Must(b.Delete(t.Context(), tunnel))
-	b.untilNetwork(discoveryv1alpha1.StatusNone, "does not accept")
+	untilNetwork(b, discoveryv1alpha1.StatusNone, "does not accept")
 
 	// The peering ends and the ForeignCluster stays: no connection would report a change of the peer's network any more.
 	b.Must(b.Delete(t.Context(), request))
-	b.untilNetwork(discoveryv1alpha1.StatusNone, "does not accept")
+	untilNetwork(b, discoveryv1alpha1.StatusNone, "does not accept")
 	b.Must(b.Get(t.Context(), client.ObjectKeyFromObject(theirs), theirs)) // it may come back, it is still admitted
 	b.Must(b.Delete(t.Context(), pin))
 	kubetest.Eventually(b.T, "the peer's NetworkConfig is deleted", func() error {
@@ -190,7 +190,7 @@ func TestNetworkStatus(t *testing.T) {
 		return nil
 	})
 	b.Must(b.Get(t.Context(), client.ObjectKeyFromObject(ours), ours)) // its controller deletes it
-	b.untilNetwork(discoveryv1alpha1.StatusNone, "no peering is wanted")
+	untilNetwork(b, discoveryv1alpha1.StatusNone, "no peering is wanted")
 
 	// A peer that left an hour ago comes back, and its NetworkConfig arrives before its request.
 	back := &netv1alpha1.NetworkConfig{ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceDefault, Name: "back", Labels: map[string]string{labels.Replicated: "true"}}, Spec: spec}
