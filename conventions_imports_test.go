@@ -40,7 +40,7 @@ var layers = map[string]int{
 var outside = []string{"hack", "test", "examples"}
 
 // testOnly are packages that only tests import: test API servers, and the controllers that run there.
-var testOnly = []string{"internal/kube/kubetest", "internal/offloading/controllertest", "internal/offloading/shadowtest"}
+var testOnly = []string{"internal/kube/kubetest", "internal/offloading/controllertest", "internal/offloading/shadowtest", "internal/peering/peeringtest"}
 
 func isTestOnly(dir string) bool {
 	return slices.ContainsFunc(testOnly, func(of string) bool { return dir == of || strings.HasPrefix(dir, of+"/") })
@@ -128,7 +128,7 @@ var pure = []string{
 	"internal/action/install/clusters", "internal/offloading/networks/networks.go", "internal/offloading/*/plan.go",
 	"internal/offloading/*/status.go", "internal/offloading/kubelet", "internal/offloading/remotename", "internal/offloading/provider",
 	"internal/network/keyring", "internal/network/networks", "internal/network/tunnelstatus", "internal/network/networkconfig/status.go",
-	"internal/peering/grant", "internal/peering/grant.go", "internal/peering/tenant/tenant.go", "internal/offloading/webhook/strategy.go",
+	"internal/peering/conditions", "internal/peering/grant", "internal/peering/reach", "internal/peering/resourceslice/status.go", "internal/peering/tenant/tenant.go", "internal/offloading/webhook/strategy.go",
 	"internal/storage/locality.go", "internal/storage/request.go", "internal/storage/volume.go", "internal/storage/claims/plan.go", "internal/storage/claims/project.go", "internal/storage/data", "internal/storage/home/astray.go", "internal/storage/home/keep.go", "internal/storage/move/plan",
 	"internal/*/*_status.go", "internal/*/*_plan.go", "internal/peering/cleanup/plan.go",
 	"internal/offloading/virtualkubelet/nodeobject.go", "internal/offloading/virtualkubelet/nodelabels.go", "internal/offloading/virtualkubelet/streampath.go", "internal/offloading/exposition", "internal/offloading/choice", "internal/offloading/contents", "internal/offloading/kinds", "internal/offloading/hosts/hosts.go",

@@ -35,7 +35,7 @@ var securityRules = map[string]securityRule{
 		find:   imports(`^math/rand(/v2)?$`),
 		bad:    "rand.Int()", good: "crand.Text()",
 		accepted: map[string]string{
-			"internal/peering/resourceslice_controller.go": "delays of refreshes", "internal/network/probe/prober.go": "number of a sender of probes, which proves nothing",
+			"internal/peering/resourceslice/controller.go": "delays of refreshes", "internal/network/probe/prober.go": "number of a sender of probes, which proves nothing",
 			"internal/network/agent/gateway/gateway.go": "delays of dials", "internal/network/carrier/hub.go": "first loopback address, on one host",
 			"internal/action/install/chart.go": "name of a cluster", "internal/kube/fairqueue/queue.go": "delays", "internal/kube/manager/waitwatch.go": "delays",
 		},

@@ -49,10 +49,13 @@ import (
 	"liqo.io/liqo/internal/offloading/shadowslice"
 	"liqo.io/liqo/internal/offloading/virtualnode"
 	offloadingwebhook "liqo.io/liqo/internal/offloading/webhook"
-	"liqo.io/liqo/internal/peering"
 	"liqo.io/liqo/internal/peering/admission"
+	"liqo.io/liqo/internal/peering/flows"
+	"liqo.io/liqo/internal/peering/foreigncluster"
 	"liqo.io/liqo/internal/peering/grant"
+	"liqo.io/liqo/internal/peering/pins"
 	"liqo.io/liqo/internal/peering/replicate"
+	"liqo.io/liqo/internal/peering/resourceslice"
 	"liqo.io/liqo/internal/peering/tenant"
 	peeringwebhook "liqo.io/liqo/internal/peering/webhook"
 	"liqo.io/liqo/internal/storage"
@@ -91,7 +94,7 @@ type controllerManagerOptions struct {
 	incomingPeering        bool
 	incomingManual         bool
 	sharedToken            bool
-	peerLimits             peering.PeerLimits
+	peerLimits             pins.Limits
 	clusterLabels          map[string]string
 	sharingPercentage      int
 	offerThreshold         int
@@ -327,18 +330,18 @@ func runControllerManager(ctx context.Context, cfg *rest.Config, o *controllerMa
 	}
 	tenants, admitted := tenant.New(mgr.GetClient(), mgr.GetAPIReader(), o.namespace), admission.Policy{Setting: o.incomingSetting(), Policies: guard}
 	err = errors.Join(
-		peering.SetupForeignCluster(mgr, peering.ForeignClusterOptions{
+		foreigncluster.Setup(mgr, foreigncluster.Options{
 			Local: o.local, Namespace: o.namespace, AutoJoin: o.autoJoin, InternalNetwork: !o.disableInternalNetwork, Connector: connector, Workers: o.workers,
 			SharedToken: o.sharedToken, Admission: admitted, Tenants: tenants,
 		}),
-		peering.SetupPins(mgr, peering.PinsOptions{
+		pins.Setup(mgr, pins.Options{
 			Local: o.local, Namespace: o.namespace, InternalNetwork: !o.disableInternalNetwork, Workers: o.workers,
 			Limits: o.peerLimits, Admission: admitted, Tenants: tenants,
 		}))
 	if err != nil {
 		return err
 	}
-	sharing := peering.SliceOptions{
+	sharing := resourceslice.Options{
 		Namespace: o.namespace, SharingPercentage: o.sharingPercentage, ClusterLabels: o.clusterLabels,
 		IncomingPeering: o.incomingSetting(), Tolerated: o.shadows.allowed.Toleration, PluginAddress: o.resourcePlugin, PluginCertificates: o.pluginCertificates,
 		StorageClasses: o.peerClasses,
@@ -346,7 +349,7 @@ func runControllerManager(ctx context.Context, cfg *rest.Config, o *controllerMa
 	if o.offerThreshold >= 0 {
 		sharing.UpdateThreshold = &o.offerThreshold
 	}
-	if err := errors.Join(peering.SetupResourceSlice(mgr, sharing), peering.SetupPeerFlows(mgr)); err != nil {
+	if err := errors.Join(resourceslice.Setup(mgr, sharing), flows.Setup(mgr)); err != nil {
 		return err
 	}
 	fabric, own, err := o.network()

@@ -30,7 +30,7 @@ import (
 	"liqo.io/liqo/internal/offloading/shadowslice"
 	"liqo.io/liqo/internal/offloading/standby"
 	offloadingwebhook "liqo.io/liqo/internal/offloading/webhook"
-	"liqo.io/liqo/internal/peering"
+	"liqo.io/liqo/internal/peering/resourceslice"
 )
 
 // shadowOptions are the options for what peers have in their remote namespaces.
@@ -168,7 +168,7 @@ const minBurst = 8 << 20
 func (o *shadowOptions) parseLimits() error {
 	o.limits = ledger.Limits{Objects: map[schema.GroupResource]int64{
 		offloadingwebhook.ShadowPods: int64(o.mostPods), offloadingwebhook.ShadowEndpointSlices: int64(o.mostSlices),
-		offloadingwebhook.NamespaceMaps: 1, offloadingwebhook.ResourceSlices: peering.MaxAnswered,
+		offloadingwebhook.NamespaceMaps: 1, offloadingwebhook.ResourceSlices: resourceslice.MaxAnswered,
 	}}
 	for _, one := range o.custom {
 		o.limits.Objects[schema.ParseGroupResource(one)] = int64(o.mostCustom)

@@ -19,7 +19,7 @@ import (
 	_ "liqo.io/liqo/internal/network/agent/gateway" // declares metrics, as do the following
 	_ "liqo.io/liqo/internal/offloading/nameserver"
 	_ "liqo.io/liqo/internal/offloading/reflection/engine"
-	_ "liqo.io/liqo/internal/peering"
+	_ "liqo.io/liqo/internal/peering/trust"
 )
 
 // reference is the folder of the pages that list everything of one sort.

@@ -26,7 +26,8 @@ type role struct {
 // roles is the table of who may do what. A package that is in two rows gives its marks to both.
 var roles = []role{
 	{"controller-manager", []string{
-		"./internal/kube/manager", "./internal/kube/policies", "./internal/peering", "./internal/peering/replicate", "./internal/peering/tenant",
+		"./internal/kube/manager", "./internal/kube/policies", "./internal/peering/flows", "./internal/peering/foreigncluster",
+		"./internal/peering/pins", "./internal/peering/resourceslice", "./internal/peering/replicate", "./internal/peering/tenant",
 		"./internal/offloading/certificate", "./internal/offloading/hosts", "./internal/offloading/namespacemap",
 		"./internal/offloading/namespaceoffloading", "./internal/offloading/peers", "./internal/offloading/remotecontents",
 		"./internal/offloading/remotenamespace", "./internal/offloading/shadowpod", "./internal/offloading/shadowslice",

@@ -1,0 +1,204 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package foreigncluster
+
+import (
+	"context"
+	"crypto/rand"
+	"fmt"
+	"net/netip"
+	"net/url"
+	"strconv"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1ac "k8s.io/client-go/applyconfigurations/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	netapply "liqo.io/liqo/apis/applyconfiguration/net/v1alpha1"
+	discoveryv1alpha1 "liqo.io/liqo/apis/discovery/v1alpha1"
+	"liqo.io/liqo/apis/labels"
+	netv1alpha1 "liqo.io/liqo/apis/net/v1alpha1"
+	"liqo.io/liqo/internal/peering/proxy"
+)
+
+// In an in-band peering, the clusters reach each other through their tunnel only. `liqoctl peer in-band` pins the key of each cluster in the other one and
+// exchanges their networks. The rest of a peering then follows, through the proxies of the two clusters (docs/adr/0022-in-band.md).
+
+// waitsForTunnel is why a peer that is reached through the tunnel cannot be asked for an identity yet; empty if it can.
+func waitsForTunnel(s *scope) string {
+	switch {
+	case !s.fc.Inside(), s.invited():
+		return ""
+	case s.fc.Spec.ForeignProxyURL == "" || s.fc.Spec.ForeignAuthURL == "":
+		return "the address of the remote cluster's proxy is not known; `liqoctl peer in-band` sets it"
+	case !usable(s.facts.tunnel):
+		return "the tunnel to the remote cluster is not up, and everything goes through it"
+	case !leadsInside(s.fc.Spec.ForeignProxyURL, s.facts.tunnel):
+		return fmt.Sprintf("spec.foreignProxyUrl is not http://HOST:%d in the network %s of the remote cluster, so nothing is sent there; `liqoctl peer in-band` sets it",
+			proxy.Port, externalOf(s.facts.tunnel))
+	}
+	return ""
+}
+
+// usable reports whether a tunnel carries packets.
+func usable(tunnel *netv1alpha1.TunnelEndpoint) bool {
+	return tunnel != nil && meta.IsStatusConditionTrue(tunnel.Status.Conditions, netv1alpha1.ConditionUsable)
+}
+
+// leadsInside reports whether the URL of a proxy leads to the external network of a peer, and so through the tunnel. The peer chooses the URL: it must not
+// have this cluster send anything to another host.
+func leadsInside(text string, tunnel *netv1alpha1.TunnelEndpoint) bool {
+	parsed, err := url.Parse(text)
+	if err != nil || parsed.Scheme != "http" || parsed.Port() != strconv.Itoa(proxy.Port) || parsed.Path != "" {
+		return false
+	}
+	address, err := netip.ParseAddr(parsed.Hostname())
+	if err != nil {
+		return false
+	}
+	network, err := netip.ParsePrefix(externalOf(tunnel))
+	return err == nil && network.Contains(address)
+}
+
+// externalOf is the network under which this cluster reaches the external network of a peer.
+func externalOf(tunnel *netv1alpha1.TunnelEndpoint) string {
+	if nat := tunnel.Spec.RemoteNATExternalCIDR; nat != "" && nat != netv1alpha1.NotRemapped {
+		return nat
+	}
+	return string(tunnel.Spec.RemoteExternalCIDR)
+}
+
+// moved reports whether the peer is now reached through another proxy than that of our identity, or directly: then the address of its API server is another
+// one as well.
+func (s *scope) moved(held *heldIdentity) bool {
+	return s.facts.outgoing && s.facts.problem == nil && held.identity.ProxyURL != s.peerProxy()
+}
+
+// proxyMapping is the name of the IPMapping through which a peer reaches our proxy.
+func proxyMapping(peer discoveryv1alpha1.ClusterIdentity) string {
+	return proxy.Service + "-" + peer.UniqueName()
+}
+
+// ensureProxy makes the proxy of this cluster reachable for a peer, in our external network: while it is to be open for that peer, and as long as the peer
+// uses this cluster.
+func (r *reconciler) ensureProxy(ctx context.Context, s *scope) error {
+	if !r.options.InternalNetwork || s.fc.DeletionTimestamp != nil {
+		return nil
+	}
+	var have netv1alpha1.IPMapping
+	err := r.client.Get(ctx, client.ObjectKey{Name: proxyMapping(s.peer)}, &have)
+	if client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("read address mapping %s: %w", proxyMapping(s.peer), err)
+	}
+	found := err == nil
+	if found && have.Labels[labels.ClusterID] != s.peer.ClusterID {
+		return fmt.Errorf("address mapping %s is that of cluster %q, and cluster %s needs one of this name; delete it", have.Name, have.Labels[labels.ClusterID], s.peer.ClusterID)
+	}
+	opens, err := r.opensProxy(ctx, s)
+	if err != nil {
+		return err
+	}
+	uses := found && len(s.facts.copies) > 0 && s.facts.incoming.Keeps() // a request that is refused may stay as long as the peer likes
+	opens = opens || uses && have.Annotations[labels.RenewalsOnly] == "" // what works stays
+	switch wanted := opens || s.renewsInside() || uses; {
+	case found && have.DeletionTimestamp != nil, !found && !wanted:
+		return nil // the event of its removal triggers the next reconciliation
+	case !wanted:
+		return r.deleteMapping(ctx, &have)
+	}
+	var service corev1.Service
+	err = r.live.Get(ctx, client.ObjectKey{Namespace: r.options.Namespace, Name: proxy.Service}, &service)
+	switch {
+	case apierrors.IsNotFound(err) && (!s.fc.InBand() || !s.facts.outgoing):
+		return nil // a peering can end without it
+	case err != nil:
+		return fmt.Errorf("read the Service of the proxy, through which peers reach this cluster: %w", err)
+	case !found:
+		return r.applyMapping(ctx, s, service.Spec.ClusterIP, opens, nil)
+	case have.Spec.Address != service.Spec.ClusterIP: // the Service was made again, and the address of a mapping cannot change
+		return r.deleteMapping(ctx, &have)
+	}
+	if err := r.ownProxyURLs(ctx, s, &have, opens); err != nil {
+		return err
+	}
+	if err := r.applyMapping(ctx, s, service.Spec.ClusterIP, opens, &have); err != nil {
+		return err
+	}
+	return r.reportProxy(ctx, s)
+}
+
+// ownProxyURLs finds the URLs of our proxy for the peer; there are none while the peer has no address for it. opens: the peer may reach the API server
+// through it.
+func (r *reconciler) ownProxyURLs(ctx context.Context, s *scope, mapping *netv1alpha1.IPMapping, opens bool) error {
+	address := mapping.Status.PeerAddresses[s.peer.ClusterID]
+	if address == "" {
+		return nil
+	}
+	var key corev1.Secret // the cache has those with labels of peers only
+	if err := r.live.Get(ctx, client.ObjectKey{Namespace: r.options.Namespace, Name: proxy.KeySecret}, &key); err != nil {
+		return client.IgnoreNotFound(err) // it is created when this process starts
+	}
+	if opens {
+		var err error
+		if s.facts.proxyURL, err = proxy.URL(key.Data[proxy.KeyName], s.peer.ClusterID, address); err != nil {
+			return err
+		}
+	}
+	if s.fc.InBand() {
+		s.facts.reportedProxy = s.facts.proxyURL
+	} else if s.renewsInside() {
+		s.facts.reportedProxy, _ = proxy.AuthURL(key.Data[proxy.KeyName], s.peer.ClusterID, address) // a peering does not end for want of a second way
+	}
+	return nil
+}
+
+// applyMapping applies the mapping. Kubernetes deletes it with the ForeignCluster if this controller does not run then.
+func (r *reconciler) applyMapping(ctx context.Context, s *scope, address string, opens bool, live client.Object) error {
+	intent := netapply.IPMapping(proxyMapping(s.peer)).
+		WithLabels(map[string]string{labels.ClusterID: s.peer.ClusterID, labels.AppPartOf: labels.PartOf}).
+		WithOwnerReferences(metav1ac.OwnerReference().WithAPIVersion(discoveryv1alpha1.GroupVersion.String()).WithKind("ForeignCluster").WithName(s.fc.Name).WithUID(s.fc.UID)).
+		WithSpec(netapply.IPMappingSpec().WithAddress(address).WithClusterIDs(s.peer.ClusterID).
+			WithPorts(netapply.MappingPort().WithProtocol(corev1.ProtocolTCP).WithPort(proxy.Port)))
+	if !opens {
+		intent.WithAnnotations(map[string]string{labels.RenewalsOnly: labels.True})
+	}
+	return r.own.ApplyTo(ctx, intent, live)
+}
+
+// closeProxy takes the proxy away from a peer whose ForeignCluster is deleted.
+func (r *reconciler) closeProxy(ctx context.Context, s *scope) error {
+	var have netv1alpha1.IPMapping
+	if !r.options.InternalNetwork {
+		return nil
+	}
+	if err := r.client.Get(ctx, client.ObjectKey{Name: proxyMapping(s.peer)}, &have); err != nil {
+		return client.IgnoreNotFound(err)
+	}
+	if have.Labels[labels.ClusterID] != s.peer.ClusterID {
+		return nil // another peer has the same unique name
+	}
+	return r.deleteMapping(ctx, &have)
+}
+
+func (r *reconciler) deleteMapping(ctx context.Context, mapping *netv1alpha1.IPMapping) error {
+	r.own.Forget(client.ObjectKeyFromObject(mapping))
+	if err := r.client.Delete(ctx, mapping, client.Preconditions{UID: &mapping.UID}); client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("delete address mapping %s: %w", mapping.Name, err)
+	}
+	return nil
+}
+
+// proxyKeySize is that of the key from which the passes of peers are derived, in bytes.
+const proxyKeySize = 32
+
+// proxyKey creates the key of the proxy if there is none.
+func (r *reconciler) proxyKey(ctx context.Context) error {
+	_, err := r.ensureSecret(ctx, proxy.KeySecret, func() (map[string][]byte, error) {
+		key := make([]byte, proxyKeySize)
+		_, _ = rand.Read(key) // never fails
+		return map[string][]byte{proxy.KeyName: key}, nil
+	})
+	return err
+}

@@ -1,0 +1,168 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package foreigncluster
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+
+	sharingapply "liqo.io/liqo/apis/applyconfiguration/sharing/v1alpha1"
+	discoveryv1alpha1 "liqo.io/liqo/apis/discovery/v1alpha1"
+	"liqo.io/liqo/apis/labels"
+	"liqo.io/liqo/internal/peering/auth"
+	"liqo.io/liqo/internal/peering/invitation"
+)
+
+// A provider can invite a consumer to an in-band peering although no administrator has access to both clusters (docs/adr/0022-in-band.md). In the provider, the invitation is a
+// ForeignCluster whose tunnel leads to the proxy only. The consumer reaches that proxy from the process of its controllers, registers, and exchanges its
+// network as in any peering. As soon as the tunnel between the clusters is up, both go on through it.
+
+func isInvitation(fc *discoveryv1alpha1.ForeignCluster) bool {
+	return fc.Labels[labels.Invitation] != ""
+}
+
+// readInvitation reads the invitation to an in-band peering, if there is one.
+func (r *reconciler) readInvitation(ctx context.Context, s *scope) error {
+	if !s.fc.InBand() || s.fc.DeletionTimestamp != nil {
+		return nil
+	}
+	var secret corev1.Secret
+	err := r.watched.Get(ctx, client.ObjectKey{Namespace: r.options.Namespace, Name: auth.TokenSecretName(s.peer.ClusterID)}, &secret)
+	text, found := secret.Data[invitation.SecretKey]
+	if err != nil || !found {
+		return client.IgnoreNotFound(err)
+	}
+	parsed, err := invitation.Parse(string(text))
+	if err != nil {
+		log.FromContext(ctx).Error(err, "invitation not readable; run the command again that the provider printed", "secret", secret.Name)
+		return nil
+	}
+	s.invitation = &parsed
+	return nil
+}
+
+// invited reports whether the peer is reached by its invitation: as long as its proxy in the tunnel is not known.
+func (s *scope) invited() bool { return s.invitation != nil && s.fc.Spec.ForeignProxyURL == "" }
+
+// peerProxy is the URL of the proxy through which the peer is reached.
+func (s *scope) peerProxy() string {
+	if s.invited() {
+		return s.invitation.ProxyURL()
+	}
+	return s.fc.Spec.ForeignProxyURL
+}
+
+// onTheWay reports whether an identity still leads through the invitation.
+func (s *scope) onTheWay(held *heldIdentity) bool {
+	return s.invitation != nil && held.identity.ProxyURL == s.invitation.ProxyURL()
+}
+
+// dialPeer returns a client of the authentication service of the peer.
+func (r *reconciler) dialPeer(s *scope) (Registrar, error) {
+	if !s.invited() {
+		return r.options.Dial(s.fc)
+	}
+	fc := s.fc.DeepCopy()
+	fc.Spec.ForeignProxyURL = s.peerProxy()
+	return r.options.DialThrough(fc, r.ways.Dial(s.peer.ClusterID, *s.invitation))
+}
+
+// reportProxy reports the URL of our proxy to a consumer: in-band, it needs it if no administrator has access to both clusters; out-of-band, to renew its
+// identity while it does not reach the authentication service otherwise.
+func (r *reconciler) reportProxy(ctx context.Context, s *scope) error {
+	url := s.facts.reportedProxy
+	if url == "" {
+		return nil
+	}
+	for i := range s.facts.copies {
+		slice := &s.facts.copies[i]
+		if slice.DeletionTimestamp != nil || slice.Status.ProxyURL == url || slice.Status.Phase == "" {
+			continue // without an answer, the defaults of this status would be one
+		}
+		intent := sharingapply.ResourceSlice(slice.Name, slice.Namespace).WithUID(slice.UID).WithStatus(sharingapply.ResourceSliceStatus().WithProxyURL(url))
+		if err := r.own.ApplyStatusTo(ctx, intent, slice); client.IgnoreNotFound(err) != nil {
+			return fmt.Errorf("report the proxy of this cluster in resource slice %s/%s: %w", slice.Namespace, slice.Name, err)
+		}
+	}
+	return nil
+}
+
+// followProxy takes over the URL of the proxy of an in-band provider, once the tunnel to it is up. What works stays, as in choose.
+func (r *reconciler) followProxy(ctx context.Context, s *scope) error {
+	slice := s.facts.slice
+	if !s.fc.InBand() || s.fc.DeletionTimestamp != nil || slice == nil || slice.Status.ProxyURL == s.fc.Spec.ForeignProxyURL ||
+		!usable(s.facts.tunnel) || !leadsInside(slice.Status.ProxyURL, s.facts.tunnel) {
+		return nil
+	}
+	if s.fc.Spec.ForeignProxyURL != "" && (r.options.Connector.State(s.peer.ClusterID).Ready || !r.unreachable(s)) {
+		return nil
+	}
+	before := s.fc.DeepCopy()
+	s.fc.Spec.ForeignProxyURL = slice.Status.ProxyURL
+	return r.patch(ctx, s, before)
+}
+
+const (
+	// invitationCheck is how often an open invitation is checked.
+	invitationCheck = 15 * time.Second
+	// invitationGrace is how long an invitation stays open after the tunnel to its guest is up, which it needs to change to that.
+	invitationGrace = time.Minute
+)
+
+// endInvitation deletes an invitation that has expired or was used.
+func (r *reconciler) endInvitation(ctx context.Context, s *scope) error {
+	if !isInvitation(s.fc) || s.fc.DeletionTimestamp != nil {
+		return nil
+	}
+	left, reason := time.Duration(0), "it has expired"
+	if expires, err := time.Parse(time.RFC3339, s.fc.Annotations[labels.InvitationExpires]); err == nil {
+		left = expires.Sub(s.now)
+	}
+	used, err := r.usedSince(ctx, s.fc.Labels[labels.Invitation])
+	if err != nil {
+		return err
+	}
+	if !used.IsZero() && used.Add(invitationGrace).Sub(s.now) < left {
+		left, reason = used.Add(invitationGrace).Sub(s.now), "it was used"
+	}
+	if left > 0 {
+		s.requeueWithin(min(left, invitationCheck))
+		return nil
+	}
+	if err := r.client.Delete(ctx, s.fc, client.Preconditions{UID: &s.fc.UID}); client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("delete invitation %s: %w", s.fc.Name, err)
+	}
+	log.FromContext(ctx).Info("invitation ended", "foreigncluster", s.fc.Name, "reason", reason)
+	return errWaiting // its event triggers the next reconciliation
+}
+
+// usedSince is when the tunnel to the cluster that registered with a token came up; zero if there is none.
+func (r *reconciler) usedSince(ctx context.Context, tokenID string) (since time.Time, _ error) {
+	var pins corev1.ConfigMapList
+	if err := r.watched.List(ctx, &pins, client.InNamespace(r.options.Namespace), client.MatchingLabels{labels.PinnedKey: labels.True}); err != nil {
+		return since, fmt.Errorf("list the keys of peers: %w", err)
+	}
+	var all discoveryv1alpha1.ForeignClusterList
+	if err := r.client.List(ctx, &all, client.UnsafeDisableDeepCopy); err != nil {
+		return since, fmt.Errorf("list foreign clusters: %w", err)
+	}
+	for i := range pins.Items {
+		data := pins.Items[i].Data
+		guest := discoveryv1alpha1.OwnerOf(all.Items, data[auth.PinClusterID])
+		if data[auth.PinTokenID] != tokenID || guest == nil {
+			continue
+		}
+		if at := slices.IndexFunc(guest.Status.PeeringConditions, func(c discoveryv1alpha1.PeeringCondition) bool {
+			return c.Type == discoveryv1alpha1.NetworkStatus && c.Status == discoveryv1alpha1.StatusEstablished
+		}); at >= 0 {
+			return guest.Status.PeeringConditions[at].LastTransitionTime.Time, nil
+		}
+	}
+	return since, nil
+}

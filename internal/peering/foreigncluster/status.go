@@ -1,0 +1,399 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package foreigncluster
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	discoveryv1alpha1 "liqo.io/liqo/apis/discovery/v1alpha1"
+	"liqo.io/liqo/apis/labels"
+	netv1alpha1 "liqo.io/liqo/apis/net/v1alpha1"
+	sharingv1alpha1 "liqo.io/liqo/apis/sharing/v1alpha1"
+	"liqo.io/liqo/internal/kube/printable"
+)
+
+// problem is why a ForeignCluster cannot be processed.
+type problem struct{ reason, message string }
+
+// disowns reports whether the tenant of the cluster belongs to another ForeignCluster, or to none.
+func (p *problem) disowns() bool {
+	return p != nil && p.reason != discoveryv1alpha1.ReasonInvalidProxyURL && p.reason != discoveryv1alpha1.ReasonInBandNotSupported
+}
+
+// identityState is the state of our identity in the peer.
+type identityState int
+
+const (
+	identityNotNeeded identityState = iota
+	identityPending
+	identityAccepted
+	identityEmptyDenied
+	identityDenied
+	identityUnproven
+	identityUnreachable
+	identityVersion
+	identityError
+)
+
+// fcFacts are the observations from which the conditions of a ForeignCluster are computed.
+type fcFacts struct {
+	spec    *discoveryv1alpha1.ForeignClusterSpec
+	problem *problem
+	// failure is the error of a phase: those after it observed nothing.
+	failure error
+	// outgoing: the spec asks for resources of the peer.
+	outgoing bool
+	// incoming is whether the peer may use this cluster; nil if that is not decided.
+	incoming *discoveryv1alpha1.IncomingStatus
+	identity identityState
+	// identityMessage is for people; empty when the identity is accepted.
+	identityMessage string
+	// renewedInside is why our identity was renewed through the tunnel; empty if it was not.
+	renewedInside string
+	// proxyURL is that of our proxy, for the peer; empty while it has none. reportedProxy is the one in the answer to the peer's requests.
+	proxyURL, reportedProxy string
+	// admitted: the peer has registered its key here and may act.
+	admitted bool
+	// connected, probed (at least once), ready and connectionMessage describe the connection to the peer's API server.
+	connected, probed, ready bool
+	connectionMessage        string
+	// slice is our request in this cluster, nil if there is none.
+	slice *sharingv1alpha1.ResourceSlice
+	// nameTaken: a request of the peer has the name that ours would have.
+	nameTaken bool
+	// copies are the peer's requests.
+	copies []sharingv1alpha1.ResourceSlice
+	// internalNetwork: the network fabric joins the clusters.
+	internalNetwork bool
+	// ourNetwork is what we publish to the peer, peerNetwork what it publishes to us, tunnel the result; nil if there is none.
+	ourNetwork, peerNetwork *netv1alpha1.NetworkConfig
+	tunnel                  *netv1alpha1.TunnelEndpoint
+}
+
+// currentConditions are those of a reconciliation; of one that failed, the ones before it, and why it failed: what it did not observe has not changed.
+func currentConditions(before []discoveryv1alpha1.PeeringCondition, f *fcFacts) []discoveryv1alpha1.PeeringCondition {
+	switch {
+	case f.failure == nil:
+		return fcConditions(f)
+	case apierrors.IsConflict(f.failure): // the next attempt sees the change
+		return slices.Clone(before)
+	}
+	const most = 512
+	text := "it failed, and is tried again: " + f.failure.Error()
+	now := slices.DeleteFunc(slices.Clone(before), func(c discoveryv1alpha1.PeeringCondition) bool {
+		return c.Type == discoveryv1alpha1.ProcessForeignClusterStatus
+	})
+	return append(now, condition(discoveryv1alpha1.ProcessForeignClusterStatus, discoveryv1alpha1.StatusError,
+		discoveryv1alpha1.ReasonReconciliationFailed, printable.Line(text, most)))
+}
+
+// fcConditions returns one condition per aspect, without times.
+func fcConditions(f *fcFacts) []discoveryv1alpha1.PeeringCondition {
+	return []discoveryv1alpha1.PeeringCondition{
+		f.outgoingPeering(), f.incomingPeering(), f.network(), f.apiServer(), f.authentication(), f.processing(),
+	}
+}
+
+func condition(
+	kind discoveryv1alpha1.PeeringConditionType, status discoveryv1alpha1.PeeringConditionStatus, reason, message string,
+) discoveryv1alpha1.PeeringCondition {
+	return discoveryv1alpha1.PeeringCondition{Type: kind, Status: status, Reason: reason, Message: message}
+}
+
+func (f *fcFacts) outgoingPeering() discoveryv1alpha1.PeeringCondition {
+	is := func(status discoveryv1alpha1.PeeringConditionStatus, reason, message string) discoveryv1alpha1.PeeringCondition {
+		return condition(discoveryv1alpha1.OutgoingPeering, status, reason, message)
+	}
+	if f.slice == nil {
+		if !f.outgoing {
+			return is(discoveryv1alpha1.StatusNone, discoveryv1alpha1.ReasonNoResourceRequest, "no resources of the remote cluster are wanted")
+		}
+		if f.nameTaken {
+			return is(discoveryv1alpha1.StatusPending, discoveryv1alpha1.ReasonResourceRequestPending,
+				"a request of the remote cluster has the name of this cluster, which our request would have: two clusters that use each other need different names (Helm value discovery.config.clusterName)")
+		}
+		return is(discoveryv1alpha1.StatusPending, discoveryv1alpha1.ReasonResourceRequestPending, "the request for resources is not written yet")
+	}
+	if f.slice.DeletionTimestamp != nil {
+		return is(discoveryv1alpha1.StatusDisconnecting, discoveryv1alpha1.ReasonResourceRequestDeleting, "waiting for "+waitsFor(f.slice))
+	}
+	node := meta.FindStatusCondition(f.slice.Status.Conditions, sharingv1alpha1.ConditionNodeReady)
+	switch f.slice.Status.Phase {
+	case sharingv1alpha1.SliceRefused:
+		return is(discoveryv1alpha1.StatusDenied, discoveryv1alpha1.ReasonResourceRequestRefused, granted(f.slice, "the remote cluster does not share with this one"))
+	case sharingv1alpha1.SliceAccepted:
+		if node == nil {
+			return is(discoveryv1alpha1.StatusPending, discoveryv1alpha1.ReasonKubeletPending, "resources are granted, the virtual kubelet is not there yet")
+		}
+		message := "resources are granted, the virtual kubelet of node " + f.slice.Spec.NodeName + " is in place"
+		if node.Status != metav1.ConditionTrue {
+			message += "; the node: " + node.Message
+		}
+		if meta.IsStatusConditionFalse(f.slice.Status.Conditions, sharingv1alpha1.ConditionGranted) {
+			message += "; " + granted(f.slice, "the remote cluster takes no further pods")
+		}
+		return is(discoveryv1alpha1.StatusEstablished, discoveryv1alpha1.ReasonResourceRequestAccepted, message)
+	case sharingv1alpha1.SlicePending, sharingv1alpha1.SliceManualActionRequired:
+	}
+	return is(discoveryv1alpha1.StatusPending, discoveryv1alpha1.ReasonResourceRequestPending, granted(f.slice, "the remote cluster has not answered the request for resources yet"))
+}
+
+// waitsFor names what a request that is being deleted waits for, from its finalizers.
+func waitsFor(slice *sharingv1alpha1.ResourceSlice) string {
+	switch {
+	case slices.Contains(slice.Finalizers, labels.FinalizerNode):
+		return "node " + slice.Spec.NodeName + " to be drained and removed"
+	case slices.Contains(slice.Finalizers, labels.FinalizerReplication):
+		return "the remote cluster to remove its copy of the request"
+	default:
+		return "the API server to remove the request"
+	}
+}
+
+func granted(slice *sharingv1alpha1.ResourceSlice, otherwise string) string {
+	if condition := meta.FindStatusCondition(slice.Status.Conditions, sharingv1alpha1.ConditionGranted); condition != nil && condition.Message != "" {
+		return condition.Message
+	}
+	return otherwise
+}
+
+func (f *fcFacts) incomingPeering() discoveryv1alpha1.PeeringCondition {
+	is := func(status discoveryv1alpha1.PeeringConditionStatus, reason, message string) discoveryv1alpha1.PeeringCondition {
+		return condition(discoveryv1alpha1.IncomingPeering, status, reason, message)
+	}
+	best := is(discoveryv1alpha1.StatusNone, discoveryv1alpha1.ReasonNoResourceRequest, "the remote cluster asks for no resources")
+	for i := range f.copies {
+		slice := &f.copies[i]
+		switch {
+		case slice.DeletionTimestamp != nil:
+			if best.Status == discoveryv1alpha1.StatusNone {
+				best = is(discoveryv1alpha1.StatusDisconnecting, discoveryv1alpha1.ReasonResourceRequestDeleting, "the remote cluster withdraws its request for resources")
+			}
+		case slice.Status.Phase == sharingv1alpha1.SliceAccepted:
+			return is(discoveryv1alpha1.StatusEstablished, discoveryv1alpha1.ReasonResourceRequestAccepted, "the remote cluster may use resources of this one")
+		case slice.Status.Phase == sharingv1alpha1.SliceRefused:
+			best = is(discoveryv1alpha1.StatusDenied, discoveryv1alpha1.ReasonResourceRequestRefused, granted(slice, "this cluster does not share with the remote one"))
+		default:
+			best = is(discoveryv1alpha1.StatusPending, discoveryv1alpha1.ReasonResourceRequestPending, granted(slice, "the remote cluster's request for resources is not answered yet"))
+		}
+	}
+	if f.incoming != nil && (f.admitted || len(f.copies) > 0) {
+		switch f.incoming.State {
+		case discoveryv1alpha1.IncomingWaiting:
+			return is(discoveryv1alpha1.StatusPending, discoveryv1alpha1.ReasonIncomingWaiting,
+				"the remote cluster wants to use this one; set spec.incomingPeeringEnabled to Yes or No")
+		case discoveryv1alpha1.IncomingWithdrawing:
+			return is(discoveryv1alpha1.StatusDisconnecting, discoveryv1alpha1.ReasonIncomingWithdrawing,
+				fmt.Sprintf("the remote cluster may not use this one any more; pods that it does not take away by %s are deleted",
+					f.incoming.Since.Add(withdrawDeadline).UTC().Format(time.RFC3339)))
+		case discoveryv1alpha1.IncomingRefused:
+			return is(discoveryv1alpha1.StatusDenied, discoveryv1alpha1.ReasonIncomingRefused, "this cluster does not let the remote one use it")
+		case discoveryv1alpha1.IncomingAccepted:
+		}
+	}
+	return best
+}
+
+func (f *fcFacts) network() discoveryv1alpha1.PeeringCondition {
+	is := func(status discoveryv1alpha1.PeeringConditionStatus, reason, message string) discoveryv1alpha1.PeeringCondition {
+		return condition(discoveryv1alpha1.NetworkStatus, status, reason, message)
+	}
+	if !f.internalNetwork {
+		message := "the networks of the clusters are joined by other means, or not at all"
+		if f.spec == nil || f.spec.Network == nil || len(f.spec.Network.PodCIDRs) == 0 {
+			message += "; spec.network.podCIDRs lists no network of the remote cluster, so no address of its pods and endpoints is used here"
+		}
+		return is(discoveryv1alpha1.StatusExternal, discoveryv1alpha1.ReasonExternalNetwork, message)
+	}
+	if f.tunnel == nil {
+		return is(discoveryv1alpha1.StatusNone, discoveryv1alpha1.ReasonTunnelEndpointNotFound, "no tunnel to the remote cluster is agreed: "+f.noTunnel())
+	}
+	message := func(otherwise string) string {
+		if reported := f.tunnel.Status.Connection.StatusMessage; reported != "" {
+			return reported
+		}
+		return otherwise
+	}
+	switch f.tunnel.Status.Connection.Status {
+	case netv1alpha1.Connected:
+		return is(discoveryv1alpha1.StatusEstablished, discoveryv1alpha1.ReasonTunnelEndpointAvailable, message("the tunnel to the remote cluster is up"))
+	case netv1alpha1.ConnectionError:
+		return is(discoveryv1alpha1.StatusError, discoveryv1alpha1.ReasonTunnelEndpointError, message("the tunnel to the remote cluster does not work"))
+	case netv1alpha1.Connecting:
+	}
+	return is(discoveryv1alpha1.StatusPending, discoveryv1alpha1.ReasonTunnelEndpointConnecting, message("the gateways have not reported on the tunnel yet"))
+}
+
+// noTunnel explains why there is no tunnel.
+func (f *fcFacts) noTunnel() string {
+	refusal := func(config *netv1alpha1.NetworkConfig, kind string) (message string) {
+		if config == nil {
+			return ""
+		}
+		if found := meta.FindStatusCondition(config.Status.Conditions, kind); found != nil && found.Status == metav1.ConditionFalse {
+			return found.Message
+		}
+		return ""
+	}
+	unpublished := refusal(f.ourNetwork, netv1alpha1.ConditionPublished)
+	switch here, there := refusal(f.peerNetwork, netv1alpha1.ConditionReady), refusal(f.ourNetwork, netv1alpha1.ConditionReady); {
+	case here != "":
+		return "this cluster does not accept the network of the remote one: " + here
+	case there != "" && unpublished != "":
+		return unpublished // it repeats that, and changes less often than the peer may
+	case there != "":
+		return "the remote cluster does not accept the network of this one: " + there
+	case !f.outgoing && f.slice == nil && len(f.copies) == 0:
+		return "no peering is wanted"
+	case f.ourNetwork == nil:
+		return "this cluster has not described its network yet"
+	case f.peerNetwork == nil:
+		return "the remote cluster has not described its network yet; it must use the network fabric of Liqo (Helm value networking.internal)"
+	case unpublished != "":
+		return unpublished
+	case !f.ourNetwork.Status.Processed:
+		return "the remote cluster has not answered the network configuration of this one yet"
+	case !f.peerNetwork.Status.Processed:
+		return "this cluster has not processed the network configuration of the remote one yet"
+	}
+	return "both networks are known, the tunnel is being created"
+}
+
+func (f *fcFacts) apiServer() discoveryv1alpha1.PeeringCondition {
+	is := func(status discoveryv1alpha1.PeeringConditionStatus, reason, message string) discoveryv1alpha1.PeeringCondition {
+		return condition(discoveryv1alpha1.APIServerStatus, status, reason, message)
+	}
+	switch {
+	case f.connected && f.ready && f.connectionMessage == "":
+		return is(discoveryv1alpha1.StatusEstablished, discoveryv1alpha1.ReasonAPIServerReady, "the remote API server answers")
+	case f.connected && !f.probed:
+		return is(discoveryv1alpha1.StatusPending, discoveryv1alpha1.ReasonAPIServerNotReady, "the first probe of the remote API server is under way")
+	case f.connected:
+		return is(discoveryv1alpha1.StatusError, discoveryv1alpha1.ReasonAPIServerNotReady, f.connectionMessage)
+	default:
+		return is(discoveryv1alpha1.StatusNone, discoveryv1alpha1.ReasonAPIServerNotNeeded, "there is no connection to the remote API server, because this cluster has no identity there")
+	}
+}
+
+func (f *fcFacts) authentication() discoveryv1alpha1.PeeringCondition {
+	is := func(status discoveryv1alpha1.PeeringConditionStatus, reason, message string) discoveryv1alpha1.PeeringCondition {
+		return condition(discoveryv1alpha1.AuthenticationStatus, status, reason, message)
+	}
+	switch f.identity {
+	case identityAccepted:
+		message := "the remote cluster accepts the identity of this one"
+		if f.renewedInside != "" {
+			message += ", which was renewed through the tunnel: " + f.renewedInside
+		}
+		return is(discoveryv1alpha1.StatusEstablished, discoveryv1alpha1.ReasonIdentityAccepted, message)
+	case identityPending:
+		return is(discoveryv1alpha1.StatusPending, discoveryv1alpha1.ReasonIdentityPending, f.identityMessage)
+	case identityEmptyDenied:
+		return is(discoveryv1alpha1.StatusEmptyDenied, discoveryv1alpha1.ReasonIdentityEmptyDenied, f.identityMessage)
+	case identityDenied:
+		return is(discoveryv1alpha1.StatusDenied, discoveryv1alpha1.ReasonIdentityDenied, f.identityMessage)
+	case identityUnproven:
+		return is(discoveryv1alpha1.StatusError, discoveryv1alpha1.ReasonProviderUnproven, f.identityMessage)
+	case identityUnreachable:
+		return is(discoveryv1alpha1.StatusError, discoveryv1alpha1.ReasonAuthNotReachable, f.identityMessage)
+	case identityVersion:
+		return is(discoveryv1alpha1.StatusError, discoveryv1alpha1.ReasonVersionMismatch, f.identityMessage)
+	case identityError:
+		return is(discoveryv1alpha1.StatusError, discoveryv1alpha1.ReasonIdentityError, f.identityMessage)
+	case identityNotNeeded:
+	}
+	if f.admitted {
+		return is(discoveryv1alpha1.StatusEstablished, discoveryv1alpha1.ReasonIdentityAccepted, "this cluster accepts the identity of the remote one, and needs no identity there")
+	}
+	return is(discoveryv1alpha1.StatusNone, discoveryv1alpha1.ReasonIdentityNotNeeded, "no peering is wanted, so no identity is needed")
+}
+
+func (f *fcFacts) processing() discoveryv1alpha1.PeeringCondition {
+	if f.problem != nil {
+		return condition(discoveryv1alpha1.ProcessForeignClusterStatus, discoveryv1alpha1.StatusError, f.problem.reason, f.problem.message)
+	}
+	return condition(discoveryv1alpha1.ProcessForeignClusterStatus, discoveryv1alpha1.StatusSuccess,
+		discoveryv1alpha1.ReasonForeignClusterProcessable, "the ForeignCluster can be processed")
+}
+
+// stampConditions sets the transition time of each condition: at if its status changed, else the time before.
+func stampConditions(before, now []discoveryv1alpha1.PeeringCondition, at time.Time) {
+	for i := range now {
+		now[i].LastTransitionTime = metav1.NewTime(at).Rfc3339Copy()
+		for _, old := range before {
+			if old.Type == now[i].Type && old.Status == now[i].Status && !old.LastTransitionTime.IsZero() {
+				now[i].LastTransitionTime = old.LastTransitionTime
+			}
+		}
+	}
+}
+
+// unusedSince is when the peer's last request was removed, or when the ForeignCluster was created.
+func unusedSince(fc *discoveryv1alpha1.ForeignCluster) time.Time {
+	since := fc.CreationTimestamp.Time
+	for _, condition := range fc.Status.PeeringConditions {
+		if condition.Type == discoveryv1alpha1.IncomingPeering && condition.LastTransitionTime.After(since) {
+			since = condition.LastTransitionTime.Time
+		}
+	}
+	return since
+}
+
+// wantsOutgoing reports whether the ForeignCluster asks for resources of the peer. Auto follows the setting for
+// discovered clusters.
+func wantsOutgoing(fc *discoveryv1alpha1.ForeignCluster, autoJoin bool) bool {
+	switch fc.Spec.OutgoingPeeringEnabled {
+	case discoveryv1alpha1.PeeringYes:
+		return fc.DeletionTimestamp == nil
+	case discoveryv1alpha1.PeeringNo:
+		return false
+	default:
+		return fc.DeletionTimestamp == nil && autoJoin && fc.Labels[labels.DiscoveryType] == labels.DiscoveryLAN
+	}
+}
+
+// nodeNameFor chooses the name of the virtual node: the short one, unless another cluster or a real node has it. A tenant namespace that remained from when the
+// cluster had another name decides: policies know from it which node is that of its virtual kubelet.
+func nodeNameFor(peer discoveryv1alpha1.ClusterIdentity, namespace string, nodes []corev1.Node, others []sharingv1alpha1.ResourceSlice) string {
+	if unique, is := strings.CutPrefix(namespace, "liqo-tenant-"); is && unique != peer.UniqueName() {
+		return "liqo-" + unique
+	}
+	name := peer.NodeName()
+	for i := range nodes {
+		if nodes[i].Name == name && nodes[i].Labels[labels.RemoteClusterID] != peer.ClusterID {
+			return "liqo-" + peer.UniqueName()
+		}
+	}
+	for i := range others {
+		if others[i].Spec.NodeName == name && others[i].Spec.ProviderClusterID != peer.ClusterID {
+			return "liqo-" + peer.UniqueName()
+		}
+	}
+	return name
+}
+
+// errWaiting stops the phases without a failure: an event or a requeue triggers the next reconciliation.
+var errWaiting = errors.New("waiting")
+
+// checkPeer returns why a ForeignCluster whose identity is known cannot be processed, or nil.
+func checkPeer(fc *discoveryv1alpha1.ForeignCluster, local discoveryv1alpha1.ClusterIdentity, all []discoveryv1alpha1.ForeignCluster) *problem {
+	peer := fc.Spec.ClusterIdentity
+	if peer.ClusterID == local.ClusterID {
+		return &problem{discoveryv1alpha1.ReasonLocalCluster, fmt.Sprintf(
+			"cluster ID %s is this cluster's own; delete this ForeignCluster, and use the peer command of another cluster", peer.ClusterID)}
+	}
+	if owner := discoveryv1alpha1.OwnerOf(all, peer.ClusterID); owner != nil && owner.Name != fc.Name {
+		return &problem{discoveryv1alpha1.ReasonClusterIDRepetition, fmt.Sprintf(
+			"ForeignCluster %s, which is older, stands for the same cluster ID %s; delete one of the two", owner.Name, peer.ClusterID)}
+	}
+	return nil
+}
