@@ -11,7 +11,11 @@ import (
 
 	discoveryv1alpha1 "liqo.io/liqo/apis/discovery/v1alpha1"
 	"liqo.io/liqo/internal/kube/policies"
+	"liqo.io/liqo/internal/peering/trust"
 )
+
+// WithdrawDeadline is how long a provider that ends a peering waits for the consumer to delete its pods here.
+const WithdrawDeadline = 120 * time.Second
 
 // Decision is whether a cluster may use this one, as this cluster's administrators want it.
 type Decision struct {
@@ -87,4 +91,22 @@ func Status(
 		status.Since = before.Since
 	}
 	return status, requeueAfter
+}
+
+// Event returns the event of a changed decision about a peer. The first decision has none: it is that of the cluster's setting.
+func Event(before, after *discoveryv1alpha1.IncomingStatus) trust.Event {
+	if before == nil || after == nil || before.State == after.State {
+		return trust.Event{}
+	}
+	switch after.State {
+	case discoveryv1alpha1.IncomingAccepted:
+		return trust.Normal("PeerAccepted", "the cluster may use this one: "+after.Message)
+	case discoveryv1alpha1.IncomingWaiting:
+		return trust.Normal("PeerWaiting", "the cluster gets nothing until an administrator sets spec.incomingPeeringEnabled to Yes or No")
+	case discoveryv1alpha1.IncomingWithdrawing:
+		return trust.Warning("PeerWithdrawing", "the cluster may not use this one any more, and has time to take its pods away: "+after.Message)
+	case discoveryv1alpha1.IncomingRefused:
+		return trust.Warning("PeerDenied", "the cluster may not use this one: "+after.Message)
+	}
+	return trust.Event{}
 }

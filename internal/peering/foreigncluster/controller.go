@@ -280,6 +280,9 @@ func (s *scope) requeueWithin(d time.Duration) {
 	}
 }
 
+// errWaiting stops the phases without a failure: an event or a requeue triggers the next reconciliation.
+var errWaiting = errors.New("waiting")
+
 // Reconcile runs the phases in order until one returns an error; errWaiting is not reported. It always writes the status.
 func (r *reconciler) Reconcile(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
 	var fc discoveryv1alpha1.ForeignCluster
@@ -359,7 +362,7 @@ func (r *reconciler) writeStatus(ctx context.Context, s *scope) error {
 	if s.version != "" {
 		status.WithRemoteVersion(s.version)
 	}
-	changed := decisionEvent(s.fc.Status.Incoming, s.facts.incoming)
+	changed := admission.Event(s.fc.Status.Incoming, s.facts.incoming)
 	intent := discoveryapply.ForeignCluster(s.fc.Name).WithUID(s.fc.UID).WithStatus(status)
 	if err := r.own.ApplyStatusTo(ctx, intent, s.fc); client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("status of foreign cluster %s: %w", s.fc.Name, err)

@@ -8,28 +8,9 @@ import (
 	"strings"
 	"time"
 
-	discoveryv1alpha1 "liqo.io/liqo/apis/discovery/v1alpha1"
 	"liqo.io/liqo/internal/kube/remote"
 	"liqo.io/liqo/internal/peering/trust"
 )
-
-// decisionEvent returns the event of a changed decision about a peer. The first decision has none: it is that of the cluster's setting.
-func decisionEvent(before, after *discoveryv1alpha1.IncomingStatus) trust.Event {
-	if before == nil || after == nil || before.State == after.State {
-		return trust.Event{}
-	}
-	switch after.State {
-	case discoveryv1alpha1.IncomingAccepted:
-		return trust.Normal("PeerAccepted", "the cluster may use this one: "+after.Message)
-	case discoveryv1alpha1.IncomingWaiting:
-		return trust.Normal("PeerWaiting", "the cluster gets nothing until an administrator sets spec.incomingPeeringEnabled to Yes or No")
-	case discoveryv1alpha1.IncomingWithdrawing:
-		return trust.Warning("PeerWithdrawing", "the cluster may not use this one any more, and has time to take its pods away: "+after.Message)
-	case discoveryv1alpha1.IncomingRefused:
-		return trust.Warning("PeerDenied", "the cluster may not use this one: "+after.Message)
-	}
-	return trust.Event{}
-}
 
 // grantEvent returns the event of a grant that a provider has signed: it names another API server than the one before, or it comes after a break in which
 // this cluster had no valid token. before is nil at first contact.

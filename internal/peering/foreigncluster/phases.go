@@ -28,9 +28,6 @@ import (
 	"liqo.io/liqo/internal/peering/tenant"
 )
 
-// withdrawDeadline is how long a provider that ends a peering waits for the consumer to delete its pods here.
-const withdrawDeadline = 120 * time.Second
-
 // observe reads what the other phases and the status need.
 func (r *reconciler) observe(ctx context.Context, s *scope) error {
 	s.facts.outgoing = wantsOutgoing(s.fc, r.options.AutoJoin)
@@ -204,7 +201,7 @@ func (r *reconciler) decideIncoming(ctx context.Context, s *scope) error {
 			return err
 		}
 	}
-	status, requeueAfter := admission.Status(decided, s.fc.Status.Incoming, runs, withdrawDeadline, s.now)
+	status, requeueAfter := admission.Status(decided, s.fc.Status.Incoming, runs, admission.WithdrawDeadline, s.now)
 	s.facts.incoming = &status
 	if requeueAfter > 0 {
 		s.requeueWithin(min(requeueAfter, time.Second)) // its pods may leave earlier, and we observe none of them
@@ -351,7 +348,7 @@ func (r *reconciler) ensureDeletion(ctx context.Context, s *scope) error {
 	if s.facts.slice != nil {
 		return errWaiting // the request has its own deadlines, and the event of its removal triggers the next reconciliation
 	}
-	if left := s.fc.DeletionTimestamp.Add(withdrawDeadline).Sub(s.now); len(s.facts.copies) > 0 && left > 0 && !s.forced {
+	if left := s.fc.DeletionTimestamp.Add(admission.WithdrawDeadline).Sub(s.now); len(s.facts.copies) > 0 && left > 0 && !s.forced {
 		busy, err := r.runsPods(ctx, s.peer.ClusterID)
 		if err != nil {
 			return err

@@ -3,13 +3,10 @@
 package foreigncluster
 
 import (
-	"errors"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -19,6 +16,7 @@ import (
 	netv1alpha1 "liqo.io/liqo/apis/net/v1alpha1"
 	sharingv1alpha1 "liqo.io/liqo/apis/sharing/v1alpha1"
 	"liqo.io/liqo/internal/kube/printable"
+	"liqo.io/liqo/internal/peering/admission"
 )
 
 // problem is why a ForeignCluster cannot be processed.
@@ -194,7 +192,7 @@ func (f *fcFacts) incomingPeering() discoveryv1alpha1.PeeringCondition {
 		case discoveryv1alpha1.IncomingWithdrawing:
 			return is(discoveryv1alpha1.StatusDisconnecting, discoveryv1alpha1.ReasonIncomingWithdrawing,
 				fmt.Sprintf("the remote cluster may not use this one any more; pods that it does not take away by %s are deleted",
-					f.incoming.Since.Add(withdrawDeadline).UTC().Format(time.RFC3339)))
+					f.incoming.Since.Add(admission.WithdrawDeadline).UTC().Format(time.RFC3339)))
 		case discoveryv1alpha1.IncomingRefused:
 			return is(discoveryv1alpha1.StatusDenied, discoveryv1alpha1.ReasonIncomingRefused, "this cluster does not let the remote one use it")
 		case discoveryv1alpha1.IncomingAccepted:
@@ -335,65 +333,4 @@ func stampConditions(before, now []discoveryv1alpha1.PeeringCondition, at time.T
 			}
 		}
 	}
-}
-
-// unusedSince is when the peer's last request was removed, or when the ForeignCluster was created.
-func unusedSince(fc *discoveryv1alpha1.ForeignCluster) time.Time {
-	since := fc.CreationTimestamp.Time
-	for _, condition := range fc.Status.PeeringConditions {
-		if condition.Type == discoveryv1alpha1.IncomingPeering && condition.LastTransitionTime.After(since) {
-			since = condition.LastTransitionTime.Time
-		}
-	}
-	return since
-}
-
-// wantsOutgoing reports whether the ForeignCluster asks for resources of the peer. Auto follows the setting for
-// discovered clusters.
-func wantsOutgoing(fc *discoveryv1alpha1.ForeignCluster, autoJoin bool) bool {
-	switch fc.Spec.OutgoingPeeringEnabled {
-	case discoveryv1alpha1.PeeringYes:
-		return fc.DeletionTimestamp == nil
-	case discoveryv1alpha1.PeeringNo:
-		return false
-	default:
-		return fc.DeletionTimestamp == nil && autoJoin && fc.Labels[labels.DiscoveryType] == labels.DiscoveryLAN
-	}
-}
-
-// nodeNameFor chooses the name of the virtual node: the short one, unless another cluster or a real node has it. A tenant namespace that remained from when the
-// cluster had another name decides: policies know from it which node is that of its virtual kubelet.
-func nodeNameFor(peer discoveryv1alpha1.ClusterIdentity, namespace string, nodes []corev1.Node, others []sharingv1alpha1.ResourceSlice) string {
-	if unique, is := strings.CutPrefix(namespace, "liqo-tenant-"); is && unique != peer.UniqueName() {
-		return "liqo-" + unique
-	}
-	name := peer.NodeName()
-	for i := range nodes {
-		if nodes[i].Name == name && nodes[i].Labels[labels.RemoteClusterID] != peer.ClusterID {
-			return "liqo-" + peer.UniqueName()
-		}
-	}
-	for i := range others {
-		if others[i].Spec.NodeName == name && others[i].Spec.ProviderClusterID != peer.ClusterID {
-			return "liqo-" + peer.UniqueName()
-		}
-	}
-	return name
-}
-
-// errWaiting stops the phases without a failure: an event or a requeue triggers the next reconciliation.
-var errWaiting = errors.New("waiting")
-
-// checkPeer returns why a ForeignCluster whose identity is known cannot be processed, or nil.
-func checkPeer(fc *discoveryv1alpha1.ForeignCluster, local discoveryv1alpha1.ClusterIdentity, all []discoveryv1alpha1.ForeignCluster) *problem {
-	peer := fc.Spec.ClusterIdentity
-	if peer.ClusterID == local.ClusterID {
-		return &problem{discoveryv1alpha1.ReasonLocalCluster, fmt.Sprintf(
-			"cluster ID %s is this cluster's own; delete this ForeignCluster, and use the peer command of another cluster", peer.ClusterID)}
-	}
-	if owner := discoveryv1alpha1.OwnerOf(all, peer.ClusterID); owner != nil && owner.Name != fc.Name {
-		return &problem{discoveryv1alpha1.ReasonClusterIDRepetition, fmt.Sprintf(
-			"ForeignCluster %s, which is older, stands for the same cluster ID %s; delete one of the two", owner.Name, peer.ClusterID)}
-	}
-	return nil
 }

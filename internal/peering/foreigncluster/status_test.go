@@ -3,14 +3,12 @@
 package foreigncluster
 
 import (
-	"context"
 	"errors"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -19,8 +17,6 @@ import (
 	"liqo.io/liqo/apis/labels"
 	netv1alpha1 "liqo.io/liqo/apis/net/v1alpha1"
 	sharingv1alpha1 "liqo.io/liqo/apis/sharing/v1alpha1"
-	"liqo.io/liqo/internal/peering/auth"
-	"liqo.io/liqo/internal/peering/replicate"
 )
 
 func slice(phase sharingv1alpha1.SlicePhase, conditions ...metav1.Condition) *sharingv1alpha1.ResourceSlice {
@@ -153,161 +149,6 @@ func TestStampConditions(t *testing.T) {
 	stampConditions(old, all, now)
 	if !all[0].LastTransitionTime.Equal(&before) || all[1].LastTransitionTime.Unix() != 2000 {
 		t.Errorf("times %v", all)
-	}
-}
-
-func TestWantsOutgoing(t *testing.T) {
-	now := metav1.Now()
-	for _, c := range []struct {
-		enabled  discoveryv1alpha1.PeeringEnabled
-		kind     string
-		autoJoin bool
-		deleted  bool
-		want     bool
-	}{
-		{discoveryv1alpha1.PeeringYes, labels.DiscoveryManual, false, false, true},
-		{discoveryv1alpha1.PeeringYes, labels.DiscoveryManual, true, true, false},
-		{discoveryv1alpha1.PeeringNo, labels.DiscoveryLAN, true, false, false},
-		{discoveryv1alpha1.PeeringAuto, labels.DiscoveryLAN, true, false, true},
-		{discoveryv1alpha1.PeeringAuto, labels.DiscoveryLAN, false, false, false},
-		{discoveryv1alpha1.PeeringAuto, labels.DiscoveryIncoming, true, false, false},
-	} {
-		fc := &discoveryv1alpha1.ForeignCluster{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{labels.DiscoveryType: c.kind}}}
-		fc.Spec.OutgoingPeeringEnabled = c.enabled
-		if c.deleted {
-			fc.DeletionTimestamp = &now
-		}
-		if have := wantsOutgoing(fc, c.autoJoin); have != c.want {
-			t.Errorf("%+v: %t", c, have)
-		}
-	}
-}
-
-func TestCheckPeer(t *testing.T) {
-	fc := func(name, id string, second int64) discoveryv1alpha1.ForeignCluster {
-		fc := discoveryv1alpha1.ForeignCluster{ObjectMeta: metav1.ObjectMeta{Name: name, CreationTimestamp: metav1.Unix(second, 0)}}
-		fc.Spec.ClusterIdentity = &discoveryv1alpha1.ClusterIdentity{ClusterID: id, ClusterName: name}
-		return fc
-	}
-	local := discoveryv1alpha1.ClusterIdentity{ClusterID: "me", ClusterName: "rome"}
-	old, young, sameAge, other := fc("milan", "a", 1), fc("milano", "a", 2), fc("mailand", "a", 1), fc("turin", "b", 1)
-	self := fc("self", "me", 1)
-	all := []discoveryv1alpha1.ForeignCluster{old, young, sameAge, other}
-	for _, c := range []struct {
-		fc   discoveryv1alpha1.ForeignCluster
-		want string
-	}{
-		{old, discoveryv1alpha1.ReasonClusterIDRepetition}, // mailand is as old, and first by name
-		{young, discoveryv1alpha1.ReasonClusterIDRepetition},
-		{sameAge, ""},
-		{other, ""},
-		{self, discoveryv1alpha1.ReasonLocalCluster},
-	} {
-		have := checkPeer(&c.fc, local, all)
-		if c.want == "" != (have == nil) || have != nil && have.reason != c.want {
-			t.Errorf("%s: %v, want %q", c.fc.Name, have, c.want)
-		}
-	}
-}
-
-func TestNodeName(t *testing.T) {
-	milan := discoveryv1alpha1.ClusterIdentity{ClusterID: "a", ClusterName: "milan"}
-	node := func(id string) []corev1.Node {
-		return []corev1.Node{{ObjectMeta: metav1.ObjectMeta{Name: "liqo-milan", Labels: map[string]string{labels.RemoteClusterID: id}}}}
-	}
-	request := func(id string) []sharingv1alpha1.ResourceSlice {
-		s := slice("")
-		s.Spec.ProviderClusterID = id
-		return []sharingv1alpha1.ResourceSlice{*s}
-	}
-	if have := nodeNameFor(milan, "liqo-tenant-mailand-000000", nil, nil); have != "liqo-mailand-000000" {
-		t.Errorf("in the namespace of an earlier name: %s", have)
-	}
-	for _, c := range []struct {
-		nodes  []corev1.Node
-		slices []sharingv1alpha1.ResourceSlice
-		want   string
-	}{
-		{nil, nil, "liqo-milan"},
-		{node("a"), request("a"), "liqo-milan"},
-		{node("b"), nil, "liqo-" + milan.UniqueName()},
-		{node(""), nil, "liqo-" + milan.UniqueName()},
-		{nil, request("b"), "liqo-" + milan.UniqueName()},
-	} {
-		if have := nodeNameFor(milan, milan.TenantNamespace(), c.nodes, c.slices); have != c.want {
-			t.Errorf("%v %v: %s, want %s", c.nodes, c.slices, have, c.want)
-		}
-	}
-}
-
-func TestClassify(t *testing.T) {
-	fc := &discoveryv1alpha1.ForeignCluster{}
-	fc.Spec.ClusterIdentity = &discoveryv1alpha1.ClusterIdentity{ClusterID: "a"}
-	for _, c := range []struct {
-		err  error
-		want identityState
-	}{
-		{&auth.Error{Code: 401, Reason: auth.ReasonEmptyDenied}, identityEmptyDenied},
-		{&auth.Error{Code: 401, Reason: auth.ReasonDenied}, identityDenied},
-		{&auth.Error{Code: 403, Reason: auth.ReasonConflict}, identityDenied},
-		{&auth.Error{Reason: auth.ReasonUnproven, Message: "m"}, identityUnproven},
-		{&auth.Error{Code: 400, Reason: auth.ReasonVersion, Message: "m"}, identityVersion},
-		{&auth.Error{Code: 429, Reason: auth.ReasonTooMany}, identityError},
-		{&auth.Error{Reason: auth.ReasonUnreachable}, identityUnreachable},
-		{context.DeadlineExceeded, identityUnreachable},
-		{&auth.Error{Code: 503, Reason: auth.ReasonUnavailable}, identityError},
-		{errors.New("else"), identityError},
-	} {
-		if have, message := classify(c.err, fc); have != c.want || message == "" {
-			t.Errorf("%v: %d %q, want %d", c.err, have, message, c.want)
-		}
-	}
-	for failures := range 20 {
-		for _, state := range []identityState{identityDenied, identityUnreachable} {
-			if wait := nextAttempt(state, failures, 0); wait < time.Second || wait > 5*time.Minute {
-				t.Errorf("state %d, failure %d: next attempt in %v", state, failures, wait)
-			}
-		}
-	}
-	if wait := nextAttempt(identityError, 3, 7*time.Second); wait != 7*time.Second {
-		t.Errorf("Retry-After of 7 s: next attempt in %v", wait)
-	}
-}
-
-func TestRenewIn(t *testing.T) {
-	now := time.Date(2030, 1, 1, 12, 0, 0, 0, time.UTC)
-	for name, c := range map[string]struct {
-		renewAt time.Duration
-		state   replicate.State
-		want    time.Duration
-	}{
-		"half life is to come":                {10 * time.Minute, replicate.State{Connected: true, Ready: true}, 10 * time.Minute},
-		"half life":                           {0, replicate.State{Connected: true, Ready: true}, 0},
-		"past half life":                      {-time.Minute, replicate.State{Connected: true, Ready: true}, 0},
-		"the token is refused":                {10 * time.Minute, replicate.State{Connected: true, Unauthorized: true, Since: now}, 0},
-		"silent for a moment":                 {10 * time.Minute, replicate.State{Connected: true, Since: now.Add(-10 * time.Second)}, 20 * time.Second},
-		"silent for long: it may have moved":  {10 * time.Minute, replicate.State{Connected: true, Since: now.Add(-time.Minute)}, 0},
-		"not connected yet":                   {10 * time.Minute, replicate.State{}, 10 * time.Minute},
-		"silent, and half life is to be soon": {5 * time.Second, replicate.State{Connected: true, Since: now}, 5 * time.Second},
-	} {
-		if have := renewIn(now.Add(c.renewAt), c.state, now); have != c.want {
-			t.Errorf("%s: %v, want %v", name, have, c.want)
-		}
-	}
-}
-
-func TestUnusedSince(t *testing.T) {
-	made, ended := time.Unix(100, 0), time.Unix(200, 0)
-	fc := &discoveryv1alpha1.ForeignCluster{ObjectMeta: metav1.ObjectMeta{CreationTimestamp: metav1.NewTime(made)}}
-	if have := unusedSince(fc); !have.Equal(made) {
-		t.Errorf("without conditions: %v", have)
-	}
-	fc.Status.PeeringConditions = []discoveryv1alpha1.PeeringCondition{
-		{Type: discoveryv1alpha1.OutgoingPeering, LastTransitionTime: metav1.Unix(300, 0)},
-		{Type: discoveryv1alpha1.IncomingPeering, LastTransitionTime: metav1.NewTime(ended)},
-	}
-	if have := unusedSince(fc); !have.Equal(ended) {
-		t.Errorf("after the last request: %v", have)
 	}
 }
 

@@ -11,7 +11,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
-	discoveryv1alpha1 "liqo.io/liqo/apis/discovery/v1alpha1"
 	"liqo.io/liqo/apis/labels"
 	netv1alpha1 "liqo.io/liqo/apis/net/v1alpha1"
 )
@@ -75,14 +74,4 @@ func (r *reconciler) ensureUse(ctx context.Context, s *scope) error {
 	}
 	log.FromContext(ctx).Info("peer removed, it requested no resources", "clusterID", s.peer.ClusterID, "for", unusedDeadline.String())
 	return nil
-}
-
-// withoutTunnelSince is since when an in-band peer has neither used this cluster, which is since, nor had a tunnel.
-func withoutTunnelSince(fc *discoveryv1alpha1.ForeignCluster, since time.Time) time.Time {
-	for i := range fc.Status.PeeringConditions {
-		if c := &fc.Status.PeeringConditions[i]; c.Type == discoveryv1alpha1.NetworkStatus && c.LastTransitionTime.After(since) {
-			since = c.LastTransitionTime.Time
-		}
-	}
-	return since
 }
