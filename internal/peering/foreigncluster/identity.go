@@ -132,7 +132,7 @@ func classify(err error, fc *discoveryv1alpha1.ForeignCluster) (identityState, s
 func (r *reconciler) discoverIdentity(ctx context.Context, s *scope) error {
 	registrar, err := r.options.Dial(s.fc)
 	if err != nil {
-		s.facts.problem = &problem{discoveryv1alpha1.ReasonIdentityMismatch, fmt.Sprintf("foreignAuthUrl: %v", err)}
+		s.facts.problem = newProblem(discoveryv1alpha1.ReasonIdentityMismatch, fmt.Sprintf("foreignAuthUrl: %v", err))
 		return errWaiting
 	}
 	ctx, cancel := context.WithTimeout(ctx, idsTimeout)
@@ -145,9 +145,9 @@ func (r *reconciler) discoverIdentity(ctx context.Context, s *scope) error {
 	}
 	s.version = ids.Version
 	if known := s.fc.Spec.ClusterIdentity; known != nil && known.ClusterID != "" && known.ClusterID != ids.ClusterID {
-		s.facts.problem = &problem{discoveryv1alpha1.ReasonIdentityMismatch, fmt.Sprintf(
+		s.facts.problem = newProblem(discoveryv1alpha1.ReasonIdentityMismatch, fmt.Sprintf(
 			"spec.clusterIdentity has cluster ID %s, but cluster %s answers at %s; correct spec.clusterIdentity or spec.foreignAuthUrl",
-			known.ClusterID, ids.ClusterID, s.fc.Spec.ForeignAuthURL)}
+			known.ClusterID, ids.ClusterID, s.fc.Spec.ForeignAuthURL))
 		s.requeueWithin(time.Minute)
 		return errWaiting
 	}

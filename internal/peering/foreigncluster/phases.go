@@ -34,15 +34,13 @@ func (r *reconciler) observe(ctx context.Context, s *scope) error {
 	if proxy := s.fc.Spec.ForeignProxyURL; proxy != "" {
 		if err := remote.CheckProxyURL(proxy); err != nil {
 			// No request is sent through this proxy. An existing peering continues, so that it can be ended.
-			s.facts.problem = &problem{discoveryv1alpha1.ReasonInvalidProxyURL, fmt.Sprintf("foreignProxyUrl %v; want http://HOST:PORT", err)}
+			s.facts.problem = newProblem(discoveryv1alpha1.ReasonInvalidProxyURL, fmt.Sprintf("foreignProxyUrl %v; want http://HOST:PORT", err))
 		}
 	}
 	if s.fc.InBand() && !r.options.InternalNetwork {
-		s.facts.problem = &problem{
-			discoveryv1alpha1.ReasonInBandNotSupported,
-			"spec.peeringType is InBand, which needs the network of Liqo, and that is off in this cluster (Helm value networking.internal); " +
-				"delete this ForeignCluster, and peer out-of-band, or switch the network on",
-		}
+		s.facts.problem = newProblem(discoveryv1alpha1.ReasonInBandNotSupported,
+			"spec.peeringType is InBand, which needs the network of Liqo, and that is off in this cluster (Helm value networking.internal); "+
+				"delete this ForeignCluster, and peer out-of-band, or switch the network on")
 	}
 	if s.fc.Spec.ClusterIdentity == nil || s.fc.Spec.ClusterIdentity.ClusterID == "" || s.fc.Spec.ClusterIdentity.ClusterName == "" {
 		return nil
@@ -132,7 +130,7 @@ func (r *reconciler) ensureProcessable(ctx context.Context, s *scope) error {
 	case s.fc.DeletionTimestamp != nil:
 		return r.removeFinalizer(ctx, s)
 	case s.fc.Spec.ForeignAuthURL == "":
-		s.facts.problem = &problem{discoveryv1alpha1.ReasonIdentityMismatch, "neither clusterIdentity nor foreignAuthUrl is set; set foreignAuthUrl to the URL that `liqoctl generate peer-command` prints in the remote cluster"}
+		s.facts.problem = newProblem(discoveryv1alpha1.ReasonIdentityMismatch, "neither clusterIdentity nor foreignAuthUrl is set; set foreignAuthUrl to the URL that `liqoctl generate peer-command` prints in the remote cluster")
 		return errWaiting
 	}
 	return r.discoverIdentity(ctx, s)
@@ -233,7 +231,7 @@ func (s *scope) taken(err error) bool {
 		return false
 	}
 	s.namespace = ""
-	s.facts.problem = &problem{discoveryv1alpha1.ReasonTenantNamespaceTaken, err.Error() + "; delete this ForeignCluster, and peer again under another name"}
+	s.facts.problem = newProblem(discoveryv1alpha1.ReasonTenantNamespaceTaken, err.Error()+"; delete this ForeignCluster, and peer again under another name")
 	return true
 }
 

@@ -18,12 +18,12 @@ import (
 func checkPeer(fc *discoveryv1alpha1.ForeignCluster, local discoveryv1alpha1.ClusterIdentity, all []discoveryv1alpha1.ForeignCluster) *problem {
 	peer := fc.Spec.ClusterIdentity
 	if peer.ClusterID == local.ClusterID {
-		return &problem{discoveryv1alpha1.ReasonLocalCluster, fmt.Sprintf(
-			"cluster ID %s is this cluster's own; delete this ForeignCluster, and use the peer command of another cluster", peer.ClusterID)}
+		return newProblem(discoveryv1alpha1.ReasonLocalCluster, fmt.Sprintf(
+			"cluster ID %s is this cluster's own; delete this ForeignCluster, and use the peer command of another cluster", peer.ClusterID))
 	}
 	if owner := discoveryv1alpha1.OwnerOf(all, peer.ClusterID); owner != nil && owner.Name != fc.Name {
-		return &problem{discoveryv1alpha1.ReasonClusterIDRepetition, fmt.Sprintf(
-			"ForeignCluster %s, which is older, stands for the same cluster ID %s; delete one of the two", owner.Name, peer.ClusterID)}
+		return newProblem(discoveryv1alpha1.ReasonClusterIDRepetition, fmt.Sprintf(
+			"ForeignCluster %s, which is older, stands for the same cluster ID %s; delete one of the two", owner.Name, peer.ClusterID))
 	}
 	return nil
 }

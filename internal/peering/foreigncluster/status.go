@@ -22,6 +22,9 @@ import (
 // problem is why a ForeignCluster cannot be processed.
 type problem struct{ reason, message string }
 
+// newProblem returns a problem, with one of the reasons of the API and a message for people.
+func newProblem(reason, message string) *problem { return &problem{reason, message} }
+
 // disowns reports whether the tenant of the cluster belongs to another ForeignCluster, or to none.
 func (p *problem) disowns() bool {
 	return p != nil && p.reason != discoveryv1alpha1.ReasonInvalidProxyURL && p.reason != discoveryv1alpha1.ReasonInBandNotSupported

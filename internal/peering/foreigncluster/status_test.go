@@ -118,7 +118,7 @@ func TestConditions(t *testing.T) {
 		{"version", fcFacts{identity: identityVersion, identityMessage: "m"}, authn, "Error VersionMismatch m"},
 		{"failure", fcFacts{identity: identityError, identityMessage: "m"}, authn, "Error IdentityError m"},
 		{"processable", fcFacts{}, process, "Success ForeignClusterProcessable"},
-		{"own ID", fcFacts{problem: &problem{discoveryv1alpha1.ReasonLocalCluster, "m"}}, process, "Error LocalCluster m"},
+		{"own ID", fcFacts{problem: newProblem(discoveryv1alpha1.ReasonLocalCluster, "m")}, process, "Error LocalCluster m"},
 	} {
 		all := fcConditions(&c.facts)
 		if len(all) != 6 {
