@@ -39,6 +39,7 @@ import (
 	"liqo.io/liqo/internal/kube/ssa"
 	"liqo.io/liqo/internal/peering/admission"
 	"liqo.io/liqo/internal/peering/auth"
+	"liqo.io/liqo/internal/peering/conditions"
 	"liqo.io/liqo/internal/peering/invitation"
 	"liqo.io/liqo/internal/peering/replicate"
 	"liqo.io/liqo/internal/peering/tenant"
@@ -113,12 +114,8 @@ func (o *Options) complete() {
 	}
 }
 
-// Deadlines of calls to a peer's authentication service.
-const (
-	idsTimeout = 5 * time.Second
-	// The provider creates a tenant during first contact and waits up to ten seconds for it.
-	registerTimeout = 12 * time.Second
-)
+// idsTimeout is how long the authentication service of a peer may take to say which cluster it belongs to.
+const idsTimeout = 5 * time.Second
 
 func dial(fc *discoveryv1alpha1.ForeignCluster, open invitation.Dialer) (Registrar, error) {
 	insecure := fc.Spec.InsecureSkipTLSVerify == nil || *fc.Spec.InsecureSkipTLSVerify
@@ -267,7 +264,7 @@ type scope struct {
 	forced bool
 	// gone: the finalizer was removed, so there is no status to write.
 	gone         bool
-	facts        fcFacts
+	facts        conditions.Facts
 	now          time.Time
 	requeueAfter time.Duration
 }
@@ -292,7 +289,7 @@ func (r *reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 		return reconcile.Result{}, client.IgnoreNotFound(err)
 	}
 	s := &scope{fc: &fc, now: r.options.Now(), forced: fc.Annotations[labels.ForceUnpeer] == labels.True, remote: fc.Status.TenantNamespace.Remote, version: fc.Status.RemoteVersion}
-	s.facts.spec, s.facts.internalNetwork = &fc.Spec, r.options.InternalNetwork
+	s.facts.Spec, s.facts.InternalNetwork = &fc.Spec, r.options.InternalNetwork
 	var failure error
 	for _, phase := range r.phases() {
 		if failure = phase(ctx, s); failure != nil {
@@ -302,7 +299,7 @@ func (r *reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 	if errors.Is(failure, errWaiting) {
 		failure = nil
 	}
-	s.facts.failure = failure
+	s.facts.Failure = failure
 	if !s.gone {
 		failure = errors.Join(failure, r.writeStatus(ctx, s))
 	}
@@ -335,15 +332,15 @@ func (r *reconciler) phases() []func(context.Context, *scope) error {
 
 // writeStatus applies the observed facts to the status, if they changed it.
 func (r *reconciler) writeStatus(ctx context.Context, s *scope) error {
-	now := currentConditions(s.fc.Status.PeeringConditions, &s.facts)
-	stampConditions(s.fc.Status.PeeringConditions, now, s.now)
-	failed, generation := s.facts.failure != nil, s.fc.Generation
+	now := conditions.Current(s.fc.Status.PeeringConditions, &s.facts)
+	conditions.Stamp(s.fc.Status.PeeringConditions, now, s.now)
+	failed, generation := s.facts.Failure != nil, s.fc.Generation
 	if failed {
 		generation = s.fc.Status.ObservedGeneration
 	}
 	status := discoveryapply.ForeignClusterStatus().WithObservedGeneration(generation)
 	// A phase that failed before the decision must not take the last one away: namespaces and network of the peer follow it.
-	if incoming := cmp.Or(s.facts.incoming, s.fc.Status.Incoming); incoming != nil {
+	if incoming := cmp.Or(s.facts.Incoming, s.fc.Status.Incoming); incoming != nil {
 		status.WithIncoming(discoveryapply.IncomingStatus().WithState(incoming.State).WithSince(incoming.Since).WithMessage(incoming.Message))
 	}
 	for i := range now {
@@ -355,14 +352,14 @@ func (r *reconciler) writeStatus(ctx context.Context, s *scope) error {
 	if local := cmp.Or(s.namespace, s.fc.Status.TenantNamespace.Local); s.namespace != "" || failed && local != "" {
 		namespaces.WithLocal(local)
 	}
-	if s.remote != "" && (failed || s.facts.identity != identityNotNeeded) {
+	if s.remote != "" && (failed || s.facts.Identity != conditions.IdentityNotNeeded) {
 		namespaces.WithRemote(s.remote)
 	}
 	status.WithTenantNamespace(namespaces)
 	if s.version != "" {
 		status.WithRemoteVersion(s.version)
 	}
-	changed := admission.Event(s.fc.Status.Incoming, s.facts.incoming)
+	changed := admission.Event(s.fc.Status.Incoming, s.facts.Incoming)
 	intent := discoveryapply.ForeignCluster(s.fc.Name).WithUID(s.fc.UID).WithStatus(status)
 	if err := r.own.ApplyStatusTo(ctx, intent, s.fc); client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("status of foreign cluster %s: %w", s.fc.Name, err)

@@ -55,7 +55,7 @@ func TestDecisionOutlivesFailure(t *testing.T) {
 	write := func(incoming *discoveryv1alpha1.IncomingStatus) {
 		t.Helper()
 		s := &scope{fc: milan, now: time.Now()}
-		s.facts.spec, s.facts.incoming = &milan.Spec, incoming
+		s.facts.Spec, s.facts.Incoming = &milan.Spec, incoming
 		b.Must(r.writeStatus(t.Context(), s))
 		b.Read(milan)
 	}
@@ -198,7 +198,7 @@ func TestNetworkStatus(t *testing.T) {
 	b.Make(back)
 	naples := &discoveryv1alpha1.ForeignCluster{ObjectMeta: metav1.ObjectMeta{CreationTimestamp: metav1.NewTime(time.Now().Add(-time.Hour))}}
 	s := &scope{fc: naples, namespace: back.Namespace, now: time.Now()}
-	s.facts.admitted = true
+	s.facts.Admitted = true
 	r := &reconciler{client: b.Client}
 	b.Must(r.forgetNetwork(t.Context(), s))
 	b.Read(back)

@@ -7,145 +7,39 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	discoveryv1alpha1 "liqo.io/liqo/apis/discovery/v1alpha1"
 	"liqo.io/liqo/apis/labels"
-	"liqo.io/liqo/internal/kube/remote"
 	"liqo.io/liqo/internal/peering/auth"
-	"liqo.io/liqo/internal/peering/replicate"
+	"liqo.io/liqo/internal/peering/conditions"
 )
 
+// tokenKey is the key of the Secret with the token of a provider.
 const tokenKey = "token"
-
-const (
-	// movedAfter is how long an API server may be silent before we request a new identity, which has its current address.
-	movedAfter = 30 * time.Second
-	// renewalRetry is the least time between two successful renewals.
-	renewalRetry = 2 * time.Minute
-)
-
-// heldIdentity is our stored identity in a peer.
-type heldIdentity struct {
-	secret   *corev1.Secret
-	identity remote.Identity
-	complete bool
-	// ownKey is the fingerprint of our key that the peer knows.
-	ownKey string
-	// inside is why it was renewed through the tunnel; empty if it was not.
-	inside string
-}
-
-// outdated reports whether the peer is to learn another key of this cluster at once.
-func (h *heldIdentity) outdated(fc *discoveryv1alpha1.ForeignCluster) bool {
-	wanted := fc.Annotations[labels.OwnKey]
-	return wanted != "" && wanted != h.ownKey
-}
-
-// identityRequests records, per ForeignCluster, the result of the last request for an identity and when the next one
-// may be sent. It may be lost: then one request more is sent.
-type identityRequests struct {
-	mu  sync.Mutex
-	all map[string]identityRequest
-}
-
-type identityRequest struct {
-	next     time.Time
-	failures int
-	state    identityState
-	message  string
-	// basis identifies the inputs of the request: the generation of the spec, the version of the token, and the key that the peer is to know.
-	basis string
-}
-
-func newIdentityRequests() *identityRequests {
-	return &identityRequests{all: map[string]identityRequest{}}
-}
-
-func (a *identityRequests) get(name string) identityRequest {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	return a.all[name]
-}
-
-func (a *identityRequests) set(name string, now identityRequest) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	a.all[name] = now
-}
-
-func (a *identityRequests) forget(name string) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	delete(a.all, name)
-}
-
-// nextAttempt returns the backoff after a refusal, or the Retry-After of the peer. A changed token or spec does not
-// wait for it.
-func nextAttempt(state identityState, failures int, retryAfter time.Duration) time.Duration {
-	if retryAfter > 0 {
-		return min(retryAfter, 5*time.Minute)
-	}
-	first, most := time.Second, 30*time.Second
-	if state != identityUnreachable && state != identityError {
-		first, most = 5*time.Second, 5*time.Minute // an administrator has to act first
-	}
-	return min(first<<min(failures, 10), most)
-}
-
-// classify turns the error of an authentication service into a state and a condition message.
-func classify(err error, fc *discoveryv1alpha1.ForeignCluster) (identityState, string) {
-	peer := fc.Name
-	switch {
-	case errors.Is(err, auth.ErrUnproven):
-		return identityUnproven, err.Error()
-	case errors.Is(err, auth.ErrEmptyDenied):
-		return identityEmptyDenied, fmt.Sprintf("the remote cluster requires a token, and Secret %s is missing or empty: "+
-			"run `liqoctl generate peer-command` there, and paste its output here", auth.TokenSecretName(fc.Spec.ClusterIdentity.ClusterID))
-	case errors.Is(err, auth.ErrDenied):
-		return identityDenied, fmt.Sprintf("the remote cluster refuses the token (%v): run `liqoctl generate peer-command` there, and paste its output here", err)
-	case errors.Is(err, auth.ErrConflict):
-		return identityDenied, fmt.Sprintf("the remote cluster refuses our key: %v", err)
-	case errors.Is(err, auth.ErrVersion):
-		return identityVersion, err.Error()
-	case errors.Is(err, auth.ErrTooMany):
-		return identityError, fmt.Sprintf("the remote cluster asks us to slow down: %v", err)
-	case errors.Is(err, auth.ErrUnreachable), errors.Is(err, context.DeadlineExceeded):
-		if fc.Inside() {
-			return identityUnreachable, fmt.Sprintf("the tunnel is up, but no authentication service answers through the proxy of the remote cluster (%v): check that its Deployments "+
-				"liqo-proxy and liqo-auth run; if its addresses have changed, run `liqoctl peer in-band` again", err)
-		}
-		return identityUnreachable, fmt.Sprintf("no authentication service answers at %s (%v): check that the address is right and reachable from this cluster, "+
-			"and that `liqoctl status` reports no problem in the remote cluster", fc.Spec.ForeignAuthURL, err)
-	default:
-		return identityError, fmt.Sprintf("the authentication service of %s failed: %v", peer, err)
-	}
-}
 
 // discoverIdentity sets spec.clusterIdentity to that of the cluster that answers at the authentication URL.
 func (r *reconciler) discoverIdentity(ctx context.Context, s *scope) error {
 	registrar, err := r.options.Dial(s.fc)
 	if err != nil {
-		s.facts.problem = newProblem(discoveryv1alpha1.ReasonIdentityMismatch, fmt.Sprintf("foreignAuthUrl: %v", err))
+		s.facts.Problem = conditions.NewProblem(discoveryv1alpha1.ReasonIdentityMismatch, fmt.Sprintf("foreignAuthUrl: %v", err))
 		return errWaiting
 	}
 	ctx, cancel := context.WithTimeout(ctx, idsTimeout)
 	defer cancel()
 	ids, err := registrar.IDs(ctx)
 	if err != nil {
-		s.facts.identity, s.facts.identityMessage = identityUnreachable, fmt.Sprintf("asked %s which cluster it belongs to: %v", s.fc.Spec.ForeignAuthURL, err)
+		s.facts.Identity, s.facts.IdentityMessage = conditions.IdentityUnreachable, fmt.Sprintf("asked %s which cluster it belongs to: %v", s.fc.Spec.ForeignAuthURL, err)
 		s.requeueWithin(5 * time.Second)
 		return errWaiting
 	}
 	s.version = ids.Version
 	if known := s.fc.Spec.ClusterIdentity; known != nil && known.ClusterID != "" && known.ClusterID != ids.ClusterID {
-		s.facts.problem = newProblem(discoveryv1alpha1.ReasonIdentityMismatch, fmt.Sprintf(
+		s.facts.Problem = conditions.NewProblem(discoveryv1alpha1.ReasonIdentityMismatch, fmt.Sprintf(
 			"spec.clusterIdentity has cluster ID %s, but cluster %s answers at %s; correct spec.clusterIdentity or spec.foreignAuthUrl",
 			known.ClusterID, ids.ClusterID, s.fc.Spec.ForeignAuthURL))
 		s.requeueWithin(time.Minute)
@@ -161,15 +55,15 @@ func (r *reconciler) discoverIdentity(ctx context.Context, s *scope) error {
 
 // ensureIdentity obtains and renews a token of the peer while one is needed, and deletes it afterwards.
 func (r *reconciler) ensureIdentity(ctx context.Context, s *scope) error {
-	held, err := r.readIdentity(ctx, s)
+	held, err := readIdentity(ctx, r.live, s.namespace, s.peer.ClusterID, s.fc.DeletionTimestamp != nil)
 	if err == nil {
 		err = r.readInvitation(ctx, s)
 	}
 	if err != nil {
 		return err
 	}
-	s.facts.renewedInside = held.inside
-	if !s.facts.outgoing && s.facts.slice == nil {
+	s.facts.RenewedInside = held.inside
+	if !s.facts.Outgoing && s.facts.Slice == nil {
 		r.identityRequests.forget(s.fc.Name)
 		if held.secret == nil || s.fc.DeletionTimestamp != nil {
 			return nil // with the ForeignCluster, the whole namespace is deleted
@@ -186,63 +80,28 @@ func (r *reconciler) ensureIdentity(ctx context.Context, s *scope) error {
 			return err
 		}
 		if wait := renewIn(held.identity.RenewAt, state, s.now); wait > 0 && !held.outdated(s.fc) && !s.moved(held) {
-			s.facts.identity = identityAccepted
+			s.facts.Identity = conditions.IdentityAccepted
 			s.requeueWithin(wait)
 			if state.Ready {
 				r.identityRequests.forget(s.fc.Name)
-				if s.facts.slice != nil && s.facts.slice.Status.Phase != "" && !s.onTheWay(held) {
+				if s.facts.Slice != nil && s.facts.Slice.Status.Phase != "" && !s.onTheWay(held) {
 					return r.deleteToken(ctx, s)
 				}
 			}
 			return nil
 		}
 	}
-	if !s.facts.outgoing && !held.complete {
+	if !s.facts.Outgoing && !held.complete {
 		return nil // nothing was ever sent there, so there is nothing to withdraw
 	}
 	if waits := waitsForTunnel(s); waits != "" {
-		s.facts.identity, s.facts.identityMessage = identityPending, waits
+		s.facts.Identity, s.facts.IdentityMessage = conditions.IdentityPending, waits
 		if held.complete && !state.Unauthorized && s.now.Before(held.identity.ExpiresAt) {
-			s.facts.identity = identityAccepted
+			s.facts.Identity = conditions.IdentityAccepted
 		}
 		return nil // the event of the tunnel, or of the changed spec, triggers the next reconciliation
 	}
 	return r.obtain(ctx, s, held, state.Unauthorized)
-}
-
-// renewIn returns the time until the identity is to be renewed: until half of its lifetime; zero when the API server
-// rejects the token; and earlier when the API server stays silent, because its address or its certificate may have changed.
-func renewIn(renewAt time.Time, state replicate.State, now time.Time) time.Duration {
-	if state.Unauthorized {
-		return 0
-	}
-	wait := renewAt.Sub(now)
-	if state.Connected && !state.Ready {
-		wait = min(wait, state.Since.Add(movedAfter).Sub(now))
-	}
-	return max(wait, 0)
-}
-
-// readIdentity reads the Secret from the API server: no cache holds the Secrets of tenants.
-func (r *reconciler) readIdentity(ctx context.Context, s *scope) (*heldIdentity, error) {
-	var secret corev1.Secret
-	at := client.ObjectKey{Namespace: s.namespace, Name: remote.SecretName(s.peer.ClusterID)}
-	err := r.live.Get(ctx, at, &secret)
-	switch {
-	case apierrors.IsNotFound(err):
-		return &heldIdentity{}, nil
-	case apierrors.IsForbidden(err) && s.fc.DeletionTimestamp != nil:
-		return &heldIdentity{}, nil // our right to read it was removed with the tenant
-	case err != nil:
-		return nil, fmt.Errorf("read identity %s: %w", at, err)
-	}
-	held := &heldIdentity{secret: &secret, ownKey: secret.Annotations[labels.OwnKey], inside: secret.Annotations[labels.RenewedInside]}
-	if held.identity, err = remote.ParseIdentity(secret.Data); err != nil {
-		log.FromContext(ctx).Error(err, "identity not readable, requesting another one", "secret", at.String())
-		return held, nil
-	}
-	held.complete = true
-	return held, nil
 }
 
 // obtain requests a token from the peer: a renewal if the peer knows our key, else by first contact.
@@ -261,8 +120,8 @@ func (r *reconciler) obtain(ctx context.Context, s *scope, held *heldIdentity, u
 	case r.authSlots <- struct{}{}:
 		defer func() { <-r.authSlots }()
 	default:
-		if last.state == identityNotNeeded {
-			last.state, last.message = identityPending, "waiting for requests to other clusters, which use all slots; the next attempt follows within a second"
+		if last.state == conditions.IdentityNotNeeded {
+			last.state, last.message = conditions.IdentityPending, "waiting for requests to other clusters, which use all slots; the next attempt follows within a second"
 		}
 		last.next = s.now.Add(time.Second)
 		r.report(s, last, usable)
@@ -275,7 +134,7 @@ func (r *reconciler) obtain(ctx context.Context, s *scope, held *heldIdentity, u
 		}
 		r.identityRequests.forget(s.fc.Name)
 		if held.complete { // if the new token does not help, the next renewal waits
-			r.identityRequests.set(s.fc.Name, identityRequest{basis: basis, state: identityAccepted, next: s.now.Add(renewalRetry)})
+			r.identityRequests.set(s.fc.Name, identityRequest{basis: basis, state: conditions.IdentityAccepted, next: s.now.Add(renewalRetry)})
 		}
 		return r.storeIdentity(ctx, s, held, grant)
 	}
@@ -305,10 +164,10 @@ func (r *reconciler) obtain(ctx context.Context, s *scope, held *heldIdentity, u
 func (r *reconciler) report(s *scope, last identityRequest, usable bool) {
 	s.requeueWithin(last.next.Sub(s.now))
 	if usable {
-		s.facts.identity = identityAccepted
+		s.facts.Identity = conditions.IdentityAccepted
 		return
 	}
-	s.facts.identity, s.facts.identityMessage = last.state, last.message
+	s.facts.Identity, s.facts.IdentityMessage = last.state, last.message
 }
 
 // peerToken reads the pre-shared token. basis changes when the peer may answer differently.
@@ -347,7 +206,7 @@ func (r *reconciler) requestToken(ctx context.Context, s *scope, held *heldIdent
 		return auth.Grant{}, err
 	}
 	known := held.ownKey == keys.fingerprint()
-	if held.complete && (known || !s.facts.outgoing) {
+	if held.complete && (known || !s.facts.Outgoing) {
 		ours := keys.key
 		if !known && keys.previousKey != nil {
 			ours = keys.previousKey // the peering ends
@@ -355,7 +214,7 @@ func (r *reconciler) requestToken(ctx context.Context, s *scope, held *heldIdent
 		grant, err := r.renew(ctx, s, held, registrar, func(by Registrar) attempt {
 			return func(ctx context.Context) (auth.Grant, error) { return by.Renew(ctx, provider, r.options.Local, ours) }
 		})
-		if err == nil || !errors.Is(err, auth.ErrConflict) && !errors.Is(err, auth.ErrDenied) || !s.facts.outgoing {
+		if err == nil || !errors.Is(err, auth.ErrConflict) && !errors.Is(err, auth.ErrDenied) || !s.facts.Outgoing {
 			return grant, err
 		}
 		// The provider deleted our tenant: make first contact again, with the same key.

@@ -22,7 +22,7 @@ import (
 	"liqo.io/liqo/internal/kube/clusterkey"
 	"liqo.io/liqo/internal/peering/auth"
 	"liqo.io/liqo/internal/peering/auth/key"
-	"liqo.io/liqo/internal/peering/replicate"
+	"liqo.io/liqo/internal/peering/conditions"
 )
 
 // emptyCluster has no objects.
@@ -51,12 +51,12 @@ func TestDeadPeersLeaveWorkers(t *testing.T) {
 		return s
 	}
 	r.authSlots <- struct{}{}
-	if s := obtain(); asked != 0 || s.facts.identity != identityPending || s.requeueAfter > time.Second {
-		t.Errorf("without a free slot: asked %d times, state %d, requeue after %v", asked, s.facts.identity, s.requeueAfter)
+	if s := obtain(); asked != 0 || s.facts.Identity != conditions.IdentityPending || s.requeueAfter > time.Second {
+		t.Errorf("without a free slot: asked %d times, state %d, requeue after %v", asked, s.facts.Identity, s.requeueAfter)
 	}
 	<-r.authSlots
-	if s := obtain(); asked != 1 || s.facts.identity != identityUnreachable {
-		t.Errorf("with a free slot: asked %d times, state %d", asked, s.facts.identity)
+	if s := obtain(); asked != 1 || s.facts.Identity != conditions.IdentityUnreachable {
+		t.Errorf("with a free slot: asked %d times, state %d", asked, s.facts.Identity)
 	}
 	if len(r.authSlots) != 0 {
 		t.Error("a slot is lost")
@@ -114,7 +114,7 @@ func TestOwnKeys(t *testing.T) {
 		r.options.Dial = func(*discoveryv1alpha1.ForeignCluster) (Registrar, error) { return registrar, nil }
 		s := &scope{fc: &discoveryv1alpha1.ForeignCluster{}, peer: discoveryv1alpha1.ClusterIdentity{ClusterID: provider}}
 		s.fc.Spec.ClusterKey = "known"
-		s.facts.outgoing = outgoing
+		s.facts.Outgoing = outgoing
 		if _, err := r.requestToken(t.Context(), s, held, ""); err != nil {
 			t.Fatal(err)
 		}
@@ -204,61 +204,5 @@ func TestDiscoverIdentity(t *testing.T) {
 	})
 	if wrong.Spec.ClusterIdentity.ClusterID != "naples-id" || wrong.Spec.ClusterIdentity.ClusterName != "" {
 		t.Errorf("the identity became %+v", wrong.Spec.ClusterIdentity)
-	}
-}
-
-func TestClassify(t *testing.T) {
-	fc := &discoveryv1alpha1.ForeignCluster{}
-	fc.Spec.ClusterIdentity = &discoveryv1alpha1.ClusterIdentity{ClusterID: "a"}
-	for _, c := range []struct {
-		err  error
-		want identityState
-	}{
-		{&auth.Error{Code: 401, Reason: auth.ReasonEmptyDenied}, identityEmptyDenied},
-		{&auth.Error{Code: 401, Reason: auth.ReasonDenied}, identityDenied},
-		{&auth.Error{Code: 403, Reason: auth.ReasonConflict}, identityDenied},
-		{&auth.Error{Reason: auth.ReasonUnproven, Message: "m"}, identityUnproven},
-		{&auth.Error{Code: 400, Reason: auth.ReasonVersion, Message: "m"}, identityVersion},
-		{&auth.Error{Code: 429, Reason: auth.ReasonTooMany}, identityError},
-		{&auth.Error{Reason: auth.ReasonUnreachable}, identityUnreachable},
-		{context.DeadlineExceeded, identityUnreachable},
-		{&auth.Error{Code: 503, Reason: auth.ReasonUnavailable}, identityError},
-		{errors.New("else"), identityError},
-	} {
-		if have, message := classify(c.err, fc); have != c.want || message == "" {
-			t.Errorf("%v: %d %q, want %d", c.err, have, message, c.want)
-		}
-	}
-	for failures := range 20 {
-		for _, state := range []identityState{identityDenied, identityUnreachable} {
-			if wait := nextAttempt(state, failures, 0); wait < time.Second || wait > 5*time.Minute {
-				t.Errorf("state %d, failure %d: next attempt in %v", state, failures, wait)
-			}
-		}
-	}
-	if wait := nextAttempt(identityError, 3, 7*time.Second); wait != 7*time.Second {
-		t.Errorf("Retry-After of 7 s: next attempt in %v", wait)
-	}
-}
-
-func TestRenewIn(t *testing.T) {
-	now := time.Date(2030, 1, 1, 12, 0, 0, 0, time.UTC)
-	for name, c := range map[string]struct {
-		renewAt time.Duration
-		state   replicate.State
-		want    time.Duration
-	}{
-		"half life is to come":                {10 * time.Minute, replicate.State{Connected: true, Ready: true}, 10 * time.Minute},
-		"half life":                           {0, replicate.State{Connected: true, Ready: true}, 0},
-		"past half life":                      {-time.Minute, replicate.State{Connected: true, Ready: true}, 0},
-		"the token is refused":                {10 * time.Minute, replicate.State{Connected: true, Unauthorized: true, Since: now}, 0},
-		"silent for a moment":                 {10 * time.Minute, replicate.State{Connected: true, Since: now.Add(-10 * time.Second)}, 20 * time.Second},
-		"silent for long: it may have moved":  {10 * time.Minute, replicate.State{Connected: true, Since: now.Add(-time.Minute)}, 0},
-		"not connected yet":                   {10 * time.Minute, replicate.State{}, 10 * time.Minute},
-		"silent, and half life is to be soon": {5 * time.Second, replicate.State{Connected: true, Since: now}, 5 * time.Second},
-	} {
-		if have := renewIn(now.Add(c.renewAt), c.state, now); have != c.want {
-			t.Errorf("%s: %v, want %v", name, have, c.want)
-		}
 	}
 }

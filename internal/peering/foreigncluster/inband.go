@@ -33,11 +33,11 @@ func waitsForTunnel(s *scope) string {
 		return ""
 	case s.fc.Spec.ForeignProxyURL == "" || s.fc.Spec.ForeignAuthURL == "":
 		return "the address of the remote cluster's proxy is not known; `liqoctl peer in-band` sets it"
-	case !usable(s.facts.tunnel):
+	case !usable(s.facts.Tunnel):
 		return "the tunnel to the remote cluster is not up, and everything goes through it"
-	case !leadsInside(s.fc.Spec.ForeignProxyURL, s.facts.tunnel):
+	case !leadsInside(s.fc.Spec.ForeignProxyURL, s.facts.Tunnel):
 		return fmt.Sprintf("spec.foreignProxyUrl is not http://HOST:%d in the network %s of the remote cluster, so nothing is sent there; `liqoctl peer in-band` sets it",
-			proxy.Port, externalOf(s.facts.tunnel))
+			proxy.Port, externalOf(s.facts.Tunnel))
 	}
 	return ""
 }
@@ -73,7 +73,7 @@ func externalOf(tunnel *netv1alpha1.TunnelEndpoint) string {
 // moved reports whether the peer is now reached through another proxy than that of our identity, or directly: then the address of its API server is another
 // one as well.
 func (s *scope) moved(held *heldIdentity) bool {
-	return s.facts.outgoing && s.facts.problem == nil && held.identity.ProxyURL != s.peerProxy()
+	return s.facts.Outgoing && s.facts.Problem == nil && held.identity.ProxyURL != s.peerProxy()
 }
 
 // proxyMapping is the name of the IPMapping through which a peer reaches our proxy.
@@ -100,7 +100,7 @@ func (r *reconciler) ensureProxy(ctx context.Context, s *scope) error {
 	if err != nil {
 		return err
 	}
-	uses := found && len(s.facts.copies) > 0 && s.facts.incoming.Keeps() // a request that is refused may stay as long as the peer likes
+	uses := found && len(s.facts.Copies) > 0 && s.facts.Incoming.Keeps() // a request that is refused may stay as long as the peer likes
 	opens = opens || uses && have.Annotations[labels.RenewalsOnly] == "" // what works stays
 	switch wanted := opens || s.renewsInside() || uses; {
 	case found && have.DeletionTimestamp != nil, !found && !wanted:
@@ -111,7 +111,7 @@ func (r *reconciler) ensureProxy(ctx context.Context, s *scope) error {
 	var service corev1.Service
 	err = r.live.Get(ctx, client.ObjectKey{Namespace: r.options.Namespace, Name: proxy.Service}, &service)
 	switch {
-	case apierrors.IsNotFound(err) && (!s.fc.InBand() || !s.facts.outgoing):
+	case apierrors.IsNotFound(err) && (!s.fc.InBand() || !s.facts.Outgoing):
 		return nil // a peering can end without it
 	case err != nil:
 		return fmt.Errorf("read the Service of the proxy, through which peers reach this cluster: %w", err)
@@ -142,14 +142,14 @@ func (r *reconciler) ownProxyURLs(ctx context.Context, s *scope, mapping *netv1a
 	}
 	if opens {
 		var err error
-		if s.facts.proxyURL, err = proxy.URL(key.Data[proxy.KeyName], s.peer.ClusterID, address); err != nil {
+		if s.facts.ProxyURL, err = proxy.URL(key.Data[proxy.KeyName], s.peer.ClusterID, address); err != nil {
 			return err
 		}
 	}
 	if s.fc.InBand() {
-		s.facts.reportedProxy = s.facts.proxyURL
+		s.facts.ReportedProxy = s.facts.ProxyURL
 	} else if s.renewsInside() {
-		s.facts.reportedProxy, _ = proxy.AuthURL(key.Data[proxy.KeyName], s.peer.ClusterID, address) // a peering does not end for want of a second way
+		s.facts.ReportedProxy, _ = proxy.AuthURL(key.Data[proxy.KeyName], s.peer.ClusterID, address) // a peering does not end for want of a second way
 	}
 	return nil
 }

@@ -76,12 +76,12 @@ func (r *reconciler) dialPeer(s *scope) (Registrar, error) {
 // reportProxy reports the URL of our proxy to a consumer: in-band, it needs it if no administrator has access to both clusters; out-of-band, to renew its
 // identity while it does not reach the authentication service otherwise.
 func (r *reconciler) reportProxy(ctx context.Context, s *scope) error {
-	url := s.facts.reportedProxy
+	url := s.facts.ReportedProxy
 	if url == "" {
 		return nil
 	}
-	for i := range s.facts.copies {
-		slice := &s.facts.copies[i]
+	for i := range s.facts.Copies {
+		slice := &s.facts.Copies[i]
 		if slice.DeletionTimestamp != nil || slice.Status.ProxyURL == url || slice.Status.Phase == "" {
 			continue // without an answer, the defaults of this status would be one
 		}
@@ -95,9 +95,9 @@ func (r *reconciler) reportProxy(ctx context.Context, s *scope) error {
 
 // followProxy takes over the URL of the proxy of an in-band provider, once the tunnel to it is up. What works stays, as in choose.
 func (r *reconciler) followProxy(ctx context.Context, s *scope) error {
-	slice := s.facts.slice
+	slice := s.facts.Slice
 	if !s.fc.InBand() || s.fc.DeletionTimestamp != nil || slice == nil || slice.Status.ProxyURL == s.fc.Spec.ForeignProxyURL ||
-		!usable(s.facts.tunnel) || !leadsInside(slice.Status.ProxyURL, s.facts.tunnel) {
+		!usable(s.facts.Tunnel) || !leadsInside(slice.Status.ProxyURL, s.facts.Tunnel) {
 		return nil
 	}
 	if s.fc.Spec.ForeignProxyURL != "" && (r.options.Connector.State(s.peer.ClusterID).Ready || !r.unreachable(s)) {

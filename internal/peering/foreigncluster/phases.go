@@ -24,21 +24,22 @@ import (
 	"liqo.io/liqo/internal/kube/remote"
 	"liqo.io/liqo/internal/peering/admission"
 	"liqo.io/liqo/internal/peering/auth"
+	"liqo.io/liqo/internal/peering/conditions"
 	"liqo.io/liqo/internal/peering/replicate"
 	"liqo.io/liqo/internal/peering/tenant"
 )
 
 // observe reads what the other phases and the status need.
 func (r *reconciler) observe(ctx context.Context, s *scope) error {
-	s.facts.outgoing = wantsOutgoing(s.fc, r.options.AutoJoin)
+	s.facts.Outgoing = wantsOutgoing(s.fc, r.options.AutoJoin)
 	if proxy := s.fc.Spec.ForeignProxyURL; proxy != "" {
 		if err := remote.CheckProxyURL(proxy); err != nil {
 			// No request is sent through this proxy. An existing peering continues, so that it can be ended.
-			s.facts.problem = newProblem(discoveryv1alpha1.ReasonInvalidProxyURL, fmt.Sprintf("foreignProxyUrl %v; want http://HOST:PORT", err))
+			s.facts.Problem = conditions.NewProblem(discoveryv1alpha1.ReasonInvalidProxyURL, fmt.Sprintf("foreignProxyUrl %v; want http://HOST:PORT", err))
 		}
 	}
 	if s.fc.InBand() && !r.options.InternalNetwork {
-		s.facts.problem = newProblem(discoveryv1alpha1.ReasonInBandNotSupported,
+		s.facts.Problem = conditions.NewProblem(discoveryv1alpha1.ReasonInBandNotSupported,
 			"spec.peeringType is InBand, which needs the network of Liqo, and that is off in this cluster (Helm value networking.internal); "+
 				"delete this ForeignCluster, and peer out-of-band, or switch the network on")
 	}
@@ -51,7 +52,7 @@ func (r *reconciler) observe(ctx context.Context, s *scope) error {
 		return fmt.Errorf("list foreign clusters: %w", err)
 	}
 	if found := checkPeer(s.fc, r.options.Local, all.Items); found != nil {
-		s.facts.problem = found
+		s.facts.Problem = found
 		return nil
 	}
 	var err error
@@ -68,7 +69,7 @@ func (r *reconciler) observe(ctx context.Context, s *scope) error {
 	}
 	if err == nil {
 		// A pin alone is a request: the controller of the pins decides on it, and creates the account.
-		if s.facts.admitted, err = tenant.HasAccount(ctx, r.client, s.namespace, s.peer.ClusterID); err != nil {
+		if s.facts.Admitted, err = tenant.HasAccount(ctx, r.client, s.namespace, s.peer.ClusterID); err != nil {
 			return err
 		}
 	}
@@ -87,9 +88,9 @@ func (r *reconciler) observeSlices(ctx context.Context, s *scope) error {
 	for i := range all.Items {
 		switch slice := &all.Items[i]; {
 		case slice.IsCopy():
-			s.facts.copies = append(s.facts.copies, *slice)
+			s.facts.Copies = append(s.facts.Copies, *slice)
 		case slice.Labels[labels.RemoteID] == s.peer.ClusterID:
-			s.facts.slice = slice
+			s.facts.Slice = slice
 		}
 	}
 	return nil
@@ -98,13 +99,13 @@ func (r *reconciler) observeSlices(ctx context.Context, s *scope) error {
 // observeNetwork reads the NetworkConfigs of both clusters and the TunnelEndpoint that resulted from them.
 func (r *reconciler) observeNetwork(ctx context.Context, s *scope) error {
 	// Two objects by name, not a list: a peer may have written any number.
-	for name, into := range map[string]**netv1alpha1.NetworkConfig{r.options.Local.NetworkConfigName(): &s.facts.ourNetwork, s.peer.NetworkConfigName(): &s.facts.peerNetwork} {
+	for name, into := range map[string]**netv1alpha1.NetworkConfig{r.options.Local.NetworkConfigName(): &s.facts.OurNetwork, s.peer.NetworkConfigName(): &s.facts.PeerNetwork} {
 		var config netv1alpha1.NetworkConfig
 		err := r.client.Get(ctx, client.ObjectKey{Namespace: s.namespace, Name: name}, &config)
 		if client.IgnoreNotFound(err) != nil {
 			return fmt.Errorf("read network configuration %s/%s: %w", s.namespace, name, err)
 		}
-		if copied := config.Labels[labels.Replicated] == labels.True; err == nil && copied == (into == &s.facts.peerNetwork) {
+		if copied := config.Labels[labels.Replicated] == labels.True; err == nil && copied == (into == &s.facts.PeerNetwork) {
 			*into = &config
 		}
 	}
@@ -113,7 +114,7 @@ func (r *reconciler) observeNetwork(ctx context.Context, s *scope) error {
 		return fmt.Errorf("list tunnel endpoints of %s: %w", s.namespace, err)
 	}
 	if len(tunnels.Items) > 0 {
-		s.facts.tunnel = &tunnels.Items[0]
+		s.facts.Tunnel = &tunnels.Items[0]
 	}
 	return nil
 }
@@ -121,16 +122,16 @@ func (r *reconciler) observeNetwork(ctx context.Context, s *scope) error {
 // ensureProcessable stops at a ForeignCluster with a problem, and discovers the identity of an unknown cluster.
 func (r *reconciler) ensureProcessable(ctx context.Context, s *scope) error {
 	switch {
-	case s.facts.problem.disowns() && s.fc.DeletionTimestamp != nil:
+	case s.facts.Problem.Disowns() && s.fc.DeletionTimestamp != nil:
 		return r.removeFinalizer(ctx, s) // the tenant, if any, belongs to another ForeignCluster
-	case s.facts.problem.disowns(), s.fc.InBand() && !r.options.InternalNetwork && s.fc.DeletionTimestamp == nil:
+	case s.facts.Problem.Disowns(), s.fc.InBand() && !r.options.InternalNetwork && s.fc.DeletionTimestamp == nil:
 		return errWaiting
 	case s.peer.ClusterID != "":
 		return nil
 	case s.fc.DeletionTimestamp != nil:
 		return r.removeFinalizer(ctx, s)
 	case s.fc.Spec.ForeignAuthURL == "":
-		s.facts.problem = newProblem(discoveryv1alpha1.ReasonIdentityMismatch, "neither clusterIdentity nor foreignAuthUrl is set; set foreignAuthUrl to the URL that `liqoctl generate peer-command` prints in the remote cluster")
+		s.facts.Problem = conditions.NewProblem(discoveryv1alpha1.ReasonIdentityMismatch, "neither clusterIdentity nor foreignAuthUrl is set; set foreignAuthUrl to the URL that `liqoctl generate peer-command` prints in the remote cluster")
 		return errWaiting
 	}
 	return r.discoverIdentity(ctx, s)
@@ -200,7 +201,7 @@ func (r *reconciler) decideIncoming(ctx context.Context, s *scope) error {
 		}
 	}
 	status, requeueAfter := admission.Status(decided, s.fc.Status.Incoming, runs, admission.WithdrawDeadline, s.now)
-	s.facts.incoming = &status
+	s.facts.Incoming = &status
 	if requeueAfter > 0 {
 		s.requeueWithin(min(requeueAfter, time.Second)) // its pods may leave earlier, and we observe none of them
 	}
@@ -212,11 +213,11 @@ func (r *reconciler) ensureTenant(ctx context.Context, s *scope) error {
 	if s.fc.DeletionTimestamp != nil {
 		return nil
 	}
-	err := r.options.Tenants.Ensure(ctx, tenant.Tenant{Peer: s.peer, Namespace: s.namespace, Admitted: s.facts.admitted, Accepted: s.facts.incoming.Keeps()})
+	err := r.options.Tenants.Ensure(ctx, tenant.Tenant{Peer: s.peer, Namespace: s.namespace, Admitted: s.facts.Admitted, Accepted: s.facts.Incoming.Keeps()})
 	switch {
 	case errors.Is(err, tenant.ErrTerminating):
 		s.requeueWithin(time.Second)
-		s.facts.identity, s.facts.identityMessage = identityPending, err.Error()
+		s.facts.Identity, s.facts.IdentityMessage = conditions.IdentityPending, err.Error()
 		return errWaiting
 	case s.taken(err):
 		return errWaiting
@@ -231,18 +232,18 @@ func (s *scope) taken(err error) bool {
 		return false
 	}
 	s.namespace = ""
-	s.facts.problem = newProblem(discoveryv1alpha1.ReasonTenantNamespaceTaken, err.Error()+"; delete this ForeignCluster, and peer again under another name")
+	s.facts.Problem = conditions.NewProblem(discoveryv1alpha1.ReasonTenantNamespaceTaken, err.Error()+"; delete this ForeignCluster, and peer again under another name")
 	return true
 }
 
 // ensureSlice creates or withdraws our request. It is written before there is an identity, so that the virtual kubelet
 // starts while the clusters still exchange identities.
 func (r *reconciler) ensureSlice(ctx context.Context, s *scope) error {
-	slice := s.facts.slice
+	slice := s.facts.Slice
 	switch {
-	case !s.facts.outgoing && slice == nil:
+	case !s.facts.Outgoing && slice == nil:
 		return nil
-	case !s.facts.outgoing:
+	case !s.facts.Outgoing:
 		return r.withdraw(ctx, s)
 	case slice != nil && slice.DeletionTimestamp != nil:
 		return nil // wanted again: the event of its removal triggers the next reconciliation
@@ -257,7 +258,7 @@ func (r *reconciler) ensureSlice(ctx context.Context, s *scope) error {
 		if err := r.live.List(ctx, &there, client.InNamespace(s.namespace), client.MatchingFields{"metadata.name": r.options.Local.ClusterName}); err != nil {
 			return fmt.Errorf("look for resource slice %s/%s: %w", s.namespace, r.options.Local.ClusterName, err)
 		}
-		if s.facts.nameTaken = len(there.Items) > 0 && there.Items[0].IsCopy(); s.facts.nameTaken {
+		if s.facts.NameTaken = len(there.Items) > 0 && there.Items[0].IsCopy(); s.facts.NameTaken {
 			return nil // the event of its deletion triggers the next reconciliation
 		}
 		// Serialised, and with a live read: two peers with the same name must not get the same node.
@@ -286,7 +287,7 @@ func (r *reconciler) ensureSlice(ctx context.Context, s *scope) error {
 		return err
 	}
 	if slice == nil {
-		s.facts.slice = &sharingv1alpha1.ResourceSlice{Spec: sharingv1alpha1.ResourceSliceSpec{NodeName: name}}
+		s.facts.Slice = &sharingv1alpha1.ResourceSlice{Spec: sharingv1alpha1.ResourceSliceSpec{NodeName: name}}
 		log.FromContext(ctx).Info("resources requested", "clusterID", s.peer.ClusterID, "node", name)
 	}
 	return nil
@@ -294,7 +295,7 @@ func (r *reconciler) ensureSlice(ctx context.Context, s *scope) error {
 
 // withdraw deletes our request. From then on the deadlines of the request apply.
 func (r *reconciler) withdraw(ctx context.Context, s *scope) error {
-	slice := s.facts.slice
+	slice := s.facts.Slice
 	if s.forced && slice.Annotations[labels.ForceUnpeer] != labels.True {
 		before := slice.DeepCopy()
 		metav1.SetMetaDataAnnotation(&slice.ObjectMeta, labels.ForceUnpeer, labels.True)
@@ -316,10 +317,10 @@ func (r *reconciler) withdraw(ctx context.Context, s *scope) error {
 
 // ensureConnection keeps the connection to the peer while our objects exist there or should.
 func (r *reconciler) ensureConnection(ctx context.Context, s *scope) error {
-	if s.facts.identity != identityNotNeeded && s.facts.identity != identityPending || s.facts.slice != nil {
+	if s.facts.Identity != conditions.IdentityNotNeeded && s.facts.Identity != conditions.IdentityPending || s.facts.Slice != nil {
 		state := r.options.Connector.State(s.peer.ClusterID)
-		s.facts.connected, s.facts.ready, s.facts.connectionMessage = state.Connected, state.Ready, state.Message
-		s.facts.probed = !state.CheckedAt.IsZero()
+		s.facts.Connected, s.facts.Ready, s.facts.ConnectionMessage = state.Connected, state.Ready, state.Message
+		s.facts.Probed = !state.CheckedAt.IsZero()
 		return nil
 	}
 	r.options.Connector.Disconnect(s.peer.ClusterID)
@@ -343,10 +344,10 @@ func (r *reconciler) ensureDeletion(ctx context.Context, s *scope) error {
 	if s.fc.DeletionTimestamp == nil {
 		return nil
 	}
-	if s.facts.slice != nil {
+	if s.facts.Slice != nil {
 		return errWaiting // the request has its own deadlines, and the event of its removal triggers the next reconciliation
 	}
-	if left := s.fc.DeletionTimestamp.Add(admission.WithdrawDeadline).Sub(s.now); len(s.facts.copies) > 0 && left > 0 && !s.forced {
+	if left := s.fc.DeletionTimestamp.Add(admission.WithdrawDeadline).Sub(s.now); len(s.facts.Copies) > 0 && left > 0 && !s.forced {
 		busy, err := r.runsPods(ctx, s.peer.ClusterID)
 		if err != nil {
 			return err

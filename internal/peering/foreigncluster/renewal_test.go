@@ -15,7 +15,6 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/go-logr/logr"
@@ -33,7 +32,6 @@ import (
 	sharingv1alpha1 "liqo.io/liqo/apis/sharing/v1alpha1"
 	"liqo.io/liqo/internal/kube/clusterkey"
 	"liqo.io/liqo/internal/kube/kubetest"
-	"liqo.io/liqo/internal/kube/printable"
 	"liqo.io/liqo/internal/kube/remote"
 	"liqo.io/liqo/internal/peering/auth"
 	"liqo.io/liqo/internal/peering/auth/published"
@@ -53,13 +51,13 @@ func TestSecondWay(t *testing.T) {
 	}{
 		"offered":              {func(*scope) {}, ""},
 		"remapped":             {remapped("10.77.0.0/16", "http://rome:pass@10.77.0.7:8118"), ""},
-		"not asked for":        {func(s *scope) { s.facts.slice = nil }, "offers none"},
-		"an older provider":    {func(s *scope) { s.facts.slice.Status.ProxyURL = "" }, "offers none"},
+		"not asked for":        {func(s *scope) { s.facts.Slice = nil }, "offers none"},
+		"an older provider":    {func(s *scope) { s.facts.Slice.Status.ProxyURL = "" }, "offers none"},
 		"in-band":              {func(s *scope) { s.fc.Spec.PeeringType = discoveryv1alpha1.InBand }, "first way already"},
 		"in reverse":           {func(s *scope) { s.fc.Spec.ForeignAuthURL = discoveryv1alpha1.AuthURLInside }, "first way already"},
 		"no pinned key":        {func(s *scope) { s.fc.Spec.ClusterKey = "" }, "no key"},
-		"no tunnel":            {func(s *scope) { s.facts.tunnel = nil }, "not up"},
-		"a tunnel that is not": {func(s *scope) { s.facts.tunnel.Status.Conditions[0].Status = metav1.ConditionFalse }, "not up"},
+		"no tunnel":            {func(s *scope) { s.facts.Tunnel = nil }, "not up"},
+		"a tunnel that is not": {func(s *scope) { s.facts.Tunnel.Status.Conditions[0].Status = metav1.ConditionFalse }, "not up"},
 		"its own network":      {remapped("10.77.0.0/16", offered), "its network 10.77.0.0/16"},
 		"the metadata service": {remapped("None", "http://rome:pass@169.254.169.254:8118"), "its network 10.9.0.0/16"},
 		"another port":         {remapped("None", "http://rome:pass@10.9.0.7:6443"), "its network"},
@@ -67,12 +65,12 @@ func TestSecondWay(t *testing.T) {
 	} {
 		s := &scope{fc: &discoveryv1alpha1.ForeignCluster{}}
 		s.fc.Spec.ForeignAuthURL, s.fc.Spec.ClusterKey = "https://192.0.2.1", "key"
-		s.facts.slice = &sharingv1alpha1.ResourceSlice{Status: sharingv1alpha1.ResourceSliceStatus{ProxyURL: offered}}
-		s.facts.tunnel = usableTunnel(discoveryv1alpha1.ClusterIdentity{})
+		s.facts.Slice = &sharingv1alpha1.ResourceSlice{Status: sharingv1alpha1.ResourceSliceStatus{ProxyURL: offered}}
+		s.facts.Tunnel = usableTunnel(discoveryv1alpha1.ClusterIdentity{})
 		row.change(s)
 		got, why := s.secondWay()
 		if want := (way{discoveryv1alpha1.AuthURLInside, ""}); row.why == "" {
-			want.proxyURL = s.facts.slice.Status.ProxyURL
+			want.proxyURL = s.facts.Slice.Status.ProxyURL
 			if got != want || why != "" {
 				t.Errorf("%s: %v, because %q, want %v", name, got, why, want)
 			}
@@ -84,7 +82,7 @@ func TestSecondWay(t *testing.T) {
 
 func remapped(network, offered string) func(*scope) {
 	return func(s *scope) {
-		s.facts.tunnel.Spec.RemoteNATExternalCIDR, s.facts.slice.Status.ProxyURL = network, offered
+		s.facts.Tunnel.Spec.RemoteNATExternalCIDR, s.facts.Slice.Status.ProxyURL = network, offered
 	}
 }
 
@@ -92,92 +90,6 @@ func usableTunnel(peer discoveryv1alpha1.ClusterIdentity) *netv1alpha1.TunnelEnd
 	tunnel := tunnelTo(peer)
 	meta.SetStatusCondition(&tunnel.Status.Conditions, metav1.Condition{Type: netv1alpha1.ConditionUsable, Status: metav1.ConditionTrue, Reason: "Connected"})
 	return tunnel
-}
-
-// TestEither: a grant counts, whichever way it came by. The second way is asked when the first one is closed, silent or gives none, and takes nothing from it.
-func TestEither(t *testing.T) {
-	t.Parallel()
-	closed, refused := &auth.Error{Reason: auth.ReasonUnreachable, Message: "closed"}, &auth.Error{Code: http.StatusForbidden, Reason: auth.ReasonNotRegistered, Message: "refused"}
-	unproven := &auth.Error{Reason: auth.ReasonUnproven, Message: "another key"}
-	busy := func(wait time.Duration) error {
-		return &auth.Error{Code: http.StatusTooManyRequests, Reason: auth.ReasonTooMany, Message: "busy", RetryAfter: wait}
-	}
-	long := &auth.Error{Reason: auth.ReasonUnreachable, Message: "closed\n" + strings.Repeat("x", 16<<10)}
-	const hang, slow, late = time.Hour, 4 * time.Second, 1500 * time.Millisecond
-	type by struct {
-		after time.Duration
-		err   error
-	}
-	for name, row := range map[string]struct {
-		first, second by
-		token, closed string
-		err           string
-		class         error
-		wait          time.Duration
-		took          time.Duration
-		asked         bool
-	}{
-		"open":                           {first: by{}, token: "first"},
-		"open, a little late":            {first: by{after: late}, token: "first", took: late},
-		"closed":                         {first: by{err: closed}, token: "second", closed: "closed", asked: true},
-		"closed late":                    {first: by{after: late, err: closed}, token: "second", closed: "closed", took: late, asked: true},
-		"silent":                         {first: by{after: hang}, token: "second", closed: "silent", took: silence, asked: true},
-		"slow, and the other way closed": {first: by{after: slow}, second: by{err: closed}, token: "first", took: slow, asked: true},
-		"slow, and the other way silent": {first: by{after: slow}, second: by{after: hang}, token: "first", took: slow, asked: true},
-		"slow, and the other way busy":   {first: by{after: slow}, second: by{err: busy(time.Minute)}, token: "first", took: slow, asked: true},
-		"slow, and the other refuses":    {first: by{after: slow}, second: by{err: refused}, token: "first", took: slow, asked: true},
-		"both slow":                      {first: by{after: slow}, second: by{after: slow}, token: "first", took: slow, asked: true},
-		"refused by the first":           {first: by{err: refused}, token: "second", closed: "refused", asked: true},
-		"refused late by the first":      {first: by{after: slow, err: refused}, second: by{after: slow}, token: "second", closed: "refused", took: silence + slow, asked: true},
-		"unproven by the first":          {first: by{err: unproven}, token: "second", closed: "another key", asked: true},
-		"busy, and the other open":       {first: by{err: busy(5 * time.Minute)}, token: "second", closed: "busy", asked: true},
-		"refused":                        {first: by{err: refused}, second: by{err: refused}, err: "refused; through the tunnel: refused", class: auth.ErrConflict, asked: true},
-		"refused, and the other closed":  {first: by{err: refused}, second: by{err: closed}, err: "refused; through the tunnel: closed", class: auth.ErrConflict, asked: true},
-		"refused, and the other silent":  {first: by{err: refused}, second: by{after: hang}, err: "refused; through the tunnel: silent", class: auth.ErrConflict, took: secondTimeout, asked: true},
-		"unproven, and the other closed": {first: by{err: unproven}, second: by{err: closed}, err: "another key; through the tunnel: closed", class: auth.ErrUnproven, asked: true},
-		"unproven, and the other busy":   {first: by{err: unproven}, second: by{err: busy(time.Minute)}, err: "another key; through the tunnel: busy", class: auth.ErrUnproven, asked: true},
-		"busy":                           {first: by{err: busy(time.Minute)}, second: by{err: busy(time.Minute)}, err: "busy", class: auth.ErrTooMany, wait: time.Minute, asked: true},
-		"busy, and the other closed":     {first: by{err: busy(time.Minute)}, second: by{err: closed}, err: "busy", class: auth.ErrTooMany, wait: time.Minute, asked: true},
-		"busy, and less so by the other": {first: by{err: busy(5 * time.Minute)}, second: by{err: busy(time.Second)}, err: "busy", class: auth.ErrTooMany, wait: time.Second, asked: true},
-		"busy, and refused by the other": {first: by{err: busy(5 * time.Minute)}, second: by{err: refused}, err: "busy; through the tunnel: refused", class: auth.ErrTooMany, asked: true},
-		"refused by the second":          {first: by{err: closed}, second: by{err: refused}, err: "refused", class: auth.ErrConflict, asked: true},
-		"busy by the second":             {first: by{err: closed}, second: by{err: busy(time.Minute)}, err: "busy", class: auth.ErrTooMany, wait: time.Minute, asked: true},
-		"unproven by the second":         {first: by{after: hang}, second: by{err: unproven}, err: "another key", class: auth.ErrUnproven, took: registerTimeout, asked: true},
-		"both closed":                    {first: by{err: closed}, second: by{err: closed}, err: "closed; through the tunnel: closed", class: auth.ErrUnreachable, asked: true},
-		"closed with many words":         {first: by{err: long}, second: by{err: long}, err: " ...; through the tunnel: closed xxx", class: auth.ErrUnreachable, asked: true},
-		"both silent":                    {first: by{after: hang}, second: by{after: hang}, err: "deadline", class: auth.ErrUnreachable, took: registerTimeout, asked: true},
-	} {
-		synctest.Test(t, func(t *testing.T) {
-			var asked atomic.Bool
-			one := func(name string, by by) attempt {
-				return func(ctx context.Context) (auth.Grant, error) {
-					asked.Store(asked.Load() || name == "second")
-					select {
-					case <-time.After(by.after):
-						return auth.Grant{Token: name}, by.err
-					case <-ctx.Done():
-						return auth.Grant{}, ctx.Err()
-					}
-				}
-			}
-			ctx, cancel := context.WithTimeout(t.Context(), registerTimeout)
-			defer cancel()
-			began := time.Now()
-			grant, closed, err := either(ctx, one("first", row.first), one("second", row.second), silence)
-			took := time.Since(began)
-			var answer *auth.Error
-			switch {
-			case row.err == "" && (err != nil || grant.Token != row.token || row.closed == "" != (closed == nil) || closed != nil && !strings.Contains(closed.Error(), row.closed)):
-				t.Errorf("%s: the grant of %q, because %v, %v; want %q, because %q", name, grant.Token, closed, err, row.token, row.closed)
-			case row.err != "" && (!errors.Is(err, row.class) || !strings.Contains(err.Error(), row.err) || len(err.Error()) > printable.MaxLine || strings.Contains(err.Error(), "\n")):
-				t.Errorf("%s: %v, want %q, which is %v", name, err, row.err, row.class)
-			case row.err != "" && (!errors.As(err, &answer) || answer.RetryAfter != row.wait):
-				t.Errorf("%s: %+v, want %v until the next try", name, answer, row.wait)
-			case took != row.took || asked.Load() != row.asked:
-				t.Errorf("%s: it took %v, and the second way was asked: %t; want %v, %t", name, took, asked.Load(), row.took, row.asked)
-			}
-		})
-	}
 }
 
 // newMilan is a provider with the network of Liqo.

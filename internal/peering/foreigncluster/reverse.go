@@ -20,6 +20,7 @@ import (
 	sharingv1alpha1 "liqo.io/liqo/apis/sharing/v1alpha1"
 	"liqo.io/liqo/internal/peering/auth"
 	"liqo.io/liqo/internal/peering/auth/published"
+	"liqo.io/liqo/internal/peering/conditions"
 )
 
 // A consumer lets its provider use it in turn, unless its settings refuse that: its request carries the URL of its authentication service and that of its
@@ -32,10 +33,10 @@ const addressInterval = 5 * time.Minute
 // offers reports whether the remote cluster, which this one uses, may use this one in turn. A cluster of an in-band peering may in any case: an
 // administrator of this one has pinned its key.
 func (s *scope) offers() bool {
-	if s.fc.DeletionTimestamp != nil || isInvitation(s.fc) || !s.facts.outgoing && !s.fc.InBand() || s.facts.problem != nil || s.fc.Spec.ClusterKey == "" || s.facts.incoming == nil {
+	if s.fc.DeletionTimestamp != nil || isInvitation(s.fc) || !s.facts.Outgoing && !s.fc.InBand() || s.facts.Problem != nil || s.fc.Spec.ClusterKey == "" || s.facts.Incoming == nil {
 		return false
 	}
-	state := s.facts.incoming.State
+	state := s.facts.Incoming.State
 	return state == discoveryv1alpha1.IncomingAccepted || state == discoveryv1alpha1.IncomingWaiting
 }
 
@@ -45,8 +46,8 @@ func (r *reconciler) sliceSpec(ctx context.Context, s *scope, node string) (*sha
 	if !s.offers() {
 		return spec, nil
 	}
-	if s.facts.proxyURL != "" {
-		spec.WithProxyURL(s.facts.proxyURL)
+	if s.facts.ProxyURL != "" {
+		spec.WithProxyURL(s.facts.ProxyURL)
 	}
 	if s.fc.InBand() {
 		return spec, nil
@@ -86,12 +87,12 @@ func (r *reconciler) ensureOffer(ctx context.Context, s *scope) error {
 // followAddress copies the URL that a consumer offers to the ForeignCluster that its registration created. An administrator who peers with that cluster
 // out-of-band sets another one, and makes the object theirs.
 func (r *reconciler) followAddress(ctx context.Context, s *scope) error {
-	if s.fc.DeletionTimestamp != nil || s.fc.Labels[labels.DiscoveryType] != labels.DiscoveryIncoming || len(s.facts.copies) == 0 {
+	if s.fc.DeletionTimestamp != nil || s.fc.Labels[labels.DiscoveryType] != labels.DiscoveryIncoming || len(s.facts.Copies) == 0 {
 		return nil
 	}
 	now := way{s.fc.Spec.ForeignAuthURL, s.fc.Spec.ForeignProxyURL}
-	next := now.choose(offerOf(s.facts.copies), s.facts.tunnel, r.unreachable(s))
-	if next == now || next.authURL == "" && s.facts.outgoing {
+	next := now.choose(offerOf(s.facts.Copies), s.facts.Tunnel, r.unreachable(s))
+	if next == now || next.authURL == "" && s.facts.Outgoing {
 		return nil // while we use that cluster, its last URL may still work
 	}
 	before := s.fc.DeepCopy()
@@ -105,7 +106,7 @@ func (r *reconciler) opensProxy(ctx context.Context, s *scope) (bool, error) {
 	if s.fc.InBand() || !s.offers() {
 		return s.fc.InBand(), nil
 	}
-	if s.facts.slice != nil && s.facts.slice.Status.ProxyWanted {
+	if s.facts.Slice != nil && s.facts.Slice.Status.ProxyWanted {
 		return true, nil
 	}
 	url, err := r.authURL(ctx, s.now)
@@ -115,7 +116,7 @@ func (r *reconciler) opensProxy(ctx context.Context, s *scope) (bool, error) {
 // unreachable reports whether the last attempt did not reach the authentication service of the peer, or its API server has been silent for long.
 func (r *reconciler) unreachable(s *scope) bool {
 	state := r.options.Connector.State(s.peer.ClusterID)
-	return s.facts.outgoing && (r.identityRequests.get(s.fc.Name).state == identityUnreachable ||
+	return s.facts.Outgoing && (r.identityRequests.get(s.fc.Name).state == conditions.IdentityUnreachable ||
 		state.Connected && !state.Ready && s.now.Sub(state.Since) >= movedAfter)
 }
 

@@ -12,17 +12,18 @@ import (
 	discoveryv1alpha1 "liqo.io/liqo/apis/discovery/v1alpha1"
 	"liqo.io/liqo/apis/labels"
 	sharingv1alpha1 "liqo.io/liqo/apis/sharing/v1alpha1"
+	"liqo.io/liqo/internal/peering/conditions"
 )
 
 // checkPeer returns why a ForeignCluster whose identity is known cannot be processed, or nil.
-func checkPeer(fc *discoveryv1alpha1.ForeignCluster, local discoveryv1alpha1.ClusterIdentity, all []discoveryv1alpha1.ForeignCluster) *problem {
+func checkPeer(fc *discoveryv1alpha1.ForeignCluster, local discoveryv1alpha1.ClusterIdentity, all []discoveryv1alpha1.ForeignCluster) *conditions.Problem {
 	peer := fc.Spec.ClusterIdentity
 	if peer.ClusterID == local.ClusterID {
-		return newProblem(discoveryv1alpha1.ReasonLocalCluster, fmt.Sprintf(
+		return conditions.NewProblem(discoveryv1alpha1.ReasonLocalCluster, fmt.Sprintf(
 			"cluster ID %s is this cluster's own; delete this ForeignCluster, and use the peer command of another cluster", peer.ClusterID))
 	}
 	if owner := discoveryv1alpha1.OwnerOf(all, peer.ClusterID); owner != nil && owner.Name != fc.Name {
-		return newProblem(discoveryv1alpha1.ReasonClusterIDRepetition, fmt.Sprintf(
+		return conditions.NewProblem(discoveryv1alpha1.ReasonClusterIDRepetition, fmt.Sprintf(
 			"ForeignCluster %s, which is older, stands for the same cluster ID %s; delete one of the two", owner.Name, peer.ClusterID))
 	}
 	return nil

@@ -62,7 +62,7 @@ func TestCheckPeer(t *testing.T) {
 		{self, discoveryv1alpha1.ReasonLocalCluster},
 	} {
 		have := checkPeer(&c.fc, local, all)
-		if c.want == "" != (have == nil) || have != nil && have.reason != c.want {
+		if c.want == "" != (have == nil) || have != nil && have.Reason != c.want {
 			t.Errorf("%s: %v, want %q", c.fc.Name, have, c.want)
 		}
 	}

@@ -25,7 +25,7 @@ const (
 // forgetNetwork deletes the peer's NetworkConfig here once neither cluster uses the other: the connection that would
 // have observed its deletion is closed. A peer that comes back writes it again.
 func (r *reconciler) forgetNetwork(ctx context.Context, s *scope) error {
-	if s.facts.outgoing || len(s.facts.copies) > 0 {
+	if s.facts.Outgoing || len(s.facts.Copies) > 0 {
 		return nil
 	}
 	var configs netv1alpha1.NetworkConfigList
@@ -42,7 +42,7 @@ func (r *reconciler) forgetNetwork(ctx context.Context, s *scope) error {
 		if config.CreationTimestamp.After(since) {
 			since = config.CreationTimestamp.Time
 		}
-		if left := since.Add(networkDeadline).Sub(s.now); s.facts.admitted && left > 0 {
+		if left := since.Add(networkDeadline).Sub(s.now); s.facts.Admitted && left > 0 {
 			s.requeueWithin(left)
 			continue
 		}
@@ -56,8 +56,8 @@ func (r *reconciler) forgetNetwork(ctx context.Context, s *scope) error {
 // ensureUse deletes the ForeignCluster of a peer that registered and has no request: the peer may never have reached our
 // API server, or may have left while this controller did not run. Nothing else would delete its tenant.
 func (r *reconciler) ensureUse(ctx context.Context, s *scope) error {
-	abandoned := s.fc.InBand() && s.fc.Labels[labels.DiscoveryType] == labels.DiscoveryIncoming && !s.facts.outgoing && !usable(s.facts.tunnel)
-	if s.fc.DeletionTimestamp != nil || !s.fc.OnlyIncoming() && !abandoned || s.facts.slice != nil || len(s.facts.copies) > 0 {
+	abandoned := s.fc.InBand() && s.fc.Labels[labels.DiscoveryType] == labels.DiscoveryIncoming && !s.facts.Outgoing && !usable(s.facts.Tunnel)
+	if s.fc.DeletionTimestamp != nil || !s.fc.OnlyIncoming() && !abandoned || s.facts.Slice != nil || len(s.facts.Copies) > 0 {
 		return nil
 	}
 	since := unusedSince(s.fc)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package foreigncluster
+package conditions
 
 import (
 	"fmt"
@@ -19,77 +19,77 @@ import (
 	"liqo.io/liqo/internal/peering/admission"
 )
 
-// problem is why a ForeignCluster cannot be processed.
-type problem struct{ reason, message string }
+// Problem is why a ForeignCluster cannot be processed.
+type Problem struct{ Reason, message string }
 
-// newProblem returns a problem, with one of the reasons of the API and a message for people.
-func newProblem(reason, message string) *problem { return &problem{reason, message} }
+// NewProblem returns a problem, with one of the reasons of the API and a message for people.
+func NewProblem(reason, message string) *Problem { return &Problem{reason, message} }
 
-// disowns reports whether the tenant of the cluster belongs to another ForeignCluster, or to none.
-func (p *problem) disowns() bool {
-	return p != nil && p.reason != discoveryv1alpha1.ReasonInvalidProxyURL && p.reason != discoveryv1alpha1.ReasonInBandNotSupported
+// Disowns reports whether the tenant of the cluster belongs to another ForeignCluster, or to none.
+func (p *Problem) Disowns() bool {
+	return p != nil && p.Reason != discoveryv1alpha1.ReasonInvalidProxyURL && p.Reason != discoveryv1alpha1.ReasonInBandNotSupported
 }
 
-// identityState is the state of our identity in the peer.
-type identityState int
+// IdentityState is the state of our identity in the peer.
+type IdentityState int
 
 const (
-	identityNotNeeded identityState = iota
-	identityPending
-	identityAccepted
-	identityEmptyDenied
-	identityDenied
-	identityUnproven
-	identityUnreachable
-	identityVersion
-	identityError
+	IdentityNotNeeded IdentityState = iota
+	IdentityPending
+	IdentityAccepted
+	IdentityEmptyDenied
+	IdentityDenied
+	IdentityUnproven
+	IdentityUnreachable
+	IdentityVersion
+	IdentityError
 )
 
-// fcFacts are the observations from which the conditions of a ForeignCluster are computed.
-type fcFacts struct {
-	spec    *discoveryv1alpha1.ForeignClusterSpec
-	problem *problem
-	// failure is the error of a phase: those after it observed nothing.
-	failure error
-	// outgoing: the spec asks for resources of the peer.
-	outgoing bool
-	// incoming is whether the peer may use this cluster; nil if that is not decided.
-	incoming *discoveryv1alpha1.IncomingStatus
-	identity identityState
-	// identityMessage is for people; empty when the identity is accepted.
-	identityMessage string
-	// renewedInside is why our identity was renewed through the tunnel; empty if it was not.
-	renewedInside string
-	// proxyURL is that of our proxy, for the peer; empty while it has none. reportedProxy is the one in the answer to the peer's requests.
-	proxyURL, reportedProxy string
-	// admitted: the peer has registered its key here and may act.
-	admitted bool
-	// connected, probed (at least once), ready and connectionMessage describe the connection to the peer's API server.
-	connected, probed, ready bool
-	connectionMessage        string
-	// slice is our request in this cluster, nil if there is none.
-	slice *sharingv1alpha1.ResourceSlice
-	// nameTaken: a request of the peer has the name that ours would have.
-	nameTaken bool
-	// copies are the peer's requests.
-	copies []sharingv1alpha1.ResourceSlice
-	// internalNetwork: the network fabric joins the clusters.
-	internalNetwork bool
-	// ourNetwork is what we publish to the peer, peerNetwork what it publishes to us, tunnel the result; nil if there is none.
-	ourNetwork, peerNetwork *netv1alpha1.NetworkConfig
-	tunnel                  *netv1alpha1.TunnelEndpoint
+// Facts are the observations from which the conditions of a ForeignCluster are computed.
+type Facts struct {
+	Spec    *discoveryv1alpha1.ForeignClusterSpec
+	Problem *Problem
+	// Failure is the error of a phase: those after it observed nothing.
+	Failure error
+	// Outgoing: the spec asks for resources of the peer.
+	Outgoing bool
+	// Incoming is whether the peer may use this cluster; nil if that is not decided.
+	Incoming *discoveryv1alpha1.IncomingStatus
+	Identity IdentityState
+	// IdentityMessage is for people; empty when the identity is accepted.
+	IdentityMessage string
+	// RenewedInside is why our identity was renewed through the tunnel; empty if it was not.
+	RenewedInside string
+	// ProxyURL is that of our proxy, for the peer; empty while it has none. reportedProxy is the one in the answer to the peer's requests.
+	ProxyURL, ReportedProxy string
+	// Admitted: the peer has registered its key here and may act.
+	Admitted bool
+	// Connected, probed (at least once), ready and connectionMessage describe the connection to the peer's API server.
+	Connected, Probed, Ready bool
+	ConnectionMessage        string
+	// Slice is our request in this cluster, nil if there is none.
+	Slice *sharingv1alpha1.ResourceSlice
+	// NameTaken: a request of the peer has the name that ours would have.
+	NameTaken bool
+	// Copies are the peer's requests.
+	Copies []sharingv1alpha1.ResourceSlice
+	// InternalNetwork: the network fabric joins the clusters.
+	InternalNetwork bool
+	// OurNetwork is what we publish to the peer, peerNetwork what it publishes to us, tunnel the result; nil if there is none.
+	OurNetwork, PeerNetwork *netv1alpha1.NetworkConfig
+	Tunnel                  *netv1alpha1.TunnelEndpoint
 }
 
-// currentConditions are those of a reconciliation; of one that failed, the ones before it, and why it failed: what it did not observe has not changed.
-func currentConditions(before []discoveryv1alpha1.PeeringCondition, f *fcFacts) []discoveryv1alpha1.PeeringCondition {
+// Current are those of a reconciliation; of one that failed, the ones before it, and why it failed: what it did not observe has not changed.
+func Current(before []discoveryv1alpha1.PeeringCondition, f *Facts) []discoveryv1alpha1.PeeringCondition {
 	switch {
-	case f.failure == nil:
-		return fcConditions(f)
-	case apierrors.IsConflict(f.failure): // the next attempt sees the change
+	case f.Failure == nil:
+		return all(f)
+	case apierrors.IsConflict(f.Failure): // the next attempt sees the change
 		return slices.Clone(before)
 	}
 	const most = 512
-	text := "it failed, and is tried again: " + f.failure.Error()
+	text := "it failed, and is tried again: " + f.Failure.Error()
 	now := slices.DeleteFunc(slices.Clone(before), func(c discoveryv1alpha1.PeeringCondition) bool {
 		return c.Type == discoveryv1alpha1.ProcessForeignClusterStatus
 	})
@@ -97,8 +97,8 @@ func currentConditions(before []discoveryv1alpha1.PeeringCondition, f *fcFacts) 
 		discoveryv1alpha1.ReasonReconciliationFailed, printable.Line(text, most)))
 }
 
-// fcConditions returns one condition per aspect, without times.
-func fcConditions(f *fcFacts) []discoveryv1alpha1.PeeringCondition {
+// all returns one condition per aspect, without times.
+func all(f *Facts) []discoveryv1alpha1.PeeringCondition {
 	return []discoveryv1alpha1.PeeringCondition{
 		f.outgoingPeering(), f.incomingPeering(), f.network(), f.apiServer(), f.authentication(), f.processing(),
 	}
@@ -110,42 +110,42 @@ func condition(
 	return discoveryv1alpha1.PeeringCondition{Type: kind, Status: status, Reason: reason, Message: message}
 }
 
-func (f *fcFacts) outgoingPeering() discoveryv1alpha1.PeeringCondition {
+func (f *Facts) outgoingPeering() discoveryv1alpha1.PeeringCondition {
 	is := func(status discoveryv1alpha1.PeeringConditionStatus, reason, message string) discoveryv1alpha1.PeeringCondition {
 		return condition(discoveryv1alpha1.OutgoingPeering, status, reason, message)
 	}
-	if f.slice == nil {
-		if !f.outgoing {
+	if f.Slice == nil {
+		if !f.Outgoing {
 			return is(discoveryv1alpha1.StatusNone, discoveryv1alpha1.ReasonNoResourceRequest, "no resources of the remote cluster are wanted")
 		}
-		if f.nameTaken {
+		if f.NameTaken {
 			return is(discoveryv1alpha1.StatusPending, discoveryv1alpha1.ReasonResourceRequestPending,
 				"a request of the remote cluster has the name of this cluster, which our request would have: two clusters that use each other need different names (Helm value discovery.config.clusterName)")
 		}
 		return is(discoveryv1alpha1.StatusPending, discoveryv1alpha1.ReasonResourceRequestPending, "the request for resources is not written yet")
 	}
-	if f.slice.DeletionTimestamp != nil {
-		return is(discoveryv1alpha1.StatusDisconnecting, discoveryv1alpha1.ReasonResourceRequestDeleting, "waiting for "+waitsFor(f.slice))
+	if f.Slice.DeletionTimestamp != nil {
+		return is(discoveryv1alpha1.StatusDisconnecting, discoveryv1alpha1.ReasonResourceRequestDeleting, "waiting for "+waitsFor(f.Slice))
 	}
-	node := meta.FindStatusCondition(f.slice.Status.Conditions, sharingv1alpha1.ConditionNodeReady)
-	switch f.slice.Status.Phase {
+	node := meta.FindStatusCondition(f.Slice.Status.Conditions, sharingv1alpha1.ConditionNodeReady)
+	switch f.Slice.Status.Phase {
 	case sharingv1alpha1.SliceRefused:
-		return is(discoveryv1alpha1.StatusDenied, discoveryv1alpha1.ReasonResourceRequestRefused, granted(f.slice, "the remote cluster does not share with this one"))
+		return is(discoveryv1alpha1.StatusDenied, discoveryv1alpha1.ReasonResourceRequestRefused, granted(f.Slice, "the remote cluster does not share with this one"))
 	case sharingv1alpha1.SliceAccepted:
 		if node == nil {
 			return is(discoveryv1alpha1.StatusPending, discoveryv1alpha1.ReasonKubeletPending, "resources are granted, the virtual kubelet is not there yet")
 		}
-		message := "resources are granted, the virtual kubelet of node " + f.slice.Spec.NodeName + " is in place"
+		message := "resources are granted, the virtual kubelet of node " + f.Slice.Spec.NodeName + " is in place"
 		if node.Status != metav1.ConditionTrue {
 			message += "; the node: " + node.Message
 		}
-		if meta.IsStatusConditionFalse(f.slice.Status.Conditions, sharingv1alpha1.ConditionGranted) {
-			message += "; " + granted(f.slice, "the remote cluster takes no further pods")
+		if meta.IsStatusConditionFalse(f.Slice.Status.Conditions, sharingv1alpha1.ConditionGranted) {
+			message += "; " + granted(f.Slice, "the remote cluster takes no further pods")
 		}
 		return is(discoveryv1alpha1.StatusEstablished, discoveryv1alpha1.ReasonResourceRequestAccepted, message)
 	case sharingv1alpha1.SlicePending, sharingv1alpha1.SliceManualActionRequired:
 	}
-	return is(discoveryv1alpha1.StatusPending, discoveryv1alpha1.ReasonResourceRequestPending, granted(f.slice, "the remote cluster has not answered the request for resources yet"))
+	return is(discoveryv1alpha1.StatusPending, discoveryv1alpha1.ReasonResourceRequestPending, granted(f.Slice, "the remote cluster has not answered the request for resources yet"))
 }
 
 // waitsFor names what a request that is being deleted waits for, from its finalizers.
@@ -167,13 +167,13 @@ func granted(slice *sharingv1alpha1.ResourceSlice, otherwise string) string {
 	return otherwise
 }
 
-func (f *fcFacts) incomingPeering() discoveryv1alpha1.PeeringCondition {
+func (f *Facts) incomingPeering() discoveryv1alpha1.PeeringCondition {
 	is := func(status discoveryv1alpha1.PeeringConditionStatus, reason, message string) discoveryv1alpha1.PeeringCondition {
 		return condition(discoveryv1alpha1.IncomingPeering, status, reason, message)
 	}
 	best := is(discoveryv1alpha1.StatusNone, discoveryv1alpha1.ReasonNoResourceRequest, "the remote cluster asks for no resources")
-	for i := range f.copies {
-		slice := &f.copies[i]
+	for i := range f.Copies {
+		slice := &f.Copies[i]
 		switch {
 		case slice.DeletionTimestamp != nil:
 			if best.Status == discoveryv1alpha1.StatusNone {
@@ -187,15 +187,15 @@ func (f *fcFacts) incomingPeering() discoveryv1alpha1.PeeringCondition {
 			best = is(discoveryv1alpha1.StatusPending, discoveryv1alpha1.ReasonResourceRequestPending, granted(slice, "the remote cluster's request for resources is not answered yet"))
 		}
 	}
-	if f.incoming != nil && (f.admitted || len(f.copies) > 0) {
-		switch f.incoming.State {
+	if f.Incoming != nil && (f.Admitted || len(f.Copies) > 0) {
+		switch f.Incoming.State {
 		case discoveryv1alpha1.IncomingWaiting:
 			return is(discoveryv1alpha1.StatusPending, discoveryv1alpha1.ReasonIncomingWaiting,
 				"the remote cluster wants to use this one; set spec.incomingPeeringEnabled to Yes or No")
 		case discoveryv1alpha1.IncomingWithdrawing:
 			return is(discoveryv1alpha1.StatusDisconnecting, discoveryv1alpha1.ReasonIncomingWithdrawing,
 				fmt.Sprintf("the remote cluster may not use this one any more; pods that it does not take away by %s are deleted",
-					f.incoming.Since.Add(admission.WithdrawDeadline).UTC().Format(time.RFC3339)))
+					f.Incoming.Since.Add(admission.WithdrawDeadline).UTC().Format(time.RFC3339)))
 		case discoveryv1alpha1.IncomingRefused:
 			return is(discoveryv1alpha1.StatusDenied, discoveryv1alpha1.ReasonIncomingRefused, "this cluster does not let the remote one use it")
 		case discoveryv1alpha1.IncomingAccepted:
@@ -204,27 +204,27 @@ func (f *fcFacts) incomingPeering() discoveryv1alpha1.PeeringCondition {
 	return best
 }
 
-func (f *fcFacts) network() discoveryv1alpha1.PeeringCondition {
+func (f *Facts) network() discoveryv1alpha1.PeeringCondition {
 	is := func(status discoveryv1alpha1.PeeringConditionStatus, reason, message string) discoveryv1alpha1.PeeringCondition {
 		return condition(discoveryv1alpha1.NetworkStatus, status, reason, message)
 	}
-	if !f.internalNetwork {
+	if !f.InternalNetwork {
 		message := "the networks of the clusters are joined by other means, or not at all"
-		if f.spec == nil || f.spec.Network == nil || len(f.spec.Network.PodCIDRs) == 0 {
+		if f.Spec == nil || f.Spec.Network == nil || len(f.Spec.Network.PodCIDRs) == 0 {
 			message += "; spec.network.podCIDRs lists no network of the remote cluster, so no address of its pods and endpoints is used here"
 		}
 		return is(discoveryv1alpha1.StatusExternal, discoveryv1alpha1.ReasonExternalNetwork, message)
 	}
-	if f.tunnel == nil {
+	if f.Tunnel == nil {
 		return is(discoveryv1alpha1.StatusNone, discoveryv1alpha1.ReasonTunnelEndpointNotFound, "no tunnel to the remote cluster is agreed: "+f.noTunnel())
 	}
 	message := func(otherwise string) string {
-		if reported := f.tunnel.Status.Connection.StatusMessage; reported != "" {
+		if reported := f.Tunnel.Status.Connection.StatusMessage; reported != "" {
 			return reported
 		}
 		return otherwise
 	}
-	switch f.tunnel.Status.Connection.Status {
+	switch f.Tunnel.Status.Connection.Status {
 	case netv1alpha1.Connected:
 		return is(discoveryv1alpha1.StatusEstablished, discoveryv1alpha1.ReasonTunnelEndpointAvailable, message("the tunnel to the remote cluster is up"))
 	case netv1alpha1.ConnectionError:
@@ -235,7 +235,7 @@ func (f *fcFacts) network() discoveryv1alpha1.PeeringCondition {
 }
 
 // noTunnel explains why there is no tunnel.
-func (f *fcFacts) noTunnel() string {
+func (f *Facts) noTunnel() string {
 	refusal := func(config *netv1alpha1.NetworkConfig, kind string) (message string) {
 		if config == nil {
 			return ""
@@ -245,89 +245,89 @@ func (f *fcFacts) noTunnel() string {
 		}
 		return ""
 	}
-	unpublished := refusal(f.ourNetwork, netv1alpha1.ConditionPublished)
-	switch here, there := refusal(f.peerNetwork, netv1alpha1.ConditionReady), refusal(f.ourNetwork, netv1alpha1.ConditionReady); {
+	unpublished := refusal(f.OurNetwork, netv1alpha1.ConditionPublished)
+	switch here, there := refusal(f.PeerNetwork, netv1alpha1.ConditionReady), refusal(f.OurNetwork, netv1alpha1.ConditionReady); {
 	case here != "":
 		return "this cluster does not accept the network of the remote one: " + here
 	case there != "" && unpublished != "":
 		return unpublished // it repeats that, and changes less often than the peer may
 	case there != "":
 		return "the remote cluster does not accept the network of this one: " + there
-	case !f.outgoing && f.slice == nil && len(f.copies) == 0:
+	case !f.Outgoing && f.Slice == nil && len(f.Copies) == 0:
 		return "no peering is wanted"
-	case f.ourNetwork == nil:
+	case f.OurNetwork == nil:
 		return "this cluster has not described its network yet"
-	case f.peerNetwork == nil:
+	case f.PeerNetwork == nil:
 		return "the remote cluster has not described its network yet; it must use the network fabric of Liqo (Helm value networking.internal)"
 	case unpublished != "":
 		return unpublished
-	case !f.ourNetwork.Status.Processed:
+	case !f.OurNetwork.Status.Processed:
 		return "the remote cluster has not answered the network configuration of this one yet"
-	case !f.peerNetwork.Status.Processed:
+	case !f.PeerNetwork.Status.Processed:
 		return "this cluster has not processed the network configuration of the remote one yet"
 	}
 	return "both networks are known, the tunnel is being created"
 }
 
-func (f *fcFacts) apiServer() discoveryv1alpha1.PeeringCondition {
+func (f *Facts) apiServer() discoveryv1alpha1.PeeringCondition {
 	is := func(status discoveryv1alpha1.PeeringConditionStatus, reason, message string) discoveryv1alpha1.PeeringCondition {
 		return condition(discoveryv1alpha1.APIServerStatus, status, reason, message)
 	}
 	switch {
-	case f.connected && f.ready && f.connectionMessage == "":
+	case f.Connected && f.Ready && f.ConnectionMessage == "":
 		return is(discoveryv1alpha1.StatusEstablished, discoveryv1alpha1.ReasonAPIServerReady, "the remote API server answers")
-	case f.connected && !f.probed:
+	case f.Connected && !f.Probed:
 		return is(discoveryv1alpha1.StatusPending, discoveryv1alpha1.ReasonAPIServerNotReady, "the first probe of the remote API server is under way")
-	case f.connected:
-		return is(discoveryv1alpha1.StatusError, discoveryv1alpha1.ReasonAPIServerNotReady, f.connectionMessage)
+	case f.Connected:
+		return is(discoveryv1alpha1.StatusError, discoveryv1alpha1.ReasonAPIServerNotReady, f.ConnectionMessage)
 	default:
 		return is(discoveryv1alpha1.StatusNone, discoveryv1alpha1.ReasonAPIServerNotNeeded, "there is no connection to the remote API server, because this cluster has no identity there")
 	}
 }
 
-func (f *fcFacts) authentication() discoveryv1alpha1.PeeringCondition {
+func (f *Facts) authentication() discoveryv1alpha1.PeeringCondition {
 	is := func(status discoveryv1alpha1.PeeringConditionStatus, reason, message string) discoveryv1alpha1.PeeringCondition {
 		return condition(discoveryv1alpha1.AuthenticationStatus, status, reason, message)
 	}
-	switch f.identity {
-	case identityAccepted:
+	switch f.Identity {
+	case IdentityAccepted:
 		message := "the remote cluster accepts the identity of this one"
-		if f.renewedInside != "" {
-			message += ", which was renewed through the tunnel: " + f.renewedInside
+		if f.RenewedInside != "" {
+			message += ", which was renewed through the tunnel: " + f.RenewedInside
 		}
 		return is(discoveryv1alpha1.StatusEstablished, discoveryv1alpha1.ReasonIdentityAccepted, message)
-	case identityPending:
-		return is(discoveryv1alpha1.StatusPending, discoveryv1alpha1.ReasonIdentityPending, f.identityMessage)
-	case identityEmptyDenied:
-		return is(discoveryv1alpha1.StatusEmptyDenied, discoveryv1alpha1.ReasonIdentityEmptyDenied, f.identityMessage)
-	case identityDenied:
-		return is(discoveryv1alpha1.StatusDenied, discoveryv1alpha1.ReasonIdentityDenied, f.identityMessage)
-	case identityUnproven:
-		return is(discoveryv1alpha1.StatusError, discoveryv1alpha1.ReasonProviderUnproven, f.identityMessage)
-	case identityUnreachable:
-		return is(discoveryv1alpha1.StatusError, discoveryv1alpha1.ReasonAuthNotReachable, f.identityMessage)
-	case identityVersion:
-		return is(discoveryv1alpha1.StatusError, discoveryv1alpha1.ReasonVersionMismatch, f.identityMessage)
-	case identityError:
-		return is(discoveryv1alpha1.StatusError, discoveryv1alpha1.ReasonIdentityError, f.identityMessage)
-	case identityNotNeeded:
+	case IdentityPending:
+		return is(discoveryv1alpha1.StatusPending, discoveryv1alpha1.ReasonIdentityPending, f.IdentityMessage)
+	case IdentityEmptyDenied:
+		return is(discoveryv1alpha1.StatusEmptyDenied, discoveryv1alpha1.ReasonIdentityEmptyDenied, f.IdentityMessage)
+	case IdentityDenied:
+		return is(discoveryv1alpha1.StatusDenied, discoveryv1alpha1.ReasonIdentityDenied, f.IdentityMessage)
+	case IdentityUnproven:
+		return is(discoveryv1alpha1.StatusError, discoveryv1alpha1.ReasonProviderUnproven, f.IdentityMessage)
+	case IdentityUnreachable:
+		return is(discoveryv1alpha1.StatusError, discoveryv1alpha1.ReasonAuthNotReachable, f.IdentityMessage)
+	case IdentityVersion:
+		return is(discoveryv1alpha1.StatusError, discoveryv1alpha1.ReasonVersionMismatch, f.IdentityMessage)
+	case IdentityError:
+		return is(discoveryv1alpha1.StatusError, discoveryv1alpha1.ReasonIdentityError, f.IdentityMessage)
+	case IdentityNotNeeded:
 	}
-	if f.admitted {
+	if f.Admitted {
 		return is(discoveryv1alpha1.StatusEstablished, discoveryv1alpha1.ReasonIdentityAccepted, "this cluster accepts the identity of the remote one, and needs no identity there")
 	}
 	return is(discoveryv1alpha1.StatusNone, discoveryv1alpha1.ReasonIdentityNotNeeded, "no peering is wanted, so no identity is needed")
 }
 
-func (f *fcFacts) processing() discoveryv1alpha1.PeeringCondition {
-	if f.problem != nil {
-		return condition(discoveryv1alpha1.ProcessForeignClusterStatus, discoveryv1alpha1.StatusError, f.problem.reason, f.problem.message)
+func (f *Facts) processing() discoveryv1alpha1.PeeringCondition {
+	if f.Problem != nil {
+		return condition(discoveryv1alpha1.ProcessForeignClusterStatus, discoveryv1alpha1.StatusError, f.Problem.Reason, f.Problem.message)
 	}
 	return condition(discoveryv1alpha1.ProcessForeignClusterStatus, discoveryv1alpha1.StatusSuccess,
 		discoveryv1alpha1.ReasonForeignClusterProcessable, "the ForeignCluster can be processed")
 }
 
-// stampConditions sets the transition time of each condition: at if its status changed, else the time before.
-func stampConditions(before, now []discoveryv1alpha1.PeeringCondition, at time.Time) {
+// Stamp sets the transition time of each condition: at if its status changed, else the time before.
+func Stamp(before, now []discoveryv1alpha1.PeeringCondition, at time.Time) {
 	for i := range now {
 		now[i].LastTransitionTime = metav1.NewTime(at).Rfc3339Copy()
 		for _, old := range before {
