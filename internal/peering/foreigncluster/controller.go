@@ -40,6 +40,7 @@ import (
 	"liqo.io/liqo/internal/peering/admission"
 	"liqo.io/liqo/internal/peering/auth"
 	"liqo.io/liqo/internal/peering/conditions"
+	"liqo.io/liqo/internal/peering/identity"
 	"liqo.io/liqo/internal/peering/invitation"
 	"liqo.io/liqo/internal/peering/replicate"
 	"liqo.io/liqo/internal/peering/tenant"
@@ -120,7 +121,7 @@ const idsTimeout = 5 * time.Second
 func dial(fc *discoveryv1alpha1.ForeignCluster, open invitation.Dialer) (Registrar, error) {
 	insecure := fc.Spec.InsecureSkipTLSVerify == nil || *fc.Spec.InsecureSkipTLSVerify
 	return auth.NewClient(fc.Spec.ForeignAuthURL, auth.ClientOptions{
-		InsecureSkipTLSVerify: insecure, ProxyURL: fc.Spec.ForeignProxyURL, Dial: open, Timeout: registerTimeout,
+		InsecureSkipTLSVerify: insecure, ProxyURL: fc.Spec.ForeignProxyURL, Dial: open, Timeout: identity.RegisterTimeout,
 	})
 }
 
@@ -131,7 +132,7 @@ type reconciler struct {
 	live             client.Reader // bypasses the cache
 	watched          client.Reader // the cache. The client bypasses it for ConfigMaps and Secrets: keys and tokens of peers.
 	own              *ssa.Applier  // with the field owner of this controller
-	identityRequests *identityRequests
+	identityRequests *identity.Requests
 	events           events.EventRecorder
 	// authSlots bounds how many workers wait for authentication services, so that unreachable ones leave workers for
 	// the peers that answer.
@@ -149,7 +150,7 @@ func Setup(mgr manager.Manager, o Options) error {
 	r := &reconciler{
 		options: o, client: mgr.GetClient(), live: mgr.GetAPIReader(), watched: mgr.GetCache(),
 		own:              ssa.NewApplier(mgr.GetClient(), labels.OwnerForeignCluster),
-		identityRequests: newIdentityRequests(),
+		identityRequests: identity.NewRequests(),
 		events:           mgr.GetEventRecorder(labels.OwnerForeignCluster),
 		authSlots:        make(chan struct{}, max(1, o.Workers/2)),
 	}
@@ -284,7 +285,7 @@ var errWaiting = errors.New("waiting")
 func (r *reconciler) Reconcile(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
 	var fc discoveryv1alpha1.ForeignCluster
 	if err := r.client.Get(ctx, request.NamespacedName, &fc); err != nil {
-		r.identityRequests.forget(request.Name)
+		r.identityRequests.Forget(request.Name)
 		r.own.Forget(request.NamespacedName)
 		return reconcile.Result{}, client.IgnoreNotFound(err)
 	}

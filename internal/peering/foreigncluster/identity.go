@@ -17,6 +17,7 @@ import (
 	"liqo.io/liqo/apis/labels"
 	"liqo.io/liqo/internal/peering/auth"
 	"liqo.io/liqo/internal/peering/conditions"
+	"liqo.io/liqo/internal/peering/identity"
 )
 
 // tokenKey is the key of the Secret with the token of a provider.
@@ -55,35 +56,35 @@ func (r *reconciler) discoverIdentity(ctx context.Context, s *scope) error {
 
 // ensureIdentity obtains and renews a token of the peer while one is needed, and deletes it afterwards.
 func (r *reconciler) ensureIdentity(ctx context.Context, s *scope) error {
-	held, err := readIdentity(ctx, r.live, s.namespace, s.peer.ClusterID, s.fc.DeletionTimestamp != nil)
+	held, err := identity.Read(ctx, r.live, s.namespace, s.peer.ClusterID, s.fc.DeletionTimestamp != nil)
 	if err == nil {
 		err = r.readInvitation(ctx, s)
 	}
 	if err != nil {
 		return err
 	}
-	s.facts.RenewedInside = held.inside
+	s.facts.RenewedInside = held.Inside
 	if !s.facts.Outgoing && s.facts.Slice == nil {
-		r.identityRequests.forget(s.fc.Name)
-		if held.secret == nil || s.fc.DeletionTimestamp != nil {
+		r.identityRequests.Forget(s.fc.Name)
+		if held.Secret == nil || s.fc.DeletionTimestamp != nil {
 			return nil // with the ForeignCluster, the whole namespace is deleted
 		}
-		if err := r.client.Delete(ctx, held.secret, client.Preconditions{UID: &held.secret.UID}); client.IgnoreNotFound(err) != nil {
-			return fmt.Errorf("delete identity %s/%s: %w", held.secret.Namespace, held.secret.Name, err)
+		if err := r.client.Delete(ctx, held.Secret, client.Preconditions{UID: &held.Secret.UID}); client.IgnoreNotFound(err) != nil {
+			return fmt.Errorf("delete identity %s/%s: %w", held.Secret.Namespace, held.Secret.Name, err)
 		}
 		return nil
 	}
 	state := r.options.Connector.State(s.peer.ClusterID)
-	if held.complete {
+	if held.Complete {
 		// Connect even with an old token: it may still be valid, and the probes of the connection find that out.
 		if err := r.connect(ctx, s, held); err != nil {
 			return err
 		}
-		if wait := renewIn(held.identity.RenewAt, state, s.now); wait > 0 && !held.outdated(s.fc) && !s.moved(held) {
+		if wait := identity.RenewIn(held.Identity.RenewAt, state, s.now); wait > 0 && !held.Outdated(s.fc) && !s.moved(held) {
 			s.facts.Identity = conditions.IdentityAccepted
 			s.requeueWithin(wait)
 			if state.Ready {
-				r.identityRequests.forget(s.fc.Name)
+				r.identityRequests.Forget(s.fc.Name)
 				if s.facts.Slice != nil && s.facts.Slice.Status.Phase != "" && !s.onTheWay(held) {
 					return r.deleteToken(ctx, s)
 				}
@@ -91,12 +92,12 @@ func (r *reconciler) ensureIdentity(ctx context.Context, s *scope) error {
 			return nil
 		}
 	}
-	if !s.facts.Outgoing && !held.complete {
+	if !s.facts.Outgoing && !held.Complete {
 		return nil // nothing was ever sent there, so there is nothing to withdraw
 	}
 	if waits := waitsForTunnel(s); waits != "" {
 		s.facts.Identity, s.facts.IdentityMessage = conditions.IdentityPending, waits
-		if held.complete && !state.Unauthorized && s.now.Before(held.identity.ExpiresAt) {
+		if held.Complete && !state.Unauthorized && s.now.Before(held.Identity.ExpiresAt) {
 			s.facts.Identity = conditions.IdentityAccepted
 		}
 		return nil // the event of the tunnel, or of the changed spec, triggers the next reconciliation
@@ -105,14 +106,14 @@ func (r *reconciler) ensureIdentity(ctx context.Context, s *scope) error {
 }
 
 // obtain requests a token from the peer: a renewal if the peer knows our key, else by first contact.
-func (r *reconciler) obtain(ctx context.Context, s *scope, held *heldIdentity, unauthorized bool) error {
+func (r *reconciler) obtain(ctx context.Context, s *scope, held *identity.Held, unauthorized bool) error {
 	token, basis, err := r.peerToken(ctx, s)
 	if err != nil {
 		return err
 	}
-	last := r.identityRequests.get(s.fc.Name)
-	usable := held.complete && !unauthorized && s.now.Before(held.identity.ExpiresAt)
-	if last.basis == basis && s.now.Before(last.next) {
+	last := r.identityRequests.Get(s.fc.Name)
+	usable := held.Complete && !unauthorized && s.now.Before(held.Identity.ExpiresAt)
+	if last.Basis == basis && s.now.Before(last.Next) {
 		r.report(s, last, usable)
 		return nil
 	}
@@ -120,10 +121,10 @@ func (r *reconciler) obtain(ctx context.Context, s *scope, held *heldIdentity, u
 	case r.authSlots <- struct{}{}:
 		defer func() { <-r.authSlots }()
 	default:
-		if last.state == conditions.IdentityNotNeeded {
-			last.state, last.message = conditions.IdentityPending, "waiting for requests to other clusters, which use all slots; the next attempt follows within a second"
+		if last.State == conditions.IdentityNotNeeded {
+			last.State, last.Message = conditions.IdentityPending, "waiting for requests to other clusters, which use all slots; the next attempt follows within a second"
 		}
-		last.next = s.now.Add(time.Second)
+		last.Next = s.now.Add(time.Second)
 		r.report(s, last, usable)
 		return nil
 	}
@@ -132,42 +133,42 @@ func (r *reconciler) obtain(ctx context.Context, s *scope, held *heldIdentity, u
 		if err := r.pinProvider(ctx, s, grant); err != nil {
 			return err
 		}
-		r.identityRequests.forget(s.fc.Name)
-		if held.complete { // if the new token does not help, the next renewal waits
-			r.identityRequests.set(s.fc.Name, identityRequest{basis: basis, state: conditions.IdentityAccepted, next: s.now.Add(renewalRetry)})
+		r.identityRequests.Forget(s.fc.Name)
+		if held.Complete { // if the new token does not help, the next renewal waits
+			r.identityRequests.Set(s.fc.Name, identity.Request{Basis: basis, State: conditions.IdentityAccepted, Next: s.now.Add(identity.RenewalRetry)})
 		}
 		return r.storeIdentity(ctx, s, held, grant)
 	}
 	if !errors.As(err, new(*auth.Error)) && !errors.Is(err, context.DeadlineExceeded) {
 		return err // a failure of this cluster, not of the peer
 	}
-	now := identityRequest{basis: basis}
-	now.state, now.message = classify(err, s.fc)
-	if last.basis == basis && last.state == now.state {
-		now.failures = last.failures + 1
+	now := identity.Request{Basis: basis}
+	now.State, now.Message = identity.Classify(err, s.fc)
+	if last.Basis == basis && last.State == now.State {
+		now.Failures = last.Failures + 1
 	}
 	var refusal *auth.Error
 	retryAfter := time.Duration(0)
 	if errors.As(err, &refusal) {
 		retryAfter = refusal.RetryAfter
 	}
-	now.next = s.now.Add(nextAttempt(now.state, now.failures, retryAfter))
-	r.identityRequests.set(s.fc.Name, now)
+	now.Next = s.now.Add(identity.NextAttempt(now.State, now.Failures, retryAfter))
+	r.identityRequests.Set(s.fc.Name, now)
 	r.report(s, now, usable)
-	if now.failures == 0 {
-		log.FromContext(ctx).Info("identity not obtained", "clusterID", s.peer.ClusterID, "reason", now.message)
+	if now.Failures == 0 {
+		log.FromContext(ctx).Info("identity not obtained", "clusterID", s.peer.ClusterID, "reason", now.Message)
 	}
 	return nil
 }
 
 // report copies the last result into the facts. A token that is still valid stays accepted while its renewal fails.
-func (r *reconciler) report(s *scope, last identityRequest, usable bool) {
-	s.requeueWithin(last.next.Sub(s.now))
+func (r *reconciler) report(s *scope, last identity.Request, usable bool) {
+	s.requeueWithin(last.Next.Sub(s.now))
 	if usable {
 		s.facts.Identity = conditions.IdentityAccepted
 		return
 	}
-	s.facts.Identity, s.facts.IdentityMessage = last.state, last.message
+	s.facts.Identity, s.facts.IdentityMessage = last.State, last.Message
 }
 
 // peerToken reads the pre-shared token. basis changes when the peer may answer differently.
@@ -182,7 +183,7 @@ func (r *reconciler) peerToken(ctx context.Context, s *scope) (token, basis stri
 
 // requestToken renews the identity, or makes first contact. After this cluster has replaced its keys, it makes first contact again, with the proof that the
 // new keys are its own, and records in held which the provider knows.
-func (r *reconciler) requestToken(ctx context.Context, s *scope, held *heldIdentity, text string) (auth.Grant, error) {
+func (r *reconciler) requestToken(ctx context.Context, s *scope, held *identity.Held, text string) (auth.Grant, error) {
 	token := auth.ParseToken(text)
 	provider := auth.Provider{ID: s.peer.ClusterID, Fingerprint: s.fc.Spec.ClusterKey, Unproven: s.fc.Spec.InsecureSkipProviderVerify, InBand: s.fc.Inside()}
 	switch {
@@ -199,19 +200,19 @@ func (r *reconciler) requestToken(ctx context.Context, s *scope, held *heldIdent
 	if err != nil {
 		return auth.Grant{}, &auth.Error{Reason: auth.ReasonUnreachable, Message: err.Error()}
 	}
-	ctx, cancel := context.WithTimeout(ctx, registerTimeout)
+	ctx, cancel := context.WithTimeout(ctx, identity.RegisterTimeout)
 	defer cancel()
 	keys, err := r.ownKeys(ctx, s.peer.ClusterID)
 	if err != nil {
 		return auth.Grant{}, err
 	}
-	known := held.ownKey == keys.fingerprint()
-	if held.complete && (known || !s.facts.Outgoing) {
+	known := held.OwnKey == keys.fingerprint()
+	if held.Complete && (known || !s.facts.Outgoing) {
 		ours := keys.key
 		if !known && keys.previousKey != nil {
 			ours = keys.previousKey // the peering ends
 		}
-		grant, err := r.renew(ctx, s, held, registrar, func(by Registrar) attempt {
+		grant, err := r.renew(ctx, s, held, registrar, func(by Registrar) identity.Attempt {
 			return func(ctx context.Context) (auth.Grant, error) { return by.Renew(ctx, provider, r.options.Local, ours) }
 		})
 		if err == nil || !errors.Is(err, auth.ErrConflict) && !errors.Is(err, auth.ErrDenied) || !s.facts.Outgoing {
@@ -223,7 +224,7 @@ func (r *reconciler) requestToken(ctx context.Context, s *scope, held *heldIdent
 		Provider: provider, Cluster: r.options.Local, Secret: token.Secret, Key: keys.key, ClusterKey: keys.cluster, Previous: keys.previous(),
 	})
 	if err == nil {
-		held.ownKey, held.inside = keys.fingerprint(), ""
+		held.OwnKey, held.Inside = keys.fingerprint(), ""
 	}
 	return grant, err
 }

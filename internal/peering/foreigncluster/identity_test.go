@@ -23,6 +23,7 @@ import (
 	"liqo.io/liqo/internal/peering/auth"
 	"liqo.io/liqo/internal/peering/auth/key"
 	"liqo.io/liqo/internal/peering/conditions"
+	"liqo.io/liqo/internal/peering/identity"
 )
 
 // emptyCluster has no objects.
@@ -35,7 +36,7 @@ func (emptyCluster) Get(_ context.Context, key client.ObjectKey, _ client.Object
 // TestDeadPeersLeaveWorkers: while requests use all slots, another peer is requeued and holds no worker.
 func TestDeadPeersLeaveWorkers(t *testing.T) {
 	asked := 0
-	r := &reconciler{watched: emptyCluster{}, identityRequests: newIdentityRequests(), authSlots: make(chan struct{}, 1)}
+	r := &reconciler{watched: emptyCluster{}, identityRequests: identity.NewRequests(), authSlots: make(chan struct{}, 1)}
 	r.options.Dial = func(*discoveryv1alpha1.ForeignCluster) (Registrar, error) {
 		asked++
 		return nil, errors.New("connection refused")
@@ -45,7 +46,7 @@ func TestDeadPeersLeaveWorkers(t *testing.T) {
 		s := &scope{fc: &discoveryv1alpha1.ForeignCluster{}, now: time.Unix(1000, 0), peer: discoveryv1alpha1.ClusterIdentity{ClusterID: "milan-id"}}
 		s.fc.Name, s.fc.Spec.ClusterIdentity = "milan", &s.peer
 		s.fc.Spec.InsecureSkipProviderVerify = true // there is no token
-		if err := r.obtain(t.Context(), s, &heldIdentity{}, false); err != nil {
+		if err := r.obtain(t.Context(), s, &identity.Held{}, false); err != nil {
 			t.Fatal(err)
 		}
 		return s
@@ -108,7 +109,7 @@ func TestOwnKeys(t *testing.T) {
 	}
 	oldRoot, oldCluster := roots.Current, cluster.Current
 	secrets := fixedSecrets{key.Secret: roots.Data(), clusterkey.Secret: cluster.Data()}
-	ask := func(registrar *recordedRegistrar, held *heldIdentity, outgoing bool) {
+	ask := func(registrar *recordedRegistrar, held *identity.Held, outgoing bool) {
 		t.Helper()
 		r := &reconciler{live: secrets}
 		r.options.Dial = func(*discoveryv1alpha1.ForeignCluster) (Registrar, error) { return registrar, nil }
@@ -120,19 +121,19 @@ func TestOwnKeys(t *testing.T) {
 		}
 	}
 
-	held := &heldIdentity{}
+	held := &identity.Held{}
 	asked := &recordedRegistrar{}
-	if ask(asked, held, true); len(asked.registrations) != 1 || len(asked.registrations[0].Previous) != 0 || held.ownKey != cluster.Fingerprint() {
-		t.Fatalf("first contact: %d registrations, known %q", len(asked.registrations), held.ownKey)
+	if ask(asked, held, true); len(asked.registrations) != 1 || len(asked.registrations[0].Previous) != 0 || held.OwnKey != cluster.Fingerprint() {
+		t.Fatalf("first contact: %d registrations, known %q", len(asked.registrations), held.OwnKey)
 	}
-	held.complete = true
+	held.Complete = true
 	asked = &recordedRegistrar{}
 	if ask(asked, held, true); len(asked.renewals) != 1 || !asked.renewals[0].Equal(derive(oldRoot)) || len(asked.registrations) != 0 {
 		t.Fatalf("renewal: %+v", asked)
 	}
 
 	fc := &discoveryv1alpha1.ForeignCluster{}
-	if held.outdated(fc) {
+	if held.Outdated(fc) {
 		t.Error("nothing asks for another key")
 	}
 	next := key.Generate()
@@ -142,11 +143,11 @@ func TestOwnKeys(t *testing.T) {
 	}
 	secrets[key.Secret], secrets[clusterkey.Secret] = next.Data(), cluster.Data()
 	fc.Annotations = map[string]string{labels.OwnKey: cluster.Fingerprint()}
-	if !held.outdated(fc) {
+	if !held.Outdated(fc) {
 		t.Error("the peer does not know the new key, and is not asked to renew")
 	}
 	asked = &recordedRegistrar{}
-	if ask(asked, &heldIdentity{complete: true, ownKey: held.ownKey}, false); len(asked.renewals) != 1 || !asked.renewals[0].Equal(derive(oldRoot)) || len(asked.registrations) != 0 {
+	if ask(asked, &identity.Held{Complete: true, OwnKey: held.OwnKey}, false); len(asked.renewals) != 1 || !asked.renewals[0].Equal(derive(oldRoot)) || len(asked.registrations) != 0 {
 		t.Errorf("a peering that ends renews with the key that the provider knows: %+v", asked)
 	}
 	asked = &recordedRegistrar{}
@@ -158,8 +159,8 @@ func TestOwnKeys(t *testing.T) {
 	if !sent.Key.Equal(derive(next.Current)) || !sent.ClusterKey.Equal(cluster.Current) || len(sent.Previous) != 2 || !sent.Previous[0].Equal(derive(oldRoot)) || !sent.Previous[1].Equal(oldCluster) {
 		t.Error("the registration does not prove the new keys with the old ones")
 	}
-	if held.outdated(fc) {
-		t.Errorf("the provider knows the new key, and the record is %q", held.ownKey)
+	if held.Outdated(fc) {
+		t.Errorf("the provider knows the new key, and the record is %q", held.OwnKey)
 	}
 	asked = &recordedRegistrar{}
 	if ask(asked, held, true); len(asked.renewals) != 1 || !asked.renewals[0].Equal(derive(next.Current)) {

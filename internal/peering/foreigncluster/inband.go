@@ -20,6 +20,7 @@ import (
 	discoveryv1alpha1 "liqo.io/liqo/apis/discovery/v1alpha1"
 	"liqo.io/liqo/apis/labels"
 	netv1alpha1 "liqo.io/liqo/apis/net/v1alpha1"
+	"liqo.io/liqo/internal/peering/identity"
 	"liqo.io/liqo/internal/peering/proxy"
 )
 
@@ -72,8 +73,8 @@ func externalOf(tunnel *netv1alpha1.TunnelEndpoint) string {
 
 // moved reports whether the peer is now reached through another proxy than that of our identity, or directly: then the address of its API server is another
 // one as well.
-func (s *scope) moved(held *heldIdentity) bool {
-	return s.facts.Outgoing && s.facts.Problem == nil && held.identity.ProxyURL != s.peerProxy()
+func (s *scope) moved(held *identity.Held) bool {
+	return s.facts.Outgoing && s.facts.Problem == nil && held.Identity.ProxyURL != s.peerProxy()
 }
 
 // proxyMapping is the name of the IPMapping through which a peer reaches our proxy.

@@ -16,6 +16,7 @@ import (
 	discoveryv1alpha1 "liqo.io/liqo/apis/discovery/v1alpha1"
 	"liqo.io/liqo/apis/labels"
 	"liqo.io/liqo/internal/peering/auth"
+	"liqo.io/liqo/internal/peering/identity"
 	"liqo.io/liqo/internal/peering/invitation"
 )
 
@@ -59,8 +60,8 @@ func (s *scope) peerProxy() string {
 }
 
 // onTheWay reports whether an identity still leads through the invitation.
-func (s *scope) onTheWay(held *heldIdentity) bool {
-	return s.invitation != nil && held.identity.ProxyURL == s.invitation.ProxyURL()
+func (s *scope) onTheWay(held *identity.Held) bool {
+	return s.invitation != nil && held.Identity.ProxyURL == s.invitation.ProxyURL()
 }
 
 // dialPeer returns a client of the authentication service of the peer.

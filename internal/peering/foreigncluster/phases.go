@@ -25,6 +25,7 @@ import (
 	"liqo.io/liqo/internal/peering/admission"
 	"liqo.io/liqo/internal/peering/auth"
 	"liqo.io/liqo/internal/peering/conditions"
+	"liqo.io/liqo/internal/peering/identity"
 	"liqo.io/liqo/internal/peering/replicate"
 	"liqo.io/liqo/internal/peering/tenant"
 )
@@ -331,12 +332,12 @@ func (r *reconciler) ensureConnection(ctx context.Context, s *scope) error {
 }
 
 // connect opens the connection, or updates its token.
-func (r *reconciler) connect(ctx context.Context, s *scope, held *heldIdentity) error {
-	s.remote = held.identity.Namespace
-	if held.identity.Dial = nil; s.onTheWay(held) {
-		held.identity.Dial = r.ways.Dial(s.peer.ClusterID, *s.invitation)
+func (r *reconciler) connect(ctx context.Context, s *scope, held *identity.Held) error {
+	s.remote = held.Identity.Namespace
+	if held.Identity.Dial = nil; s.onTheWay(held) {
+		held.Identity.Dial = r.ways.Dial(s.peer.ClusterID, *s.invitation)
 	}
-	return r.options.Connector.Connect(ctx, replicate.Peer{ClusterID: s.peer.ClusterID, LocalNamespace: s.namespace, Identity: held.identity})
+	return r.options.Connector.Connect(ctx, replicate.Peer{ClusterID: s.peer.ClusterID, LocalNamespace: s.namespace, Identity: held.Identity})
 }
 
 // ensureDeletion deletes the tenant once no object is replicated and no pod of the peer runs here, or after the deadline.

@@ -11,6 +11,7 @@ import (
 	"liqo.io/liqo/internal/kube/remote"
 	"liqo.io/liqo/internal/peering/auth"
 	"liqo.io/liqo/internal/peering/conditions"
+	"liqo.io/liqo/internal/peering/identity"
 )
 
 // An authentication service that everyone can reach can be held by everyone, the way there be closed, or someone else answer there. A consumer with a tunnel then renews its identity
@@ -45,8 +46,8 @@ func (s *scope) secondWay() (second way, why string) {
 }
 
 // renew renews the identity, by the second way if the direct one gives none, and records in held why.
-func (r *reconciler) renew(ctx context.Context, s *scope, held *heldIdentity, direct Registrar, by func(Registrar) attempt) (auth.Grant, error) {
-	held.inside = ""
+func (r *reconciler) renew(ctx context.Context, s *scope, held *identity.Held, direct Registrar, by func(Registrar) identity.Attempt) (auth.Grant, error) {
+	held.Inside = ""
 	second, why := s.secondWay()
 	if why != "" {
 		log.FromContext(ctx).V(1).Info("renewing the identity, with one way to the provider", "clusterID", s.peer.ClusterID, "reason", why)
@@ -59,35 +60,35 @@ func (r *reconciler) renew(ctx context.Context, s *scope, held *heldIdentity, di
 	if err != nil {
 		return by(direct)(ctx)
 	}
-	grant, failed, err := either(ctx, by(direct), by(inside), silence)
+	grant, failed, err := identity.Either(ctx, by(direct), by(inside), identity.Silence)
 	if err == nil && failed != nil {
-		held.inside = whyInside(s.fc.Spec.ForeignAuthURL, failed)
-		log.FromContext(ctx).Info("identity renewed through the tunnel", "clusterID", s.peer.ClusterID, "reason", held.inside, "answer", failed.Error())
+		held.Inside = identity.WhyInside(s.fc.Spec.ForeignAuthURL, failed)
+		log.FromContext(ctx).Info("identity renewed through the tunnel", "clusterID", s.peer.ClusterID, "reason", held.Inside, "answer", failed.Error())
 	}
 	return grant, err
 }
 
 // storeIdentity stores a new token and connects with it.
-func (r *reconciler) storeIdentity(ctx context.Context, s *scope, held *heldIdentity, grant auth.Grant) error {
+func (r *reconciler) storeIdentity(ctx context.Context, s *scope, held *identity.Held, grant auth.Grant) error {
 	now := r.options.Now() // the request took time
 	var before *remote.Identity
-	if held.complete {
-		before = new(held.identity)
+	if held.Complete {
+		before = new(held.Identity)
 	}
 	wasInside := s.facts.RenewedInside
-	held.identity = remote.Identity{
+	held.Identity = remote.Identity{
 		Namespace: grant.Namespace, APIServerURL: grant.APIServerURL, APIServerCA: grant.APIServerCA,
 		ProxyURL: s.peerProxy(), Token: grant.Token, RenewAt: now.Add(grant.Lifetime / 2), ExpiresAt: now.Add(grant.Lifetime), Invited: s.invited(),
 	}
-	held.complete = true
-	if err := held.write(ctx, r.own, s.namespace, s.peer.ClusterID); err != nil {
+	held.Complete = true
+	if err := held.Write(ctx, r.own, s.namespace, s.peer.ClusterID); err != nil {
 		return err
 	}
-	grantEvent(before, held.identity, now).Send(r.events, s.fc, "ReadGrant")
-	insideEvent(wasInside, held.inside).Send(r.events, s.fc, "RenewIdentity")
-	s.facts.RenewedInside = held.inside
+	identity.GrantEvent(before, held.Identity, now).Send(r.events, s.fc, "ReadGrant")
+	identity.InsideEvent(wasInside, held.Inside).Send(r.events, s.fc, "RenewIdentity")
+	s.facts.RenewedInside = held.Inside
 	log.FromContext(ctx).Info("identity accepted", "clusterID", s.peer.ClusterID, "namespace", grant.Namespace, "lifetime", grant.Lifetime.String())
 	s.facts.Identity = conditions.IdentityAccepted
-	s.requeueWithin(held.identity.RenewAt.Sub(s.now))
+	s.requeueWithin(held.Identity.RenewAt.Sub(s.now))
 	return r.connect(ctx, s, held)
 }

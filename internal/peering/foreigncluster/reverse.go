@@ -21,6 +21,7 @@ import (
 	"liqo.io/liqo/internal/peering/auth"
 	"liqo.io/liqo/internal/peering/auth/published"
 	"liqo.io/liqo/internal/peering/conditions"
+	"liqo.io/liqo/internal/peering/identity"
 )
 
 // A consumer lets its provider use it in turn, unless its settings refuse that: its request carries the URL of its authentication service and that of its
@@ -116,8 +117,8 @@ func (r *reconciler) opensProxy(ctx context.Context, s *scope) (bool, error) {
 // unreachable reports whether the last attempt did not reach the authentication service of the peer, or its API server has been silent for long.
 func (r *reconciler) unreachable(s *scope) bool {
 	state := r.options.Connector.State(s.peer.ClusterID)
-	return s.facts.Outgoing && (r.identityRequests.get(s.fc.Name).state == conditions.IdentityUnreachable ||
-		state.Connected && !state.Ready && s.now.Sub(state.Since) >= movedAfter)
+	return s.facts.Outgoing && (r.identityRequests.Get(s.fc.Name).State == conditions.IdentityUnreachable ||
+		state.Connected && !state.Ready && s.now.Sub(state.Since) >= identity.MovedAfter)
 }
 
 // way is how another cluster is reached: directly, perhaps through a proxy that an administrator has chosen, or through the tunnel and its own proxy.

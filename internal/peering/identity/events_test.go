@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package foreigncluster
+package identity
 
 import (
 	"strings"
@@ -31,15 +31,15 @@ func TestAttackL14(t *testing.T) {
 		"another CA":      {&held, otherCA, "ProviderCAChanged", "https://milan:6443"},
 		"after a break":   {&late, held, "IdentityRenewed", "1m30s"},
 	} {
-		if got := grantEvent(test.before, test.grant, now); got.Reason != test.reason || !strings.Contains(got.Note, test.part) {
+		if got := GrantEvent(test.before, test.grant, now); got.Reason != test.reason || !strings.Contains(got.Note, test.part) {
 			t.Errorf("%s: %+v", name, got)
 		}
 	}
 
 	const url = "https://milan.example.org"
-	closed := whyInside(url, errSilent)
-	refused := whyInside(url, &auth.Error{Code: 403, Reason: auth.ReasonNotRegistered, Message: unprovenInside + url})
-	unproven := whyInside(url, &auth.Error{Reason: auth.ReasonUnproven, Message: "another key"})
+	closed := WhyInside(url, errSilent)
+	refused := WhyInside(url, &auth.Error{Code: 403, Reason: auth.ReasonNotRegistered, Message: unprovenInside + url})
+	unproven := WhyInside(url, &auth.Error{Reason: auth.ReasonUnproven, Message: "another key"})
 	for name, test := range map[string]struct{ before, reason, event, part string }{
 		"directly":                     {"", "", "", ""},
 		"directly again":               {unproven, "", "", ""},
@@ -52,7 +52,7 @@ func TestAttackL14(t *testing.T) {
 		"still an impostor":            {unproven, unproven, "", ""},
 		"an impostor who is quiet now": {unproven, closed, "", ""},
 	} {
-		if got := insideEvent(test.before, test.reason); got.Reason != test.event || !strings.Contains(got.Note, test.part) {
+		if got := InsideEvent(test.before, test.reason); got.Reason != test.event || !strings.Contains(got.Note, test.part) {
 			t.Errorf("%s: %+v", name, got)
 		}
 	}

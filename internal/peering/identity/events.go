@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package foreigncluster
+package identity
 
 import (
 	"bytes"
@@ -12,9 +12,9 @@ import (
 	"liqo.io/liqo/internal/peering/trust"
 )
 
-// grantEvent returns the event of a grant that a provider has signed: it names another API server than the one before, or it comes after a break in which
+// GrantEvent returns the event of a grant that a provider has signed: it names another API server than the one before, or it comes after a break in which
 // this cluster had no valid token. before is nil at first contact.
-func grantEvent(before *remote.Identity, grant remote.Identity, now time.Time) trust.Event {
+func GrantEvent(before *remote.Identity, grant remote.Identity, now time.Time) trust.Event {
 	switch {
 	case before == nil || before.APIServerURL == "":
 		return trust.Event{}
@@ -28,10 +28,10 @@ func grantEvent(before *remote.Identity, grant remote.Identity, now time.Time) t
 	return trust.Event{}
 }
 
-// insideEvent returns the event of a renewal through the tunnel after one that needed none: the authentication service of the provider is held, or the way
+// InsideEvent returns the event of a renewal through the tunnel after one that needed none: the authentication service of the provider is held, or the way
 // there is closed. That another service answers in its place is an event also if the renewal before went through the tunnel for another reason. before and
 // reason are of whyInside, and empty for a renewal that needed none.
-func insideEvent(before, reason string) trust.Event {
+func InsideEvent(before, reason string) trust.Event {
 	const note = "the identity of this cluster was renewed through the tunnel: "
 	switch {
 	case strings.HasPrefix(reason, unprovenInside) && !strings.HasPrefix(before, unprovenInside):

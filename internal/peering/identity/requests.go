@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package foreigncluster
+package identity
 
 import (
 	"context"
@@ -15,47 +15,47 @@ import (
 	"liqo.io/liqo/internal/peering/replicate"
 )
 
-// identityRequests records, per ForeignCluster, the result of the last request for an identity and when the next one
+// Requests records, per ForeignCluster, the result of the last request for an identity and when the next one
 // may be sent. It may be lost: then one request more is sent.
-type identityRequests struct {
+type Requests struct {
 	mu  sync.Mutex
-	all map[string]identityRequest
+	all map[string]Request
 }
 
-type identityRequest struct {
-	next     time.Time
-	failures int
-	state    conditions.IdentityState
-	message  string
-	// basis identifies the inputs of the request: the generation of the spec, the version of the token, and the key that the peer is to know.
-	basis string
+type Request struct {
+	Next     time.Time
+	Failures int
+	State    conditions.IdentityState
+	Message  string
+	// Basis identifies the inputs of the request: the generation of the spec, the version of the token, and the key that the peer is to know.
+	Basis string
 }
 
-func newIdentityRequests() *identityRequests {
-	return &identityRequests{all: map[string]identityRequest{}}
+func NewRequests() *Requests {
+	return &Requests{all: map[string]Request{}}
 }
 
-func (a *identityRequests) get(name string) identityRequest {
+func (a *Requests) Get(name string) Request {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return a.all[name]
 }
 
-func (a *identityRequests) set(name string, now identityRequest) {
+func (a *Requests) Set(name string, now Request) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.all[name] = now
 }
 
-func (a *identityRequests) forget(name string) {
+func (a *Requests) Forget(name string) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	delete(a.all, name)
 }
 
-// nextAttempt returns the backoff after a refusal, or the Retry-After of the peer. A changed token or spec does not
+// NextAttempt returns the backoff after a refusal, or the Retry-After of the peer. A changed token or spec does not
 // wait for it.
-func nextAttempt(state conditions.IdentityState, failures int, retryAfter time.Duration) time.Duration {
+func NextAttempt(state conditions.IdentityState, failures int, retryAfter time.Duration) time.Duration {
 	if retryAfter > 0 {
 		return min(retryAfter, 5*time.Minute)
 	}
@@ -66,8 +66,8 @@ func nextAttempt(state conditions.IdentityState, failures int, retryAfter time.D
 	return min(first<<min(failures, 10), most)
 }
 
-// classify turns the error of an authentication service into a state and a condition message.
-func classify(err error, fc *discoveryv1alpha1.ForeignCluster) (conditions.IdentityState, string) {
+// Classify turns the error of an authentication service into a state and a condition message.
+func Classify(err error, fc *discoveryv1alpha1.ForeignCluster) (conditions.IdentityState, string) {
 	peer := fc.Name
 	switch {
 	case errors.Is(err, auth.ErrUnproven):
@@ -95,15 +95,15 @@ func classify(err error, fc *discoveryv1alpha1.ForeignCluster) (conditions.Ident
 	}
 }
 
-// renewIn returns the time until the identity is to be renewed: until half of its lifetime; zero when the API server
+// RenewIn returns the time until the identity is to be renewed: until half of its lifetime; zero when the API server
 // rejects the token; and earlier when the API server stays silent, because its address or its certificate may have changed.
-func renewIn(renewAt time.Time, state replicate.State, now time.Time) time.Duration {
+func RenewIn(renewAt time.Time, state replicate.State, now time.Time) time.Duration {
 	if state.Unauthorized {
 		return 0
 	}
 	wait := renewAt.Sub(now)
 	if state.Connected && !state.Ready {
-		wait = min(wait, state.Since.Add(movedAfter).Sub(now))
+		wait = min(wait, state.Since.Add(MovedAfter).Sub(now))
 	}
 	return max(wait, 0)
 }

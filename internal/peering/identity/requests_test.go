@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package foreigncluster
+package identity
 
 import (
 	"context"
@@ -32,18 +32,18 @@ func TestClassify(t *testing.T) {
 		{&auth.Error{Code: 503, Reason: auth.ReasonUnavailable}, conditions.IdentityError},
 		{errors.New("else"), conditions.IdentityError},
 	} {
-		if have, message := classify(c.err, fc); have != c.want || message == "" {
+		if have, message := Classify(c.err, fc); have != c.want || message == "" {
 			t.Errorf("%v: %d %q, want %d", c.err, have, message, c.want)
 		}
 	}
 	for failures := range 20 {
 		for _, state := range []conditions.IdentityState{conditions.IdentityDenied, conditions.IdentityUnreachable} {
-			if wait := nextAttempt(state, failures, 0); wait < time.Second || wait > 5*time.Minute {
+			if wait := NextAttempt(state, failures, 0); wait < time.Second || wait > 5*time.Minute {
 				t.Errorf("state %d, failure %d: next attempt in %v", state, failures, wait)
 			}
 		}
 	}
-	if wait := nextAttempt(conditions.IdentityError, 3, 7*time.Second); wait != 7*time.Second {
+	if wait := NextAttempt(conditions.IdentityError, 3, 7*time.Second); wait != 7*time.Second {
 		t.Errorf("Retry-After of 7 s: next attempt in %v", wait)
 	}
 }
@@ -64,7 +64,7 @@ func TestRenewIn(t *testing.T) {
 		"not connected yet":                   {10 * time.Minute, replicate.State{}, 10 * time.Minute},
 		"silent, and half life is to be soon": {5 * time.Second, replicate.State{Connected: true, Since: now}, 5 * time.Second},
 	} {
-		if have := renewIn(now.Add(c.renewAt), c.state, now); have != c.want {
+		if have := RenewIn(now.Add(c.renewAt), c.state, now); have != c.want {
 			t.Errorf("%s: %v, want %v", name, have, c.want)
 		}
 	}

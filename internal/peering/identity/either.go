@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package foreigncluster
+package identity
 
 import (
 	"cmp"
@@ -13,17 +13,17 @@ import (
 	"liqo.io/liqo/internal/peering/auth"
 )
 
-// registerTimeout is how long a request for an identity may take. The provider creates a tenant during first contact and waits up to ten seconds for it.
-const registerTimeout = 12 * time.Second
+// RegisterTimeout is how long a request for an identity may take. The provider creates a tenant during first contact and waits up to ten seconds for it.
+const RegisterTimeout = 12 * time.Second
 
-// silence is how long the first way may be silent before the other one is asked as well. A renewal takes some milliseconds.
-const silence = 2 * time.Second
+// Silence is how long the first way may be silent before the other one is asked as well. A renewal takes some milliseconds.
+const Silence = 2 * time.Second
 
-// attempt asks for an identity by one way.
-type attempt func(context.Context) (auth.Grant, error)
+// Attempt asks for an identity by one way.
+type Attempt func(context.Context) (auth.Grant, error)
 
 // errSilent is why the second way was asked while the first one could still answer.
-var errSilent = silentFor(silence)
+var errSilent = silentFor(Silence)
 
 func silentFor(so time.Duration) error {
 	return &auth.Error{Reason: auth.ReasonUnreachable, Message: fmt.Sprintf("silent for %v", so)}
@@ -33,9 +33,9 @@ func silentFor(so time.Duration) error {
 // the same time.
 const secondTimeout = 5 * time.Second
 
-// either asks by the first way, and by the second one as well as soon as the first one fails, or is silent for long. A grant counts at once: it is signed, and
+// Either asks by the first way, and by the second one as well as soon as the first one fails, or is silent for long. A grant counts at once: it is signed, and
 // no other answer is, so one by one way does not end the other. failed is why there was no grant by the first way, if it came by the second one.
-func either(ctx context.Context, first, second attempt, silence time.Duration) (grant auth.Grant, failed, err error) {
+func Either(ctx context.Context, first, second Attempt, silence time.Duration) (grant auth.Grant, failed, err error) {
 	type answer struct {
 		second bool
 		grant  auth.Grant
@@ -44,7 +44,7 @@ func either(ctx context.Context, first, second attempt, silence time.Duration) (
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel() // ends the other attempt
 	answers := make(chan answer, 2)
-	ask := func(is bool, by attempt) {
+	ask := func(is bool, by Attempt) {
 		grant, err := by(ctx)
 		answers <- answer{is, grant, err}
 	}
@@ -116,8 +116,8 @@ func noAnswer(err error) bool {
 // unprovenInside is the prefix of whyInside if another service answers in the place of the provider's. What a service sends follows later in the text, and cannot imitate it.
 const unprovenInside = "an unproven service answers at "
 
-// whyInside is why an identity was renewed through the tunnel although the provider is usually reached at a URL.
-func whyInside(url string, failed error) string {
+// WhyInside is why an identity was renewed through the tunnel although the provider is usually reached at a URL.
+func WhyInside(url string, failed error) string {
 	const most = 384
 	switch {
 	case errors.Is(failed, auth.ErrUnproven):

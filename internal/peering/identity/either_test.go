@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package foreigncluster
+package identity
 
 import (
 	"context"
@@ -43,14 +43,14 @@ func TestEither(t *testing.T) {
 		"open, a little late":            {first: by{after: late}, token: "first", took: late},
 		"closed":                         {first: by{err: closed}, token: "second", closed: "closed", asked: true},
 		"closed late":                    {first: by{after: late, err: closed}, token: "second", closed: "closed", took: late, asked: true},
-		"silent":                         {first: by{after: hang}, token: "second", closed: "silent", took: silence, asked: true},
+		"silent":                         {first: by{after: hang}, token: "second", closed: "silent", took: Silence, asked: true},
 		"slow, and the other way closed": {first: by{after: slow}, second: by{err: closed}, token: "first", took: slow, asked: true},
 		"slow, and the other way silent": {first: by{after: slow}, second: by{after: hang}, token: "first", took: slow, asked: true},
 		"slow, and the other way busy":   {first: by{after: slow}, second: by{err: busy(time.Minute)}, token: "first", took: slow, asked: true},
 		"slow, and the other refuses":    {first: by{after: slow}, second: by{err: refused}, token: "first", took: slow, asked: true},
 		"both slow":                      {first: by{after: slow}, second: by{after: slow}, token: "first", took: slow, asked: true},
 		"refused by the first":           {first: by{err: refused}, token: "second", closed: "refused", asked: true},
-		"refused late by the first":      {first: by{after: slow, err: refused}, second: by{after: slow}, token: "second", closed: "refused", took: silence + slow, asked: true},
+		"refused late by the first":      {first: by{after: slow, err: refused}, second: by{after: slow}, token: "second", closed: "refused", took: Silence + slow, asked: true},
 		"unproven by the first":          {first: by{err: unproven}, token: "second", closed: "another key", asked: true},
 		"busy, and the other open":       {first: by{err: busy(5 * time.Minute)}, token: "second", closed: "busy", asked: true},
 		"refused":                        {first: by{err: refused}, second: by{err: refused}, err: "refused; through the tunnel: refused", class: auth.ErrConflict, asked: true},
@@ -64,14 +64,14 @@ func TestEither(t *testing.T) {
 		"busy, and refused by the other": {first: by{err: busy(5 * time.Minute)}, second: by{err: refused}, err: "busy; through the tunnel: refused", class: auth.ErrTooMany, asked: true},
 		"refused by the second":          {first: by{err: closed}, second: by{err: refused}, err: "refused", class: auth.ErrConflict, asked: true},
 		"busy by the second":             {first: by{err: closed}, second: by{err: busy(time.Minute)}, err: "busy", class: auth.ErrTooMany, wait: time.Minute, asked: true},
-		"unproven by the second":         {first: by{after: hang}, second: by{err: unproven}, err: "another key", class: auth.ErrUnproven, took: registerTimeout, asked: true},
+		"unproven by the second":         {first: by{after: hang}, second: by{err: unproven}, err: "another key", class: auth.ErrUnproven, took: RegisterTimeout, asked: true},
 		"both closed":                    {first: by{err: closed}, second: by{err: closed}, err: "closed; through the tunnel: closed", class: auth.ErrUnreachable, asked: true},
 		"closed with many words":         {first: by{err: long}, second: by{err: long}, err: " ...; through the tunnel: closed xxx", class: auth.ErrUnreachable, asked: true},
-		"both silent":                    {first: by{after: hang}, second: by{after: hang}, err: "deadline", class: auth.ErrUnreachable, took: registerTimeout, asked: true},
+		"both silent":                    {first: by{after: hang}, second: by{after: hang}, err: "deadline", class: auth.ErrUnreachable, took: RegisterTimeout, asked: true},
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			var asked atomic.Bool
-			one := func(name string, by by) attempt {
+			one := func(name string, by by) Attempt {
 				return func(ctx context.Context) (auth.Grant, error) {
 					asked.Store(asked.Load() || name == "second")
 					select {
@@ -82,10 +82,10 @@ func TestEither(t *testing.T) {
 					}
 				}
 			}
-			ctx, cancel := context.WithTimeout(t.Context(), registerTimeout)
+			ctx, cancel := context.WithTimeout(t.Context(), RegisterTimeout)
 			defer cancel()
 			began := time.Now()
-			grant, closed, err := either(ctx, one("first", row.first), one("second", row.second), silence)
+			grant, closed, err := Either(ctx, one("first", row.first), one("second", row.second), Silence)
 			took := time.Since(began)
 			var answer *auth.Error
 			switch {
