@@ -49,14 +49,8 @@ import (
 	"liqo.io/liqo/internal/offloading/shadowslice"
 	"liqo.io/liqo/internal/offloading/virtualnode"
 	offloadingwebhook "liqo.io/liqo/internal/offloading/webhook"
-	"liqo.io/liqo/internal/peering/admission"
-	"liqo.io/liqo/internal/peering/flows"
-	"liqo.io/liqo/internal/peering/foreigncluster"
 	"liqo.io/liqo/internal/peering/grant"
-	"liqo.io/liqo/internal/peering/pins"
 	"liqo.io/liqo/internal/peering/replicate"
-	"liqo.io/liqo/internal/peering/resourceslice"
-	"liqo.io/liqo/internal/peering/tenant"
 	peeringwebhook "liqo.io/liqo/internal/peering/webhook"
 	"liqo.io/liqo/internal/storage"
 	"liqo.io/liqo/internal/storage/home"
@@ -86,20 +80,8 @@ type controllerManagerOptions struct {
 	leaderElection bool
 	resyncPeriod   time.Duration
 
-	workers                int
-	pingInterval           time.Duration
-	pingTimeout            time.Duration
 	disableInternalNetwork bool
-	autoJoin               bool
-	incomingPeering        bool
-	incomingManual         bool
-	sharedToken            bool
-	peerLimits             pins.Limits
-	clusterLabels          map[string]string
-	sharingPercentage      int
-	offerThreshold         int
-	resourcePlugin         string
-	pluginCertificates     string
+	peering                peeringOptions
 	kubelet                kubelet.Options
 	nodeExtraAnnotations   map[string]string
 	nodeExtraLabels        map[string]string
@@ -113,13 +95,11 @@ type controllerManagerOptions struct {
 	remapPools      []string
 	unmapped        []string
 
-	shadows shadowOptions
-	storage bool
-	// peerClasses are the storage classes that peers may use.
-	peerClasses []string
-	volumes     storage.Options
-	moves       move.Options
-	pullPolicy  string
+	shadows    shadowOptions
+	storage    bool
+	volumes    storage.Options
+	moves      move.Options
+	pullPolicy string
 	// policies: admission policies are required; furtherPolicies are those that only some values of the chart ask for.
 	policies        bool
 	furtherPolicies []string
@@ -138,21 +118,8 @@ func (o *controllerManagerOptions) Register(flags *pflag.FlagSet) {
 	flags.StringVar(&o.webhookCerts, "webhook-cert-dir", "/tmp/k8s-webhook-server/serving-certs", "directory with tls.crt and tls.key of the webhooks, and path, the secret segment of their paths")
 	flags.BoolVar(&o.leaderElection, "enable-leader-election", false, "only one of several replicas runs the controllers at a time")
 	flags.DurationVar(&o.resyncPeriod, "resync-period", 10*time.Hour, "interval at which the controllers process all objects again, besides every change")
-	flags.IntVar(&o.workers, "foreign-cluster-workers", 10, "number of peers that are processed at the same time")
-	flags.DurationVar(&o.pingInterval, "foreign-cluster-ping-interval", 15*time.Second, "interval of the probes of a peer's API server")
-	flags.DurationVar(&o.pingTimeout, "foreign-cluster-ping-timeout", 5*time.Second, "timeout of a probe of a peer's API server")
 	flags.BoolVar(&o.disableInternalNetwork, "disable-internal-network", true, "Liqo does not connect the networks of the clusters; another network does")
-	flags.BoolVar(&o.autoJoin, "auto-join-discovered-clusters", true, "use resources of discovered clusters whose outgoing peering is Auto")
-	flags.BoolVar(&o.incomingPeering, "enable-incoming-peering", true, "let peers whose incoming peering is Auto use resources of this cluster")
-	flags.BoolVar(&o.incomingManual, "manual-incoming-peering", false, "let peers whose incoming peering is Auto wait until an administrator sets it to Yes or No")
-	flags.BoolVar(&o.sharedToken, "shared-token", true, "keep a token in Secret auth-token with which every cluster may make first contact, without end")
-	flags.IntVar(&o.peerLimits.Total, "max-peers", 100, "number of clusters that may register with this one; 0 for no limit")
-	flags.IntVar(&o.peerLimits.PerToken, "max-peers-per-token", 3, "number of clusters that may register with the same token; 0 for no limit")
-	flags.StringToStringVar(&o.clusterLabels, "cluster-labels", nil, "labels of the virtual nodes that represent this cluster (KEY=VALUE,...)")
-	flags.IntVar(&o.sharingPercentage, "resource-sharing-percentage", 50, "percentage of the free resources that each peer may use; the ConfigMap liqo-resource-sharing overrides it")
-	flags.IntVar(&o.offerThreshold, "offer-update-threshold-percentage", -1, "change of the resources, in percent, that updates the offer at once (default 5, or 0 with a resource plugin)")
-	flags.StringVar(&o.resourcePlugin, "resource-plugin-address", "", "HOST:PORT of a resource plugin, which replaces the percentage")
-	flags.StringVar(&o.pluginCertificates, "resource-plugin-certificates", "", "folder with ca.crt, which signs the certificate of the resource plugin, and optionally tls.crt and tls.key, which the plugin may ask for; if empty, the connection has no TLS")
+	o.peering.register(flags)
 	o.kubelet.Register(flags)
 	o.shadows.Register(flags)
 	flags.BoolVar(&o.policies, "policies-required", true, "admit nothing new of peers while a ValidatingAdmissionPolicy or validating webhook of Liqo is missing or changed")
@@ -162,7 +129,6 @@ func (o *controllerManagerOptions) Register(flags *pflag.FlagSet) {
 	ignore(flags, noteIPAM, "kubelet-ipam-server")
 	ignoreSwitch(flags, noteOffers, "offer-disable-auto-accept")
 	flags.BoolVar(&o.storage, "enable-storage", false, "make the volumes of claims of virtual storage classes")
-	flags.StringSliceVar(&o.peerClasses, "peer-storage-classes", []string{"*"}, "storage classes of this cluster that peers may use for their claims; * for all (NAME,...)")
 	flags.StringVar(&o.volumes.RealClass, "real-storage-class-name", "", "storage class of this cluster for claims whose virtual class names none (default: the cluster's default class)")
 	flags.StringVar(&o.volumes.Namespace, "storage-namespace", "liqo-storage", "namespace of the claims that hold the data of this cluster")
 	flags.StringVar(&o.moves.Image, "volume-mover-image", "", "image of the pods that copy a volume which moves to another cluster; empty for none, and no volume moves")
@@ -181,17 +147,6 @@ func (o *controllerManagerOptions) Register(flags *pflag.FlagSet) {
 	flags.StringSliceVar(&o.unmapped, "unmapped-networks", nil, "networks of peers that are used as they are, if a peer announces one inside of them (CIDR,...)")
 }
 
-// incomingSetting is what Auto means for the incoming peering of a ForeignCluster.
-func (o *controllerManagerOptions) incomingSetting() discoveryv1alpha1.PeeringEnabled {
-	switch {
-	case !o.incomingPeering:
-		return discoveryv1alpha1.PeeringNo
-	case o.incomingManual:
-		return discoveryv1alpha1.PeeringManual
-	}
-	return discoveryv1alpha1.PeeringYes
-}
-
 // Validate refuses what cannot work.
 func (o *controllerManagerOptions) Validate() error {
 	switch {
@@ -203,10 +158,9 @@ func (o *controllerManagerOptions) Validate() error {
 		return fmt.Errorf("--resync-period %v must be positive", o.resyncPeriod)
 	case !slices.Contains([]string{string(corev1.PullAlways), string(corev1.PullIfNotPresent), string(corev1.PullNever)}, o.pullPolicy):
 		return fmt.Errorf("--volume-mover-pull-policy %q must be Always, IfNotPresent or Never", o.pullPolicy)
-	case o.pluginCertificates != "" && o.resourcePlugin == "":
-		return errors.New("--resource-plugin-certificates needs --resource-plugin-address: set both, or none")
-	case o.offerThreshold < -1:
-		return fmt.Errorf("--offer-update-threshold-percentage %d: must not be negative", o.offerThreshold)
+	}
+	if err := o.peering.validate(); err != nil {
+		return err
 	}
 	if _, _, err := o.network(); err != nil {
 		return err
@@ -324,32 +278,8 @@ func runControllerManager(ctx context.Context, cfg *rest.Config, o *controllerMa
 			return err
 		}
 	}
-	connector, err := replicate.New(mgr, replicate.Options{LocalClusterID: o.local.ClusterID, Network: !o.disableInternalNetwork, ProbeInterval: o.pingInterval, ProbeTimeout: o.pingTimeout})
+	connector, err := o.setupPeering(mgr, guard)
 	if err != nil {
-		return err
-	}
-	tenants, admitted := tenant.New(mgr.GetClient(), mgr.GetAPIReader(), o.namespace), admission.Policy{Setting: o.incomingSetting(), Policies: guard}
-	err = errors.Join(
-		foreigncluster.Setup(mgr, foreigncluster.Options{
-			Local: o.local, Namespace: o.namespace, AutoJoin: o.autoJoin, InternalNetwork: !o.disableInternalNetwork, Connector: connector, Workers: o.workers,
-			SharedToken: o.sharedToken, Admission: admitted, Tenants: tenants,
-		}),
-		pins.Setup(mgr, pins.Options{
-			Local: o.local, Namespace: o.namespace, InternalNetwork: !o.disableInternalNetwork, Workers: o.workers,
-			Limits: o.peerLimits, Admission: admitted, Tenants: tenants,
-		}))
-	if err != nil {
-		return err
-	}
-	sharing := resourceslice.Options{
-		Namespace: o.namespace, SharingPercentage: o.sharingPercentage, ClusterLabels: o.clusterLabels,
-		IncomingPeering: o.incomingSetting(), Tolerated: o.shadows.allowed.Toleration, PluginAddress: o.resourcePlugin, PluginCertificates: o.pluginCertificates,
-		StorageClasses: o.peerClasses,
-	}
-	if o.offerThreshold >= 0 {
-		sharing.UpdateThreshold = &o.offerThreshold
-	}
-	if err := errors.Join(resourceslice.Setup(mgr, sharing), flows.Setup(mgr)); err != nil {
 		return err
 	}
 	fabric, own, err := o.network()

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
+// Package conditions makes the conditions of a ForeignCluster of what its controller has observed. TestConditions holds the documented table.
 package conditions
 
 import (

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package foreigncluster is the consumer's side of a peering, in both directions: tenant, identity, connection and request, as a list of phases. status.go makes
-// conditions of what they observed. It must not know what runs on the virtual node, nor how packets are routed. What has side effects is in packages auth, tenant
-// and replicate.
+// Package foreigncluster is the consumer's side of a peering, in both directions: tenant, identity, connection and request, as a list of phases. spec.go decides
+// what a ForeignCluster asks for, package conditions what it reports. It must not know what runs on the virtual node, nor how packets are routed.
 package foreigncluster
 
 import (
@@ -42,6 +41,7 @@ import (
 	"liqo.io/liqo/internal/peering/conditions"
 	"liqo.io/liqo/internal/peering/identity"
 	"liqo.io/liqo/internal/peering/invitation"
+	"liqo.io/liqo/internal/peering/ownkeys"
 	"liqo.io/liqo/internal/peering/replicate"
 	"liqo.io/liqo/internal/peering/tenant"
 )
@@ -115,7 +115,7 @@ func (o *Options) complete() {
 	}
 }
 
-// idsTimeout is how long the authentication service of a peer may take to say which cluster it belongs to.
+// idsTimeout is how long the authentication service of a peer may take to report which cluster it belongs to.
 const idsTimeout = 5 * time.Second
 
 func dial(fc *discoveryv1alpha1.ForeignCluster, open invitation.Dialer) (Registrar, error) {
@@ -131,7 +131,8 @@ type reconciler struct {
 	client           client.Client
 	live             client.Reader // bypasses the cache
 	watched          client.Reader // the cache. The client bypasses it for ConfigMaps and Secrets: keys and tokens of peers.
-	own              *ssa.Applier  // with the field owner of this controller
+	keys             ownkeys.Store
+	own              *ssa.Applier // with the field owner of this controller
 	identityRequests *identity.Requests
 	events           events.EventRecorder
 	// authSlots bounds how many workers wait for authentication services, so that unreachable ones leave workers for
@@ -149,6 +150,7 @@ func Setup(mgr manager.Manager, o Options) error {
 	o.complete()
 	r := &reconciler{
 		options: o, client: mgr.GetClient(), live: mgr.GetAPIReader(), watched: mgr.GetCache(),
+		keys:             ownkeys.Store{Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Namespace: o.Namespace},
 		own:              ssa.NewApplier(mgr.GetClient(), labels.OwnerForeignCluster),
 		identityRequests: identity.NewRequests(),
 		events:           mgr.GetEventRecorder(labels.OwnerForeignCluster),
@@ -183,17 +185,17 @@ func Setup(mgr manager.Manager, o Options) error {
 	}
 	// Created before the first peering, so that ending the last peering restores the state before the first one.
 	return mgr.Add(manager.RunnableFunc(func(ctx context.Context) error {
-		if _, err := r.roots(ctx); err != nil {
+		if _, err := r.keys.Roots(ctx); err != nil {
 			log.FromContext(ctx).Error(err, "root key of this cluster not created, the first peering will try again")
 		}
 		// The authentication service cannot answer before it exists.
 		return wait.PollUntilContextCancel(ctx, time.Second, true, func(ctx context.Context) (bool, error) {
-			_, err := r.clusterKeys(ctx)
+			_, err := r.keys.Cluster(ctx)
 			if err == nil && r.options.SharedToken {
-				err = r.sharedToken(ctx)
+				err = r.keys.SharedToken(ctx)
 			}
 			if err == nil && r.options.InternalNetwork {
-				err = r.proxyKey(ctx)
+				err = r.keys.Proxy(ctx)
 			}
 			if err != nil {
 				log.FromContext(ctx).Error(err, "key or token of this cluster not available, trying again")

@@ -202,15 +202,15 @@ func (r *reconciler) requestToken(ctx context.Context, s *scope, held *identity.
 	}
 	ctx, cancel := context.WithTimeout(ctx, identity.RegisterTimeout)
 	defer cancel()
-	keys, err := r.ownKeys(ctx, s.peer.ClusterID)
+	keys, err := r.keys.For(ctx, s.peer.ClusterID)
 	if err != nil {
 		return auth.Grant{}, err
 	}
-	known := held.OwnKey == keys.fingerprint()
+	known := held.OwnKey == keys.Fingerprint()
 	if held.Complete && (known || !s.facts.Outgoing) {
-		ours := keys.key
-		if !known && keys.previousKey != nil {
-			ours = keys.previousKey // the peering ends
+		ours := keys.Key
+		if !known && keys.PreviousKey != nil {
+			ours = keys.PreviousKey // the peering ends
 		}
 		grant, err := r.renew(ctx, s, held, registrar, func(by Registrar) identity.Attempt {
 			return func(ctx context.Context) (auth.Grant, error) { return by.Renew(ctx, provider, r.options.Local, ours) }
@@ -221,10 +221,10 @@ func (r *reconciler) requestToken(ctx context.Context, s *scope, held *identity.
 		// The provider deleted our tenant: make first contact again, with the same key.
 	}
 	grant, err := registrar.Register(ctx, auth.Registration{
-		Provider: provider, Cluster: r.options.Local, Secret: token.Secret, Key: keys.key, ClusterKey: keys.cluster, Previous: keys.previous(),
+		Provider: provider, Cluster: r.options.Local, Secret: token.Secret, Key: keys.Key, ClusterKey: keys.Cluster, Previous: keys.Previous(),
 	})
 	if err == nil {
-		held.OwnKey, held.Inside = keys.fingerprint(), ""
+		held.OwnKey, held.Inside = keys.Fingerprint(), ""
 	}
 	return grant, err
 }

@@ -24,6 +24,7 @@ import (
 	"liqo.io/liqo/internal/peering/auth/key"
 	"liqo.io/liqo/internal/peering/conditions"
 	"liqo.io/liqo/internal/peering/identity"
+	"liqo.io/liqo/internal/peering/ownkeys"
 )
 
 // emptyCluster has no objects.
@@ -111,7 +112,7 @@ func TestOwnKeys(t *testing.T) {
 	secrets := fixedSecrets{key.Secret: roots.Data(), clusterkey.Secret: cluster.Data()}
 	ask := func(registrar *recordedRegistrar, held *identity.Held, outgoing bool) {
 		t.Helper()
-		r := &reconciler{live: secrets}
+		r := &reconciler{keys: ownkeys.Store{Live: secrets}}
 		r.options.Dial = func(*discoveryv1alpha1.ForeignCluster) (Registrar, error) { return registrar, nil }
 		s := &scope{fc: &discoveryv1alpha1.ForeignCluster{}, peer: discoveryv1alpha1.ClusterIdentity{ClusterID: provider}}
 		s.fc.Spec.ClusterKey = "known"

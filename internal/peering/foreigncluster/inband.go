@@ -4,7 +4,6 @@ package foreigncluster
 
 import (
 	"context"
-	"crypto/rand"
 	"fmt"
 	"net/netip"
 	"net/url"
@@ -189,17 +188,4 @@ func (r *reconciler) deleteMapping(ctx context.Context, mapping *netv1alpha1.IPM
 		return fmt.Errorf("delete address mapping %s: %w", mapping.Name, err)
 	}
 	return nil
-}
-
-// proxyKeySize is that of the key from which the passes of peers are derived, in bytes.
-const proxyKeySize = 32
-
-// proxyKey creates the key of the proxy if there is none.
-func (r *reconciler) proxyKey(ctx context.Context) error {
-	_, err := r.ensureSecret(ctx, proxy.KeySecret, func() (map[string][]byte, error) {
-		key := make([]byte, proxyKeySize)
-		_, _ = rand.Read(key) // never fails
-		return map[string][]byte{proxy.KeyName: key}, nil
-	})
-	return err
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package pins admits the consumers that registered their keys: the authentication service pins a key, and this controller decides, creates the tenant, and
-// says so on the pin. admission.go decides.
+// reports that on the pin. admission.go decides.
 package pins
 
 import (
