@@ -25,10 +25,11 @@ import (
 	"liqo.io/liqo/internal/kube/kubetest"
 	"liqo.io/liqo/internal/kube/ssa"
 	"liqo.io/liqo/internal/peering/peeringtest"
+	"liqo.io/liqo/internal/peering/pins"
 	"liqo.io/liqo/internal/peering/tenant"
 )
 
-// newFCEnv is a real API server with the controller of ForeignClusters.
+// newFCEnv is a real API server with the controllers of ForeignClusters and keys.
 func newFCEnv(t *testing.T, changes ...func(*Options)) *peeringtest.Cluster {
 	t.Helper()
 	b := peeringtest.NewCluster(t)
@@ -40,7 +41,9 @@ func newFCEnv(t *testing.T, changes ...func(*Options)) *peeringtest.Cluster {
 		for _, change := range changes {
 			change(&options)
 		}
-		return Setup(mgr, options)
+		return errors.Join(Setup(mgr, options), pins.Setup(mgr, pins.Options{
+			Local: options.Local, Namespace: options.Namespace, InternalNetwork: options.InternalNetwork, Admission: options.Admission, Tenants: options.Tenants,
+		}))
 	})
 	return b
 }

@@ -50,7 +50,7 @@ func newSliceEnv(t *testing.T) *sliceEnv {
 	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, discoveryv1alpha1.AddToScheme, sharingv1alpha1.AddToScheme} {
 		b.Must(add(b.scheme))
 	}
-	_, err := envtest.InstallCRDs(b.admin, envtest.CRDInstallOptions{Paths: []string{"../../deployments/liqo/crds"}, ErrorIfPathMissing: true})
+	_, err := envtest.InstallCRDs(b.admin, envtest.CRDInstallOptions{Paths: []string{"../../../deployments/liqo/crds"}, ErrorIfPathMissing: true})
 	b.Must(err)
 	b.Client, err = client.New(b.admin, client.Options{Scheme: b.scheme})
 	b.Must(err)
