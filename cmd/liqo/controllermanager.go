@@ -50,7 +50,6 @@ import (
 	"liqo.io/liqo/internal/offloading/virtualnode"
 	offloadingwebhook "liqo.io/liqo/internal/offloading/webhook"
 	"liqo.io/liqo/internal/peering/grant"
-	"liqo.io/liqo/internal/peering/replicate"
 	peeringwebhook "liqo.io/liqo/internal/peering/webhook"
 	"liqo.io/liqo/internal/storage"
 	"liqo.io/liqo/internal/storage/home"

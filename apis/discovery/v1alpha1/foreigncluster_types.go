@@ -5,6 +5,8 @@ package v1alpha1
 import (
 	"crypto/sha256"
 	"encoding/hex"
+	"net/url"
+	"regexp"
 	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -25,6 +27,23 @@ const (
 
 // AuthURLInside is the URL of the authentication service of any cluster that is reached through the tunnel to it.
 const AuthURLInside = "https://liqo-auth"
+
+// ProxyPort is the port of the proxy of any cluster.
+const ProxyPort = 8118
+
+// maxURL is the limit of the fields with URLs, and authURLPattern the pattern of foreignAuthUrl.
+const maxURL = 2 << 10
+
+var authURLPattern = regexp.MustCompile(`^https://[a-zA-Z0-9.\-\[\]:]+(:[0-9]{1,5})?(/[a-zA-Z0-9._~/\-]*)?$`)
+
+// ValidAuthURL reports whether a peer may state this URL of its authentication service. It accepts the empty one, of a cluster that the other cannot reach.
+func ValidAuthURL(raw string) bool {
+	if raw == "" {
+		return true
+	}
+	parsed, err := url.Parse(raw)
+	return err == nil && len(raw) <= maxURL && authURLPattern.MatchString(raw) && parsed.Hostname() != ""
+}
 
 // PeeringEnabled is whether one direction of a peering is desired.
 type PeeringEnabled string

@@ -90,7 +90,7 @@ func ParsePin(object *corev1.ConfigMap) (Pin, error) {
 		return Pin{}, fmt.Errorf("ConfigMap %s/%s: %s is not an Ed25519 key in Base64", object.Namespace, object.Name, PinClusterKey)
 	case len(pin.TokenID) > maxTokenID:
 		return Pin{}, fmt.Errorf("ConfigMap %s/%s: %s is too long", object.Namespace, object.Name, PinTokenID)
-	case !ValidURL(pin.AuthURL):
+	case !discoveryv1alpha1.ValidAuthURL(pin.AuthURL):
 		return Pin{}, fmt.Errorf("ConfigMap %s/%s: %s is not the URL of an authentication service", object.Namespace, object.Name, PinAuthURL)
 	}
 	pin.Key, pin.ClusterKey = key, clusterKey

@@ -9,7 +9,6 @@ import (
 	"encoding/json"
 	"errors"
 	"net/http"
-	"net/url"
 	"regexp"
 	"slices"
 	"strconv"
@@ -215,7 +214,7 @@ func parseRegistration(body []byte, own discoveryv1alpha1.ClusterIdentity) (r re
 		return r, refuse(http.StatusBadRequest, ReasonVersion, "this provider, %s, runs version %s with protocol %s, and the requesting cluster has %s; upgrade the older of the two",
 			own.ClusterName, version.Version, ours, theirs)
 	}
-	if !ValidURL(r.AuthURL) {
+	if !discoveryv1alpha1.ValidAuthURL(r.AuthURL) {
 		return r, invalid("authUrl is not the URL of an authentication service: https://HOST, https://HOST:PORT, or empty")
 	}
 	if err := r.Question.check(); err != nil {
@@ -312,16 +311,4 @@ func validClusterID(id string) *Error {
 
 func validClusterName(c discoveryv1alpha1.ClusterIdentity) bool {
 	return len(validation.IsDNS1123Label(c.ClusterName)) == 0
-}
-
-// authURLPattern is that of the field foreignAuthUrl, to which the URL is copied.
-var authURLPattern = regexp.MustCompile(`^https://[a-zA-Z0-9.\-\[\]:]+(:[0-9]{1,5})?(/[a-zA-Z0-9._~/\-]*)?$`)
-
-// ValidURL reports whether a peer may state this URL of its authentication service. It accepts the empty one, of a cluster that the other cannot reach.
-func ValidURL(raw string) bool {
-	if raw == "" {
-		return true
-	}
-	parsed, err := url.Parse(raw)
-	return err == nil && len(raw) <= maxURL && authURLPattern.MatchString(raw) && parsed.Hostname() != ""
 }

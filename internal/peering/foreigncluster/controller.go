@@ -42,6 +42,7 @@ import (
 	"liqo.io/liqo/internal/peering/identity"
 	"liqo.io/liqo/internal/peering/invitation"
 	"liqo.io/liqo/internal/peering/ownkeys"
+	"liqo.io/liqo/internal/peering/reach"
 	"liqo.io/liqo/internal/peering/replicate"
 	"liqo.io/liqo/internal/peering/tenant"
 )
@@ -257,8 +258,10 @@ type scope struct {
 	peer discoveryv1alpha1.ClusterIdentity
 	// namespace is the peer's tenant namespace in this cluster.
 	namespace string
-	// invitation is the way to the peer until there is a tunnel; nil if it has not invited this cluster.
+	// invitation is nil if the peer has not invited this cluster.
 	invitation *invitation.Invitation
+	// way is how the peer is reached.
+	way reach.Plan
 	// remote is our tenant namespace in the peer, once known.
 	remote string
 	// version of the peer, once known.
@@ -320,11 +323,10 @@ func (r *reconciler) phases() []func(context.Context, *scope) error {
 		r.ensureFinalizer,
 		r.decideIncoming,
 		r.endInvitation,
-		r.followAddress,
+		r.planWay,
 		r.ensureTenant,
 		r.ensureProxy,
 		r.ensureSlice,
-		r.followProxy,
 		r.ensureIdentity,
 		r.ensureConnection,
 		r.ensureOffer,

@@ -18,6 +18,7 @@ import (
 	"liqo.io/liqo/internal/peering/auth"
 	"liqo.io/liqo/internal/peering/conditions"
 	"liqo.io/liqo/internal/peering/identity"
+	"liqo.io/liqo/internal/peering/reach"
 )
 
 // tokenKey is the key of the Secret with the token of a provider.
@@ -57,9 +58,6 @@ func (r *reconciler) discoverIdentity(ctx context.Context, s *scope) error {
 // ensureIdentity obtains and renews a token of the peer while one is needed, and deletes it afterwards.
 func (r *reconciler) ensureIdentity(ctx context.Context, s *scope) error {
 	held, err := identity.Read(ctx, r.live, s.namespace, s.peer.ClusterID, s.fc.DeletionTimestamp != nil)
-	if err == nil {
-		err = r.readInvitation(ctx, s)
-	}
 	if err != nil {
 		return err
 	}
@@ -85,7 +83,7 @@ func (r *reconciler) ensureIdentity(ctx context.Context, s *scope) error {
 			s.requeueWithin(wait)
 			if state.Ready {
 				r.identityRequests.Forget(s.fc.Name)
-				if s.facts.Slice != nil && s.facts.Slice.Status.Phase != "" && !s.onTheWay(held) {
+				if s.facts.Slice != nil && s.facts.Slice.Status.Phase != "" && !s.byInvitation(held) {
 					return r.deleteToken(ctx, s)
 				}
 			}
@@ -95,8 +93,8 @@ func (r *reconciler) ensureIdentity(ctx context.Context, s *scope) error {
 	if !s.facts.Outgoing && !held.Complete {
 		return nil // nothing was ever sent there, so there is nothing to withdraw
 	}
-	if waits := waitsForTunnel(s); waits != "" {
-		s.facts.Identity, s.facts.IdentityMessage = conditions.IdentityPending, waits
+	if s.way.Kind == reach.Wait {
+		s.facts.Identity, s.facts.IdentityMessage = conditions.IdentityPending, s.way.Why
 		if held.Complete && !state.Unauthorized && s.now.Before(held.Identity.ExpiresAt) {
 			s.facts.Identity = conditions.IdentityAccepted
 		}

@@ -5,13 +5,9 @@ package foreigncluster
 import (
 	"context"
 	"fmt"
-	"net/netip"
-	"net/url"
-	"strconv"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1ac "k8s.io/client-go/applyconfigurations/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -19,62 +15,11 @@ import (
 	discoveryv1alpha1 "liqo.io/liqo/apis/discovery/v1alpha1"
 	"liqo.io/liqo/apis/labels"
 	netv1alpha1 "liqo.io/liqo/apis/net/v1alpha1"
-	"liqo.io/liqo/internal/peering/identity"
 	"liqo.io/liqo/internal/peering/proxy"
 )
 
 // In an in-band peering, the clusters reach each other through their tunnel only. `liqoctl peer in-band` pins the key of each cluster in the other one and
 // exchanges their networks. The rest of a peering then follows, through the proxies of the two clusters (docs/adr/0022-in-band.md).
-
-// waitsForTunnel is why a peer that is reached through the tunnel cannot be asked for an identity yet; empty if it can.
-func waitsForTunnel(s *scope) string {
-	switch {
-	case !s.fc.Inside(), s.invited():
-		return ""
-	case s.fc.Spec.ForeignProxyURL == "" || s.fc.Spec.ForeignAuthURL == "":
-		return "the address of the remote cluster's proxy is not known; `liqoctl peer in-band` sets it"
-	case !usable(s.facts.Tunnel):
-		return "the tunnel to the remote cluster is not up, and everything goes through it"
-	case !leadsInside(s.fc.Spec.ForeignProxyURL, s.facts.Tunnel):
-		return fmt.Sprintf("spec.foreignProxyUrl is not http://HOST:%d in the network %s of the remote cluster, so nothing is sent there; `liqoctl peer in-band` sets it",
-			proxy.Port, externalOf(s.facts.Tunnel))
-	}
-	return ""
-}
-
-// usable reports whether a tunnel carries packets.
-func usable(tunnel *netv1alpha1.TunnelEndpoint) bool {
-	return tunnel != nil && meta.IsStatusConditionTrue(tunnel.Status.Conditions, netv1alpha1.ConditionUsable)
-}
-
-// leadsInside reports whether the URL of a proxy leads to the external network of a peer, and so through the tunnel. The peer chooses the URL: it must not
-// have this cluster send anything to another host.
-func leadsInside(text string, tunnel *netv1alpha1.TunnelEndpoint) bool {
-	parsed, err := url.Parse(text)
-	if err != nil || parsed.Scheme != "http" || parsed.Port() != strconv.Itoa(proxy.Port) || parsed.Path != "" {
-		return false
-	}
-	address, err := netip.ParseAddr(parsed.Hostname())
-	if err != nil {
-		return false
-	}
-	network, err := netip.ParsePrefix(externalOf(tunnel))
-	return err == nil && network.Contains(address)
-}
-
-// externalOf is the network under which this cluster reaches the external network of a peer.
-func externalOf(tunnel *netv1alpha1.TunnelEndpoint) string {
-	if nat := tunnel.Spec.RemoteNATExternalCIDR; nat != "" && nat != netv1alpha1.NotRemapped {
-		return nat
-	}
-	return string(tunnel.Spec.RemoteExternalCIDR)
-}
-
-// moved reports whether the peer is now reached through another proxy than that of our identity, or directly: then the address of its API server is another
-// one as well.
-func (s *scope) moved(held *identity.Held) bool {
-	return s.facts.Outgoing && s.facts.Problem == nil && held.Identity.ProxyURL != s.peerProxy()
-}
 
 // proxyMapping is the name of the IPMapping through which a peer reaches our proxy.
 func proxyMapping(peer discoveryv1alpha1.ClusterIdentity) string {

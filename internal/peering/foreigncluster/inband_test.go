@@ -205,47 +205,6 @@ func tunnelTo(peer discoveryv1alpha1.ClusterIdentity) *netv1alpha1.TunnelEndpoin
 	}
 }
 
-// TestLeadsInside: nothing is sent to a proxy that is not in the network of the peer, whatever URL the peer offers.
-func TestLeadsInside(t *testing.T) {
-	t.Parallel()
-	plain := &netv1alpha1.TunnelEndpoint{Spec: netv1alpha1.TunnelEndpointSpec{RemoteExternalCIDR: "10.9.0.0/16", RemoteNATExternalCIDR: netv1alpha1.NotRemapped}}
-	remapped := plain.DeepCopy()
-	remapped.Spec.RemoteNATExternalCIDR = "10.77.0.0/16"
-	for _, row := range []struct {
-		url    string
-		tunnel *netv1alpha1.TunnelEndpoint
-		want   bool
-	}{
-		{"http://id:pass@10.9.0.7:8118", plain, true},
-		{"http://10.9.255.255:8118", plain, true},
-		{"http://id:pass@10.77.0.7:8118", remapped, true},
-		{"http://id:pass@10.9.0.7:8118", remapped, false},
-		{"http://id:pass@10.10.0.7:8118", plain, false},
-		{"http://id:pass@169.254.169.254:8118", plain, false},
-		{"http://127.0.0.1:8118", plain, false},
-		{"http://10.9.0.7:443", plain, false},
-		{"http://10.9.0.7", plain, false},
-		{"https://10.9.0.7:8118", plain, false},
-		{"http://10.9.0.7:8118/path", plain, false},
-		{"http://10.9.0.7.example.org:8118", plain, false},
-		{"http://10.9.0.7@evil.example:8118", plain, false},
-		{"http://[::ffff:10.9.0.7]:8118", plain, false},
-		{"http://kubernetes.default.svc:8118", plain, false},
-		{"", plain, false},
-		{"://", plain, false},
-		{"http://10.9.0.7:8118", &netv1alpha1.TunnelEndpoint{}, false},
-	} {
-		if got := leadsInside(row.url, row.tunnel); got != row.want {
-			t.Errorf("%q with %s: %v, want %v", row.url, externalOf(row.tunnel), got, row.want)
-		}
-	}
-	for url, at := range map[string]string{discoveryv1alpha1.AuthURLInside: proxy.Auth, proxy.APIServerURL: proxy.APIServer} {
-		if url+":443" != "https://"+at {
-			t.Errorf("the URL is %s, and the proxy leads to %s", url, at)
-		}
-	}
-}
-
 // TestAttackProxyOfAnother: the end of a peer leaves the proxy to the peer that has the same unique name.
 func TestAttackProxyOfAnother(t *testing.T) {
 	t.Parallel()

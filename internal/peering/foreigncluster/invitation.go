@@ -16,7 +16,6 @@ import (
 	discoveryv1alpha1 "liqo.io/liqo/apis/discovery/v1alpha1"
 	"liqo.io/liqo/apis/labels"
 	"liqo.io/liqo/internal/peering/auth"
-	"liqo.io/liqo/internal/peering/identity"
 	"liqo.io/liqo/internal/peering/invitation"
 )
 
@@ -48,32 +47,6 @@ func (r *reconciler) readInvitation(ctx context.Context, s *scope) error {
 	return nil
 }
 
-// invited reports whether the peer is reached by its invitation: as long as its proxy in the tunnel is not known.
-func (s *scope) invited() bool { return s.invitation != nil && s.fc.Spec.ForeignProxyURL == "" }
-
-// peerProxy is the URL of the proxy through which the peer is reached.
-func (s *scope) peerProxy() string {
-	if s.invited() {
-		return s.invitation.ProxyURL()
-	}
-	return s.fc.Spec.ForeignProxyURL
-}
-
-// onTheWay reports whether an identity still leads through the invitation.
-func (s *scope) onTheWay(held *identity.Held) bool {
-	return s.invitation != nil && held.Identity.ProxyURL == s.invitation.ProxyURL()
-}
-
-// dialPeer returns a client of the authentication service of the peer.
-func (r *reconciler) dialPeer(s *scope) (Registrar, error) {
-	if !s.invited() {
-		return r.options.Dial(s.fc)
-	}
-	fc := s.fc.DeepCopy()
-	fc.Spec.ForeignProxyURL = s.peerProxy()
-	return r.options.DialThrough(fc, r.ways.Dial(s.peer.ClusterID, *s.invitation))
-}
-
 // reportProxy reports the URL of our proxy to a consumer: in-band, it needs it if no administrator has access to both clusters; out-of-band, to renew its
 // identity while it does not reach the authentication service otherwise.
 func (r *reconciler) reportProxy(ctx context.Context, s *scope) error {
@@ -92,21 +65,6 @@ func (r *reconciler) reportProxy(ctx context.Context, s *scope) error {
 		}
 	}
 	return nil
-}
-
-// followProxy takes over the URL of the proxy of an in-band provider, once the tunnel to it is up. What works stays, as in choose.
-func (r *reconciler) followProxy(ctx context.Context, s *scope) error {
-	slice := s.facts.Slice
-	if !s.fc.InBand() || s.fc.DeletionTimestamp != nil || slice == nil || slice.Status.ProxyURL == s.fc.Spec.ForeignProxyURL ||
-		!usable(s.facts.Tunnel) || !leadsInside(slice.Status.ProxyURL, s.facts.Tunnel) {
-		return nil
-	}
-	if s.fc.Spec.ForeignProxyURL != "" && (r.options.Connector.State(s.peer.ClusterID).Ready || !r.unreachable(s)) {
-		return nil
-	}
-	before := s.fc.DeepCopy()
-	s.fc.Spec.ForeignProxyURL = slice.Status.ProxyURL
-	return r.patch(ctx, s, before)
 }
 
 const (

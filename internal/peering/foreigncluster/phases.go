@@ -334,7 +334,7 @@ func (r *reconciler) ensureConnection(ctx context.Context, s *scope) error {
 // connect opens the connection, or updates its token.
 func (r *reconciler) connect(ctx context.Context, s *scope, held *identity.Held) error {
 	s.remote = held.Identity.Namespace
-	if held.Identity.Dial = nil; s.onTheWay(held) {
+	if held.Identity.Dial = nil; s.byInvitation(held) {
 		held.Identity.Dial = r.ways.Dial(s.peer.ClusterID, *s.invitation)
 	}
 	return r.options.Connector.Connect(ctx, replicate.Peer{ClusterID: s.peer.ClusterID, LocalNamespace: s.namespace, Identity: held.Identity})

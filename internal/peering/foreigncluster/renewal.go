@@ -12,6 +12,7 @@ import (
 	"liqo.io/liqo/internal/peering/auth"
 	"liqo.io/liqo/internal/peering/conditions"
 	"liqo.io/liqo/internal/peering/identity"
+	"liqo.io/liqo/internal/peering/reach"
 )
 
 // An authentication service that everyone can reach can be held by everyone, the way there be closed, or someone else answer there. A consumer with a tunnel then renews its identity
@@ -23,39 +24,16 @@ func (s *scope) renewsInside() bool {
 		s.facts.Incoming != nil && s.facts.Incoming.State == discoveryv1alpha1.IncomingAccepted
 }
 
-// secondWay is the way through the tunnel to the authentication service of a provider that is usually reached directly; why not, if there is none. The
-// provider offers a URL, and this cluster has chosen the network in which it must be.
-func (s *scope) secondWay() (second way, why string) {
-	offered := ""
-	if s.facts.Slice != nil {
-		offered = s.facts.Slice.Status.ProxyURL
-	}
-	switch {
-	case s.fc.Inside():
-		return way{}, "the tunnel is the first way already"
-	case s.fc.Spec.ClusterKey == "":
-		return way{}, "no key of the provider is pinned"
-	case offered == "":
-		return way{}, "the provider offers none"
-	case !usable(s.facts.Tunnel):
-		return way{}, "the tunnel is not up"
-	case !leadsInside(offered, s.facts.Tunnel):
-		return way{}, "what the provider offers does not lead into its network " + externalOf(s.facts.Tunnel)
-	}
-	return way{discoveryv1alpha1.AuthURLInside, offered}, ""
-}
-
 // renew renews the identity, by the second way if the direct one gives none, and records in held why.
 func (r *reconciler) renew(ctx context.Context, s *scope, held *identity.Held, direct Registrar, by func(Registrar) identity.Attempt) (auth.Grant, error) {
 	held.Inside = ""
-	second, why := s.secondWay()
-	if why != "" {
-		log.FromContext(ctx).V(1).Info("renewing the identity, with one way to the provider", "clusterID", s.peer.ClusterID, "reason", why)
+	if s.way.NoSecond != "" {
+		log.FromContext(ctx).V(1).Info("renewing the identity, with one way to the provider", "clusterID", s.peer.ClusterID, "reason", s.way.NoSecond)
 		return by(direct)(ctx)
 	}
 	fc := s.fc.DeepCopy()
 	// The certificate has no name that is used inside. The tunnel encrypts it all, and the pinned key proves the provider.
-	fc.Spec.ForeignAuthURL, fc.Spec.ForeignProxyURL, fc.Spec.InsecureSkipTLSVerify = second.authURL, second.proxyURL, new(true)
+	fc.Spec.ForeignAuthURL, fc.Spec.ForeignProxyURL, fc.Spec.InsecureSkipTLSVerify = s.way.Second.AuthURL, s.way.Second.ProxyURL, new(true)
 	inside, err := r.options.Dial(fc)
 	if err != nil {
 		return by(direct)(ctx)
@@ -78,7 +56,7 @@ func (r *reconciler) storeIdentity(ctx context.Context, s *scope, held *identity
 	wasInside := s.facts.RenewedInside
 	held.Identity = remote.Identity{
 		Namespace: grant.Namespace, APIServerURL: grant.APIServerURL, APIServerCA: grant.APIServerCA,
-		ProxyURL: s.peerProxy(), Token: grant.Token, RenewAt: now.Add(grant.Lifetime / 2), ExpiresAt: now.Add(grant.Lifetime), Invited: s.invited(),
+		ProxyURL: s.way.Proxy, Token: grant.Token, RenewAt: now.Add(grant.Lifetime / 2), ExpiresAt: now.Add(grant.Lifetime), Invited: s.way.Kind == reach.Invited,
 	}
 	held.Complete = true
 	if err := held.Write(ctx, r.own, s.namespace, s.peer.ClusterID); err != nil {

@@ -41,51 +41,6 @@ import (
 	"liqo.io/liqo/internal/peering/tenant"
 )
 
-// TestSecondWay: a consumer goes through the tunnel to a provider that it reaches directly otherwise, and only where this cluster has placed that provider.
-func TestSecondWay(t *testing.T) {
-	t.Parallel()
-	const offered = "http://rome:pass@10.9.0.7:8118"
-	for name, row := range map[string]struct {
-		change func(*scope)
-		why    string
-	}{
-		"offered":              {func(*scope) {}, ""},
-		"remapped":             {remapped("10.77.0.0/16", "http://rome:pass@10.77.0.7:8118"), ""},
-		"not asked for":        {func(s *scope) { s.facts.Slice = nil }, "offers none"},
-		"an older provider":    {func(s *scope) { s.facts.Slice.Status.ProxyURL = "" }, "offers none"},
-		"in-band":              {func(s *scope) { s.fc.Spec.PeeringType = discoveryv1alpha1.InBand }, "first way already"},
-		"in reverse":           {func(s *scope) { s.fc.Spec.ForeignAuthURL = discoveryv1alpha1.AuthURLInside }, "first way already"},
-		"no pinned key":        {func(s *scope) { s.fc.Spec.ClusterKey = "" }, "no key"},
-		"no tunnel":            {func(s *scope) { s.facts.Tunnel = nil }, "not up"},
-		"a tunnel that is not": {func(s *scope) { s.facts.Tunnel.Status.Conditions[0].Status = metav1.ConditionFalse }, "not up"},
-		"its own network":      {remapped("10.77.0.0/16", offered), "its network 10.77.0.0/16"},
-		"the metadata service": {remapped("None", "http://rome:pass@169.254.169.254:8118"), "its network 10.9.0.0/16"},
-		"another port":         {remapped("None", "http://rome:pass@10.9.0.7:6443"), "its network"},
-		"a name":               {remapped("None", "http://rome:pass@10.9.0.7.example.org:8118"), "its network"},
-	} {
-		s := &scope{fc: &discoveryv1alpha1.ForeignCluster{}}
-		s.fc.Spec.ForeignAuthURL, s.fc.Spec.ClusterKey = "https://192.0.2.1", "key"
-		s.facts.Slice = &sharingv1alpha1.ResourceSlice{Status: sharingv1alpha1.ResourceSliceStatus{ProxyURL: offered}}
-		s.facts.Tunnel = usableTunnel(discoveryv1alpha1.ClusterIdentity{})
-		row.change(s)
-		got, why := s.secondWay()
-		if want := (way{discoveryv1alpha1.AuthURLInside, ""}); row.why == "" {
-			want.proxyURL = s.facts.Slice.Status.ProxyURL
-			if got != want || why != "" {
-				t.Errorf("%s: %v, because %q, want %v", name, got, why, want)
-			}
-		} else if got != (way{}) || !strings.Contains(why, row.why) {
-			t.Errorf("%s: %v, because %q, want %q", name, got, why, row.why)
-		}
-	}
-}
-
-func remapped(network, offered string) func(*scope) {
-	return func(s *scope) {
-		s.facts.Tunnel.Spec.RemoteNATExternalCIDR, s.facts.Slice.Status.ProxyURL = network, offered
-	}
-}
-
 func usableTunnel(peer discoveryv1alpha1.ClusterIdentity) *netv1alpha1.TunnelEndpoint {
 	tunnel := tunnelTo(peer)
 	meta.SetStatusCondition(&tunnel.Status.Conditions, metav1.Condition{Type: netv1alpha1.ConditionUsable, Status: metav1.ConditionTrue, Reason: "Connected"})

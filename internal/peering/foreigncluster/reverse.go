@@ -15,13 +15,8 @@ import (
 
 	sharingapply "liqo.io/liqo/apis/applyconfiguration/sharing/v1alpha1"
 	discoveryv1alpha1 "liqo.io/liqo/apis/discovery/v1alpha1"
-	"liqo.io/liqo/apis/labels"
-	netv1alpha1 "liqo.io/liqo/apis/net/v1alpha1"
-	sharingv1alpha1 "liqo.io/liqo/apis/sharing/v1alpha1"
 	"liqo.io/liqo/internal/peering/auth"
 	"liqo.io/liqo/internal/peering/auth/published"
-	"liqo.io/liqo/internal/peering/conditions"
-	"liqo.io/liqo/internal/peering/identity"
 )
 
 // A consumer lets its provider use it in turn, unless its settings refuse that: its request carries the URL of its authentication service and that of its
@@ -85,22 +80,6 @@ func (r *reconciler) ensureOffer(ctx context.Context, s *scope) error {
 	return r.own.ApplyTo(ctx, auth.ProviderKey(r.options.Namespace, s.peer.ClusterID, s.fc.Spec.ClusterKey), live)
 }
 
-// followAddress copies the URL that a consumer offers to the ForeignCluster that its registration created. An administrator who peers with that cluster
-// out-of-band sets another one, and makes the object theirs.
-func (r *reconciler) followAddress(ctx context.Context, s *scope) error {
-	if s.fc.DeletionTimestamp != nil || s.fc.Labels[labels.DiscoveryType] != labels.DiscoveryIncoming || len(s.facts.Copies) == 0 {
-		return nil
-	}
-	now := way{s.fc.Spec.ForeignAuthURL, s.fc.Spec.ForeignProxyURL}
-	next := now.choose(offerOf(s.facts.Copies), s.facts.Tunnel, r.unreachable(s))
-	if next == now || next.authURL == "" && s.facts.Outgoing {
-		return nil // while we use that cluster, its last URL may still work
-	}
-	before := s.fc.DeepCopy()
-	s.fc.Spec.ForeignAuthURL, s.fc.Spec.ForeignProxyURL = next.authURL, next.proxyURL
-	return r.patch(ctx, s, before)
-}
-
 // opensProxy reports whether the peer reaches our proxy: an in-band peer, and a provider that may use this cluster in turn and cannot reach it at published
 // addresses. Without need it is closed, also because a gateway with mappings tracks connections.
 func (r *reconciler) opensProxy(ctx context.Context, s *scope) (bool, error) {
@@ -112,49 +91,6 @@ func (r *reconciler) opensProxy(ctx context.Context, s *scope) (bool, error) {
 	}
 	url, err := r.authURL(ctx, s.now)
 	return url == "", err
-}
-
-// unreachable reports whether the last attempt did not reach the authentication service of the peer, or its API server has been silent for long.
-func (r *reconciler) unreachable(s *scope) bool {
-	state := r.options.Connector.State(s.peer.ClusterID)
-	return s.facts.Outgoing && (r.identityRequests.Get(s.fc.Name).State == conditions.IdentityUnreachable ||
-		state.Connected && !state.Ready && s.now.Sub(state.Since) >= identity.MovedAfter)
-}
-
-// way is how another cluster is reached: directly, perhaps through a proxy that an administrator has chosen, or through the tunnel and its own proxy.
-type way struct{ authURL, proxyURL string }
-
-// offerOf is what a consumer offers; empty fields if it offers nothing, or nothing that is valid.
-func offerOf(requests []sharingv1alpha1.ResourceSlice) (offer way) {
-	for i := range requests {
-		if spec := &requests[i].Spec; offer.authURL == "" && spec.AuthURL != "" && spec.AuthURL != discoveryv1alpha1.AuthURLInside && auth.ValidURL(spec.AuthURL) {
-			offer.authURL = spec.AuthURL
-		}
-		if offer.proxyURL == "" {
-			offer.proxyURL = requests[i].Spec.ProxyURL
-		}
-	}
-	return offer
-}
-
-// choose is the way to a cluster that offers an address and a proxy: directly as long as that works, else through the tunnel, which has no way back. A proxy
-// that is not in the network of that cluster does not count, and what works stays: each change costs this cluster requests, and the other one may offer
-// another proxy at any moment.
-func (w way) choose(offer way, tunnel *netv1alpha1.TunnelEndpoint, unreachable bool) way {
-	inside := w.authURL == discoveryv1alpha1.AuthURLInside
-	direct := way{authURL: offer.authURL}
-	if !inside {
-		direct.proxyURL = w.proxyURL
-	}
-	switch {
-	case inside && offer.proxyURL != "" && (tunnel == nil || !unreachable && leadsInside(w.proxyURL, tunnel)):
-		return w // without a tunnel, it cannot be checked
-	case tunnel == nil || !leadsInside(offer.proxyURL, tunnel):
-		return direct
-	case inside, offer.authURL == "", offer.authURL == w.authURL && unreachable:
-		return way{discoveryv1alpha1.AuthURLInside, offer.proxyURL}
-	}
-	return direct
 }
 
 // ownAddress remembers the URL of our authentication service.

@@ -96,50 +96,6 @@ func TestOffer(t *testing.T) {
 	})
 }
 
-// TestWay: a provider reaches its consumer directly as long as that works, and through the tunnel otherwise, but never through a proxy elsewhere.
-func TestWay(t *testing.T) {
-	t.Parallel()
-	const direct, inside, proxied, other = "https://192.0.2.9", discoveryv1alpha1.AuthURLInside, "http://a:b@10.9.0.7:8118", "http://a:b@10.9.0.8:8118"
-	tunnel := &netv1alpha1.TunnelEndpoint{Spec: netv1alpha1.TunnelEndpointSpec{RemoteExternalCIDR: "10.9.0.0/16"}}
-	for name, row := range map[string]struct {
-		now, offer  way
-		tunnel      *netv1alpha1.TunnelEndpoint
-		unreachable bool
-		want        way
-	}{
-		"nothing":                            {way{}, way{}, tunnel, false, way{}},
-		"an address":                         {way{}, way{direct, ""}, tunnel, false, way{direct, ""}},
-		"both":                               {way{}, way{direct, proxied}, tunnel, false, way{direct, ""}},
-		"both, and the address works":        {way{direct, ""}, way{direct, proxied}, tunnel, false, way{direct, ""}},
-		"both, and the address does not":     {way{direct, ""}, way{direct, proxied}, tunnel, true, way{inside, proxied}},
-		"another address than the one tried": {way{"https://192.0.2.8", ""}, way{direct, proxied}, tunnel, true, way{direct, ""}},
-		"unreachable, and no proxy":          {way{direct, ""}, way{direct, ""}, tunnel, true, way{direct, ""}},
-		"unreachable, and no tunnel":         {way{direct, ""}, way{direct, proxied}, nil, true, way{direct, ""}},
-		"a proxy only":                       {way{}, way{"", proxied}, tunnel, false, way{inside, proxied}},
-		"a proxy only, and no tunnel yet":    {way{}, way{"", proxied}, nil, false, way{}},
-		"a proxy elsewhere":                  {way{}, way{"", "http://a:b@169.254.169.254:8118"}, tunnel, false, way{}},
-		"a proxy elsewhere, unreachable":     {way{direct, ""}, way{direct, "http://a:b@127.0.0.1:8118"}, tunnel, true, way{direct, ""}},
-		"inside already":                     {way{inside, proxied}, way{direct, proxied}, tunnel, false, way{inside, proxied}},
-		"inside, moved":                      {way{inside, proxied}, way{direct, other}, tunnel, true, way{inside, other}},
-		"inside, moved, and the last works":  {way{inside, proxied}, way{direct, other}, tunnel, false, way{inside, proxied}},
-		"inside, in another network now":     {way{inside, "http://a:b@10.8.0.7:8118"}, way{direct, other}, tunnel, false, way{inside, other}},
-		"inside, moved elsewhere":            {way{inside, proxied}, way{direct, "http://a:b@10.10.0.7:8118"}, tunnel, true, way{direct, ""}},
-		"inside, and the tunnel is away":     {way{inside, proxied}, way{direct, other}, nil, true, way{inside, proxied}},
-		"inside, and nothing is offered":     {way{inside, proxied}, way{}, tunnel, false, way{}},
-		"an administrator's proxy":           {way{direct, "http://proxy.example.org:3128"}, way{direct, proxied}, tunnel, false, way{direct, "http://proxy.example.org:3128"}},
-	} {
-		if got := row.now.choose(row.offer, row.tunnel, row.unreachable); got != row.want {
-			t.Errorf("%s: %v, want %v", name, got, row.want)
-		}
-	}
-	offer := offerOf([]sharingv1alpha1.ResourceSlice{
-		{Spec: sharingv1alpha1.ResourceSliceSpec{AuthURL: inside, ProxyURL: proxied}}, {Spec: sharingv1alpha1.ResourceSliceSpec{AuthURL: direct, ProxyURL: other}},
-	})
-	if want := (way{direct, proxied}); offer != want { // no peer chooses the name by which its proxy is asked
-		t.Errorf("offered %v, want %v", offer, want)
-	}
-}
-
 // TestFollowAddress: the ForeignCluster of a consumer that registered has the URL that it offers, also after a change; one of an administrator does not.
 func TestFollowAddress(t *testing.T) {
 	t.Parallel()

@@ -13,6 +13,7 @@ import (
 
 	"liqo.io/liqo/apis/labels"
 	netv1alpha1 "liqo.io/liqo/apis/net/v1alpha1"
+	"liqo.io/liqo/internal/peering/reach"
 )
 
 const (
@@ -56,7 +57,7 @@ func (r *reconciler) forgetNetwork(ctx context.Context, s *scope) error {
 // ensureUse deletes the ForeignCluster of a peer that registered and has no request: the peer may never have reached our
 // API server, or may have left while this controller did not run. Nothing else would delete its tenant.
 func (r *reconciler) ensureUse(ctx context.Context, s *scope) error {
-	abandoned := s.fc.InBand() && s.fc.Labels[labels.DiscoveryType] == labels.DiscoveryIncoming && !s.facts.Outgoing && !usable(s.facts.Tunnel)
+	abandoned := s.fc.InBand() && s.fc.Labels[labels.DiscoveryType] == labels.DiscoveryIncoming && !s.facts.Outgoing && !reach.Usable(s.facts.Tunnel)
 	if s.fc.DeletionTimestamp != nil || !s.fc.OnlyIncoming() && !abandoned || s.facts.Slice != nil || len(s.facts.Copies) > 0 {
 		return nil
 	}

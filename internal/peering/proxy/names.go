@@ -2,11 +2,13 @@
 
 package proxy
 
+import discoveryv1alpha1 "liqo.io/liqo/apis/discovery/v1alpha1"
+
 // The names under which peers reach a cluster through its proxy. They are the same for each cluster, so a peer needs to know nothing of what is behind.
 const (
 	// Service is the name of the Service of the proxy, and Port its port.
 	Service = "liqo-proxy"
-	Port    = 8118
+	Port    = discoveryv1alpha1.ProxyPort
 	// KeySecret is the Secret, in the install namespace, with the key from which passes are derived, and KeyName the key in it.
 	KeySecret = "liqo-proxy-key"
 	KeyName   = "key"

@@ -487,3 +487,13 @@ func FuzzRequest(f *testing.F) {
 		}
 	})
 }
+
+// TestHosts: the proxy leads to the hosts of the URLs that peers use.
+func TestHosts(t *testing.T) {
+	t.Parallel()
+	for url, at := range map[string]string{discoveryv1alpha1.AuthURLInside: Auth, APIServerURL: APIServer} {
+		if url+":443" != "https://"+at {
+			t.Errorf("the URL is %s, and the proxy leads to %s", url, at)
+		}
+	}
+}

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package reach decides by which way another cluster is reached.
 package reach
 
 import (
