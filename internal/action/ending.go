@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -15,7 +16,6 @@ import (
 
 	discoveryv1alpha1 "liqo.io/liqo/apis/discovery/v1alpha1"
 	offloadingv1alpha1 "liqo.io/liqo/apis/offloading/v1alpha1"
-	storagev1alpha1 "liqo.io/liqo/apis/storage/v1alpha1"
 	"liqo.io/liqo/internal/kube/ending"
 	"liqo.io/liqo/internal/kube/printable"
 )
@@ -114,41 +114,6 @@ func awaitGone(ctx context.Context, c client.WithWatch, timeout time.Duration, m
 	return nil
 }
 
-// awaitBoth waits in both clusters until what they have of each other, and is being deleted, is gone. If it waited, both have to be read again.
-func awaitBoth(ctx context.Context, o InBandOptions, sides []*side, p Progress) (waited bool, err error) {
-	for _, s := range sides {
-		id := s.other.facts.identity.ClusterID
-		meant := func(fc *discoveryv1alpha1.ForeignCluster) bool {
-			return fc.Name == s.name || id != "" && identityOf(fc) == id
-		}
-		if !slices.ContainsFunc(s.facts.known, func(fc *discoveryv1alpha1.ForeignCluster) bool { return ending.Is(fc) && meant(fc) }) {
-			continue
-		}
-		waited = true
-		if err := awaitGone(ctx, s.Client, o.Timeout, meant, prefixed{p, s.prefix}); err != nil {
-			return waited, fmt.Errorf("%s%w", s.prefix, err)
-		}
-	}
-	return waited, nil
-}
-
-// awaitUnoffloaded waits until an offloading that ends is gone.
-func awaitUnoffloaded(ctx context.Context, c client.WithWatch, o OffloadOptions, before *offloadingv1alpha1.NamespaceOffloading, p Progress) error {
-	last := before
-	p.Info(EndingOffloading(last, nil))
-	err := followUntilGone(ctx, c, &offloadingv1alpha1.NamespaceOffloadingList{}, before, func(now *offloadingv1alpha1.NamespaceOffloading) {
-		last = now
-		p.Start("Waiting until it is gone: " + EndingOffloading(last, nil))
-	})
-	switch {
-	case errors.Is(err, context.DeadlineExceeded):
-		return fmt.Errorf("nothing was changed: after %s, %s; wait with `liqoctl unoffload namespace %s`, then try again (%w)", o.Timeout, EndingOffloading(last, nil), o.Namespace, err)
-	case err != nil:
-		return fmt.Errorf("wait until the former offloading of namespace %q is gone: %w", o.Namespace, err)
-	}
-	return nil
-}
-
 // notReady is a line with the clusters whose remote namespace is not ready, and the reasons.
 func notReady(offloading *offloadingv1alpha1.NamespaceOffloading) string {
 	return printable.Line(strings.Join(unreadyClusters(offloading), "; "), maxFar)
@@ -176,25 +141,22 @@ func AwaitNamespace(ctx context.Context, c client.WithWatch, namespace *corev1.N
 	return nil
 }
 
-// awaitTakenBack waits until a move of the claim that is being taken back is gone.
-func awaitTakenBack(ctx context.Context, c client.WithWatch, o *MoveOptions, p Progress) error {
-	var move storagev1alpha1.VolumeMove
-	err := retry(ctx, func(ctx context.Context) error {
-		return c.Get(ctx, client.ObjectKey{Namespace: o.Namespace, Name: o.Claim}, &move)
-	})
-	if err != nil || move.Ended() || !ending.Is(&move) {
-		return nil // what starts the move reads it again, and reports why it cannot be read
+func unreadyClusters(offloading *offloadingv1alpha1.NamespaceOffloading) (texts []string) {
+	for _, cluster := range slices.Sorted(maps.Keys(offloading.Status.RemoteNamespacesConditions)) {
+		for _, one := range offloading.Status.RemoteNamespacesConditions[cluster] {
+			if one.Type == offloadingv1alpha1.ConditionReady && one.Status != corev1.ConditionTrue {
+				texts = append(texts, fmt.Sprintf("%s: %s (%s)", cluster, one.Message, one.Reason))
+			}
+		}
 	}
-	text := func() string {
-		return printable.Line(fmt.Sprintf("the move of claim %q to node %q is still being taken back: %s", o.Claim, move.Spec.TargetNode, moveText(&move)), maxEnding)
+	return texts
+}
+
+// unready lists the clusters whose remote namespace is not ready, with the reasons.
+func unready(offloading *offloadingv1alpha1.NamespaceOffloading) string {
+	texts := unreadyClusters(offloading)
+	if len(texts) == 0 {
+		return "no cluster has a status yet; is Deployment liqo-controller-manager running?"
 	}
-	p.Info(text())
-	err = followUntilGone(ctx, c, &storagev1alpha1.VolumeMoveList{}, &move, func(now *storagev1alpha1.VolumeMove) {
-		move = *now
-		p.Start(text())
-	})
-	if err != nil {
-		return fmt.Errorf("nothing was changed: %s; run the command again when it is gone: %w", text(), err)
-	}
-	return nil
+	return strings.Join(texts, "; ")
 }

@@ -108,7 +108,7 @@ func testEndingPeer(t *testing.T, config *rest.Config) {
 			remote.facts.identity.ClusterID = remoteID
 			local := &side{Access: Access{Client: c, Namespace: testNamespace}, prefix: "(local) ", name: "milan", other: remote, facts: sideFacts{known: []*discoveryv1alpha1.ForeignCluster{fc}}}
 			fc.DeletionTimestamp = &metav1.Time{Time: time.Now()}
-			waited, err := awaitBoth(ctx, InBandOptions{Timeout: o.Timeout}, []*side{local}, p)
+			waited, err := awaitBoth(ctx, []*side{local}, o.Timeout, p)
 			if !waited {
 				t.Error("in-band: not waited")
 			}
@@ -214,25 +214,6 @@ func testEndingOffloading(t *testing.T, config *rest.Config) {
 	}
 	if err := Unoffload(t.Context(), c, UnoffloadOptions{Namespace: "going", Timeout: 15 * time.Second}, &recorder{}); err == nil || !strings.Contains(err.Error(), "is not offloaded") {
 		t.Errorf("unoffload after it: %v", err)
-	}
-}
-
-// TestStillEndingPeering: a peering that begins while the one before it ends reports that once for each state, and warns of nothing.
-func TestStillEndingPeering(t *testing.T) {
-	lines := &recorder{}
-	w := &peering{name: "milan", stages: stages, reported: map[discoveryv1alpha1.PeeringConditionType]string{}, progress: lines}
-	fc := known("milan", remoteID, discoveryv1alpha1.OutOfBand, labels.DiscoveryManual)
-	for _, message := range []string{"waiting for node liqo-milan", "waiting for node liqo-milan", "waiting for the remote cluster"} {
-		fc.Status.PeeringConditions = []discoveryv1alpha1.PeeringCondition{
-			condition(discoveryv1alpha1.AuthenticationStatus, discoveryv1alpha1.StatusEstablished, ""),
-			condition(discoveryv1alpha1.OutgoingPeering, discoveryv1alpha1.StatusDisconnecting, message),
-		}
-		if done, err := w.observe(fc, time.Now()); done || err != nil {
-			t.Errorf("%s: %t, %v", message, done, err)
-		}
-	}
-	if text := lines.text(); strings.Count(text, "INFO The peering before this one is still ending: OutgoingPeering is Disconnecting: waiting for") != 2 || strings.Contains(text, "WARN") {
-		t.Errorf("lines\n%s", text)
 	}
 }
 

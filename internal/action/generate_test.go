@@ -24,18 +24,11 @@ import (
 	"liqo.io/liqo/internal/peering/auth"
 )
 
-func node(name, address string, ready corev1.ConditionStatus) corev1.Node {
-	return corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}, Status: corev1.NodeStatus{
-		Addresses:  []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: address}},
-		Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: ready}},
-	}}
-}
-
 // TestAttackNL9: who reads the printed command in a history or a log has a token that a second cluster cannot use, and that ends.
 func TestAttackNL9(t *testing.T) {
 	in := func(name string) metav1.ObjectMeta { return metav1.ObjectMeta{Namespace: testNamespace, Name: name} }
 	identity := &corev1.ConfigMap{ObjectMeta: in("clusterid"), Data: map[string]string{"CLUSTER_ID": localID, "CLUSTER_NAME": "rome"}}
-	identity.Labels = map[string]string{labels.AppName: identityAppName}
+	identity.Labels = map[string]string{labels.AppName: "clusterid-configmap"}
 	service := &corev1.Service{ObjectMeta: in("liqo-auth"), Spec: corev1.ServiceSpec{Ports: []corev1.ServicePort{{Port: 443}}}}
 	service.Annotations = map[string]string{"liqo.io/override-address": "auth.example.org"}
 	const shared = "the token of all clusters, without end"

@@ -8,7 +8,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 	"time"
 
@@ -224,15 +223,4 @@ func (n *impact) precious() (texts []string) {
 		texts = append(texts, fmt.Sprintf("%s: this cluster cannot read the namespace: %v", where, n.unknown))
 	}
 	return texts
-}
-
-// few joins names, of which there are more in total than are listed.
-func few(names []string, total int) string {
-	const most = 10
-	slices.Sort(names)
-	names = names[:min(len(names), most)]
-	if total > len(names) {
-		return fmt.Sprintf("%s and %d more", strings.Join(names, ", "), total-len(names))
-	}
-	return strings.Join(names, ", ")
 }

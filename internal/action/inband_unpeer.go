@@ -6,14 +6,27 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	discoveryv1alpha1 "liqo.io/liqo/apis/discovery/v1alpha1"
 	"liqo.io/liqo/apis/labels"
 )
 
+// UnpeerInBandOptions name the two clusters of an in-band peering.
+type UnpeerInBandOptions struct {
+	// Name of the other cluster in the local one. If empty: that of the remote cluster.
+	Name string
+	// Timeout bounds the whole action.
+	Timeout time.Duration
+	// Force sets every deadline of the teardown to zero.
+	Force bool
+	// Remote without a client is a cluster that cannot be reached.
+	Local, Remote Access
+}
+
 // UnpeerInBand ends both directions of an in-band peering, then the tunnel, in both clusters. Without access to the remote one, and with force, it does so
 // in the local one only.
-func UnpeerInBand(ctx context.Context, o InBandOptions, p Progress) error {
+func UnpeerInBand(ctx context.Context, o UnpeerInBandOptions, p Progress) error {
 	ctx, cancel := context.WithTimeout(ctx, o.Timeout)
 	defer cancel()
 	if o.Remote.Client == nil {
@@ -23,7 +36,7 @@ func UnpeerInBand(ctx context.Context, o InBandOptions, p Progress) error {
 		}
 		return endInBand(ctx, []leaving{{&side{Access: o.Local, prefix: "(local) ", name: fc.Name}, fc}}, o, p)
 	}
-	local, remote, err := readSides(ctx, o)
+	local, remote, err := readSides(ctx, o.Local, o.Remote, o.Name)
 	if err != nil {
 		return err
 	}
@@ -48,7 +61,7 @@ func UnpeerInBand(ctx context.Context, o InBandOptions, p Progress) error {
 }
 
 // Alone reports whether `unpeer in-band` changes this cluster only: by force, or because its peering began with an invitation.
-func Alone(ctx context.Context, o InBandOptions) (bool, error) {
+func Alone(ctx context.Context, o UnpeerInBandOptions) (bool, error) {
 	if o.Name == "" {
 		if o.Force {
 			return false, errors.New("which peering? Add the name of the other cluster")
@@ -81,20 +94,20 @@ type leaving struct {
 }
 
 // endInBand first checks everything, then ends the outgoing peerings while the tunnel is up, and then deletes the ForeignClusters.
-func endInBand(ctx context.Context, ends []leaving, o InBandOptions, p Progress) error {
+func endInBand(ctx context.Context, ends []leaving, o UnpeerInBandOptions, p Progress) error {
 	for _, e := range ends {
 		if e.fc.Spec.PeeringType != discoveryv1alpha1.InBand {
 			return fmt.Errorf("%sthe peering with %q is of type %s, which `unpeer in-band` cannot end; use `liqoctl unpeer out-of-band %s`", e.prefix, e.fc.Name, e.fc.Spec.PeeringType, e.fc.Name)
 		}
-		if err := assessVolumes(ctx, e.Client, e.fc, o.Force, prefixed{p, e.prefix}); err != nil {
+		if err := assessVolumes(ctx, e.Client, e.fc, o.Force, Prefixed{p, e.prefix}); err != nil {
 			return fmt.Errorf("%s%w", e.prefix, err)
 		}
 	}
 	for _, step := range []func(leaving) error{
 		func(e leaving) error {
-			return endOutgoing(ctx, e.Client, e.fc, e.options(o), prefixed{p, e.prefix})
+			return endOutgoing(ctx, e.Client, e.fc, e.options(o), Prefixed{p, e.prefix})
 		},
-		func(e leaving) error { return forget(ctx, e.Client, e.fc, e.options(o), prefixed{p, e.prefix}) },
+		func(e leaving) error { return forget(ctx, e.Client, e.fc, e.options(o), Prefixed{p, e.prefix}) },
 	} {
 		// One after the other, so that what is printed can be read; both clusters work all the time.
 		for _, e := range ends {
@@ -106,6 +119,6 @@ func endInBand(ctx context.Context, ends []leaving, o InBandOptions, p Progress)
 	return nil
 }
 
-func (e leaving) options(o InBandOptions) UnpeerOptions {
+func (e leaving) options(o UnpeerInBandOptions) UnpeerOptions {
 	return UnpeerOptions{Name: e.fc.Name, Timeout: o.Timeout, Force: o.Force}
 }

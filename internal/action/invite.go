@@ -12,7 +12,6 @@ import (
 	"net"
 	"net/netip"
 	"strconv"
-	"strings"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -112,7 +111,7 @@ func Invite(ctx context.Context, c client.WithWatch, namespace string, o TokenOp
 	p.Start("Opening a way for the invitation")
 	ctx, cancel := context.WithTimeout(ctx, inviteTimeout)
 	defer cancel()
-	if err := s.open(ctx, g, command, auth.TokenID(secret)); err != nil {
+	if err := open(ctx, s, g, command, auth.TokenID(secret)); err != nil {
 		p.Stop()
 		fc := &discoveryv1alpha1.ForeignCluster{ObjectMeta: metav1.ObjectMeta{Name: g.ClusterName}}
 		last, end := context.WithTimeout(context.WithoutCancel(ctx), callTimeout)
@@ -124,7 +123,7 @@ func Invite(ctx context.Context, c client.WithWatch, namespace string, o TokenOp
 }
 
 // open makes the tunnel of an invitation: it writes what the guest would write, if it had an API server.
-func (s *side) open(ctx context.Context, g *guest, command *InviteCommand, tokenID string) error {
+func open(ctx context.Context, s *side, g *guest, command *InviteCommand, tokenID string) error {
 	fc := discoveryac.ForeignCluster(g.ClusterName).
 		WithLabels(map[string]string{labels.ClusterID: g.ClusterID, labels.DiscoveryType: labels.DiscoveryManual, labels.Invitation: tokenID}).
 		WithAnnotations(map[string]string{labels.InvitationExpires: command.Expires.Format(time.RFC3339)}).
@@ -139,7 +138,7 @@ func (s *side) open(ctx context.Context, g *guest, command *InviteCommand, token
 		return err
 	}
 	to := s.end()
-	ours, err := s.waitConfig(ctx, s.facts.identity.NetworkConfigName(), func(config *netv1alpha1.NetworkConfig) bool {
+	ours, err := waitConfig(ctx, s, s.facts.identity.NetworkConfigName(), func(config *netv1alpha1.NetworkConfig) bool {
 		return len(config.Spec.Lanes) > 0 && len(config.Spec.Signatures) > 0
 	})
 	if err != nil {
@@ -165,7 +164,7 @@ func (s *side) open(ctx context.Context, g *guest, command *InviteCommand, token
 	}); err != nil {
 		return err
 	}
-	theirs, err := s.waitConfig(ctx, g.NetworkConfigName(), func(config *netv1alpha1.NetworkConfig) bool { return config.Status.Processed })
+	theirs, err := waitConfig(ctx, s, g.NetworkConfigName(), func(config *netv1alpha1.NetworkConfig) bool { return config.Status.Processed })
 	if err != nil {
 		return err
 	}
@@ -173,11 +172,11 @@ func (s *side) open(ctx context.Context, g *guest, command *InviteCommand, token
 	if command.Invitation.PublicKey, err = base64.StdEncoding.DecodeString(lane.PublicKey); err != nil {
 		return fmt.Errorf("the key of gateway %d is not readable", lane.Number)
 	}
-	return s.invite(ctx, g, command, theirs)
+	return complete(ctx, s, g, command, theirs)
 }
 
-// invite waits for the address of the proxy in the tunnel, and completes the command.
-func (s *side) invite(ctx context.Context, g *guest, command *InviteCommand, theirs *netv1alpha1.NetworkConfig) error {
+// complete waits for the address of the proxy in the tunnel, and completes the command.
+func complete(ctx context.Context, s *side, g *guest, command *InviteCommand, theirs *netv1alpha1.NetworkConfig) error {
 	seen := theirs.Status.PodCIDRNAT
 	if seen == "" || seen == netv1alpha1.NotRemapped {
 		seen = string(theirs.Spec.PodCIDR)
@@ -204,7 +203,7 @@ func (s *side) invite(ctx context.Context, g *guest, command *InviteCommand, the
 }
 
 // waitConfig waits for a NetworkConfig in the namespace of the other cluster.
-func (s *side) waitConfig(ctx context.Context, name string, done func(*netv1alpha1.NetworkConfig) bool) (found *netv1alpha1.NetworkConfig, _ error) {
+func waitConfig(ctx context.Context, s *side, name string, done func(*netv1alpha1.NetworkConfig) bool) (found *netv1alpha1.NetworkConfig, _ error) {
 	err := Follow(ctx, s.Client, &netv1alpha1.NetworkConfigList{}, func(all []netv1alpha1.NetworkConfig) (bool, error) {
 		for i := range all {
 			if found = &all[i]; found.Name == name && done(found) {
@@ -235,75 +234,4 @@ func reachable(lanes []netv1alpha1.Lane) (lane *netv1alpha1.Lane, endpoints []st
 		}
 	}
 	return nil, nil
-}
-
-// AcceptInvitation makes this cluster a consumer of the provider that invited it.
-func AcceptInvitation(ctx context.Context, c client.WithWatch, o PeerOptions, text string, p Progress) error {
-	if _, err := invitation.Parse(text); err != nil {
-		return err
-	}
-	if err := o.Networks.check(); err != nil {
-		return err
-	}
-	token := auth.ParseToken(o.Token)
-	if token.Secret == "" || token.Fingerprint == "" {
-		return errors.New("the token is not complete; copy all of what `generate peer-command --in-band` printed")
-	}
-	ctx, cancel := context.WithTimeout(ctx, o.Timeout)
-	defer cancel()
-	if err := awaitGone(ctx, c, o.Timeout, o.means, p); err != nil {
-		return err
-	}
-	s := &side{Access: Access{Client: c, Namespace: o.Namespace}, name: o.Name, outgoing: true, annotations: map[string]string{labels.Invited: annotationYes}}
-	if err := s.read(ctx); err != nil {
-		return err
-	}
-	provider := discoveryv1alpha1.ClusterIdentity{ClusterID: o.ClusterID, ClusterName: o.Name}
-	s.other = &side{facts: sideFacts{identity: provider, key: token.Fingerprint}}
-	if same := s.facts.same(o.ClusterID); same != nil {
-		s.name = same.Name
-	}
-	if failures := judgeInvited(s); len(failures) > 0 {
-		return &PreflightError{Findings: failures}
-	}
-	if err := judgeNetworks(ctx, c, o, s.facts.same(o.ClusterID), p); err != nil {
-		return err
-	}
-	err := storeToken(ctx, c, o, "invitation", map[string][]byte{tokenKey: []byte(o.Token), invitation.SecretKey: []byte(strings.TrimSpace(text))})
-	if err == nil {
-		err = s.apply(ctx)
-	}
-	if err != nil {
-		return withdrawToken(ctx, c, o, s.name, err)
-	}
-	p.Done("Peering enabled")
-	if err := o.Networks.write(ctx, c, s.name, p); err != nil {
-		return err
-	}
-	if err := waitPeering(ctx, c, s.foreign(), o.Timeout, p); err != nil {
-		return err
-	}
-	o.Labels.accept(ctx, c, s.name, p)
-	hintNetworks(ctx, c, s.name, p)
-	return nil
-}
-
-// judgeInvited returns what forbids to accept an invitation. It is pure.
-func judgeInvited(s *side) []Finding {
-	fail := func(check, evidence, remedy string) []Finding {
-		return []Finding{{Check: check, Level: LevelFailure, Evidence: evidence, Remedy: remedy}}
-	}
-	switch {
-	case s.facts.err != nil:
-		return fail("Liqo", s.facts.err.Error(), "install it, or choose another cluster with --context")
-	case s.facts.identity.ClusterID == s.other.facts.identity.ClusterID:
-		return fail("clusters", "the invitation is one of this cluster itself", "run the command in the other cluster")
-	case checkName(&facts{options: PeerOptions{Name: s.name}}) != nil:
-		return fail("name", fmt.Sprintf("%.60q is not the name of a cluster", s.name), "choose lower-case letters, digits and -")
-	}
-	found := s.judge()
-	for i := range found {
-		found[i].Level = LevelFailure
-	}
-	return found
 }

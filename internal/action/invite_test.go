@@ -171,7 +171,7 @@ func TestInvite(t *testing.T) {
 	if string(secret.Data[tokenKey]) != command.Token || string(secret.Data[invitation.SecretKey]) != command.Invitation.String() {
 		t.Error("token or invitation is not stored")
 	}
-	if alone, err := Alone(ctx, InBandOptions{Name: "milan", Local: Access{Client: consumer, Namespace: testNamespace}}); !alone || err != nil {
+	if alone, err := Alone(ctx, UnpeerInBandOptions{Name: "milan", Local: Access{Client: consumer, Namespace: testNamespace}}); !alone || err != nil {
 		t.Errorf("its end needs the other cluster: %v", err)
 	}
 	refusedInvitations(ctx, t, consumer, o, command)

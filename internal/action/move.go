@@ -18,6 +18,8 @@ import (
 
 	"liqo.io/liqo/apis/labels"
 	storagev1alpha1 "liqo.io/liqo/apis/storage/v1alpha1"
+	"liqo.io/liqo/internal/kube/ending"
+	"liqo.io/liqo/internal/kube/printable"
 )
 
 // moveAnswer is how long the controller manager may take until a move starts.
@@ -235,6 +237,29 @@ func CancelMove(ctx context.Context, c client.WithWatch, o MoveOptions, p Progre
 		p.Done(fmt.Sprintf("It was too late: the data of claim %q is in %s", o.Claim, last.Status.To))
 	default:
 		p.Done(fmt.Sprintf("The move of claim %q is taken back; its volume is as before", o.Claim))
+	}
+	return nil
+}
+
+// awaitTakenBack waits until a move of the claim that is being taken back is gone.
+func awaitTakenBack(ctx context.Context, c client.WithWatch, o *MoveOptions, p Progress) error {
+	var move storagev1alpha1.VolumeMove
+	err := retry(ctx, func(ctx context.Context) error {
+		return c.Get(ctx, client.ObjectKey{Namespace: o.Namespace, Name: o.Claim}, &move)
+	})
+	if err != nil || move.Ended() || !ending.Is(&move) {
+		return nil // what starts the move reads it again, and reports why it cannot be read
+	}
+	text := func() string {
+		return printable.Line(fmt.Sprintf("the move of claim %q to node %q is still being taken back: %s", o.Claim, move.Spec.TargetNode, moveText(&move)), maxEnding)
+	}
+	p.Info(text())
+	err = followUntilGone(ctx, c, &storagev1alpha1.VolumeMoveList{}, &move, func(now *storagev1alpha1.VolumeMove) {
+		move = *now
+		p.Start(text())
+	})
+	if err != nil {
+		return fmt.Errorf("nothing was changed: %s; run the command again when it is gone: %w", text(), err)
 	}
 	return nil
 }

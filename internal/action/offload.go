@@ -3,12 +3,12 @@
 package action
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"maps"
 	"slices"
-	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -117,7 +117,7 @@ func Offload(ctx context.Context, c client.WithWatch, o OffloadOptions, p Progre
 	}
 	if namespace := namespaceOf(ctx, c, o.Namespace); namespace != nil && ending.Is(namespace) {
 		p.Stop()
-		return fmt.Errorf("namespace %q is being deleted%s, so it cannot be offloaded: %s", o.Namespace, ending.Since(namespace), or(ending.Obstacles(namespace), "Kubernetes deletes what is in it"))
+		return fmt.Errorf("namespace %q is being deleted%s, so it cannot be offloaded: %s", o.Namespace, ending.Since(namespace), cmp.Or(ending.Obstacles(namespace), "Kubernetes deletes what is in it"))
 	}
 	if before != nil && before.DeletionTimestamp != nil {
 		if err := awaitUnoffloaded(ctx, c, o, before, p); err != nil {
@@ -274,7 +274,7 @@ func followOffloading(ctx context.Context, c client.WithWatch, o OffloadOptions,
 	switch {
 	case errors.Is(err, context.DeadlineExceeded):
 		return fmt.Errorf("the offloading of namespace %q was not complete after %s, it is %s: %s; the controllers continue, see: kubectl -n %[1]s describe namespaceoffloading (%[5]w)",
-			o.Namespace, o.Timeout, or(string(last.Status.OffloadingPhase), "not processed yet"), unready(last), err)
+			o.Namespace, o.Timeout, cmp.Or(string(last.Status.OffloadingPhase), "not processed yet"), unready(last), err)
 	case err != nil:
 		return err
 	case last.Status.OffloadingPhase == offloadingv1alpha1.OffloadingNoClusterSelected:
@@ -286,29 +286,19 @@ func followOffloading(ctx context.Context, c client.WithWatch, o OffloadOptions,
 	return nil
 }
 
-func or(text, otherwise string) string {
-	if text == "" {
-		return otherwise
+// awaitUnoffloaded waits until an offloading that ends is gone.
+func awaitUnoffloaded(ctx context.Context, c client.WithWatch, o OffloadOptions, before *offloadingv1alpha1.NamespaceOffloading, p Progress) error {
+	last := before
+	p.Info(EndingOffloading(last, nil))
+	err := followUntilGone(ctx, c, &offloadingv1alpha1.NamespaceOffloadingList{}, before, func(now *offloadingv1alpha1.NamespaceOffloading) {
+		last = now
+		p.Start("Waiting until it is gone: " + EndingOffloading(last, nil))
+	})
+	switch {
+	case errors.Is(err, context.DeadlineExceeded):
+		return fmt.Errorf("nothing was changed: after %s, %s; wait with `liqoctl unoffload namespace %s`, then try again (%w)", o.Timeout, EndingOffloading(last, nil), o.Namespace, err)
+	case err != nil:
+		return fmt.Errorf("wait until the former offloading of namespace %q is gone: %w", o.Namespace, err)
 	}
-	return text
-}
-
-// unready lists the clusters whose remote namespace is not ready, with the reasons.
-func unready(offloading *offloadingv1alpha1.NamespaceOffloading) string {
-	texts := unreadyClusters(offloading)
-	if len(texts) == 0 {
-		return "no cluster has a status yet; is Deployment liqo-controller-manager running?"
-	}
-	return strings.Join(texts, "; ")
-}
-
-func unreadyClusters(offloading *offloadingv1alpha1.NamespaceOffloading) (texts []string) {
-	for _, cluster := range slices.Sorted(maps.Keys(offloading.Status.RemoteNamespacesConditions)) {
-		for _, one := range offloading.Status.RemoteNamespacesConditions[cluster] {
-			if one.Type == offloadingv1alpha1.ConditionReady && one.Status != corev1.ConditionTrue {
-				texts = append(texts, fmt.Sprintf("%s: %s (%s)", cluster, one.Message, one.Reason))
-			}
-		}
-	}
-	return texts
+	return nil
 }

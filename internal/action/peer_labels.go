@@ -3,6 +3,7 @@
 package action
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -98,7 +99,7 @@ func AcceptLabels(ctx context.Context, c client.WithWatch, name string, wanted [
 	presented := presentedBy(node)
 	for _, one := range wanted {
 		if !slices.Contains(presented, one) {
-			return fmt.Errorf("%.100q is no label that cluster %q presents now, which are %s; nothing was changed", one, name, or(strings.Join(presented, ", "), "none"))
+			return fmt.Errorf("%.100q is no label that cluster %q presents now, which are %s; nothing was changed", one, name, cmp.Or(strings.Join(presented, ", "), "none"))
 		}
 	}
 	if err := writeLabels(ctx, c, fc, wanted); err != nil {
@@ -186,9 +187,9 @@ func showChoice(ctx context.Context, c client.Client, selector *corev1.NodeSelec
 		case with && !without && len(named) > 0:
 			p.Warn(fmt.Sprintf("Cluster %q has the labels %s, but they are not accepted; if you trust it with this namespace: %s", fc.Name, strings.Join(named, ", "), choice.AcceptCommand(fc.Name, named)))
 		case len(hidden) > 0:
-			p.Info(fmt.Sprintf("Cluster %q can be selected by %s; not accepted are %s (`%s`)", fc.Name, or(strings.Join(considered, ", "), "none of its labels"), strings.Join(hidden, ", "), choice.AcceptCommand(fc.Name, hidden)))
+			p.Info(fmt.Sprintf("Cluster %q can be selected by %s; not accepted are %s (`%s`)", fc.Name, cmp.Or(strings.Join(considered, ", "), "none of its labels"), strings.Join(hidden, ", "), choice.AcceptCommand(fc.Name, hidden)))
 		default:
-			p.Info(fmt.Sprintf("Cluster %q can be selected by %s", fc.Name, or(strings.Join(considered, ", "), "the labels that you give its node, and by no other")))
+			p.Info(fmt.Sprintf("Cluster %q can be selected by %s", fc.Name, cmp.Or(strings.Join(considered, ", "), "the labels that you give its node, and by no other")))
 		}
 	}
 	if more := len(nodes.Items) - most; more > 0 {

@@ -7,9 +7,7 @@ import (
 	"fmt"
 	"net/netip"
 	"slices"
-	"strings"
 
-	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	discoveryv1alpha1 "liqo.io/liqo/apis/discovery/v1alpha1"
@@ -92,9 +90,15 @@ func announced(config *netv1alpha1.NetworkConfig) string {
 	return printable.Line(text, 300)
 }
 
-// judgeNetworks judges the words about a cluster; fc is its ForeignCluster, nil if this cluster does not know it yet. Then it announces nothing either.
-func judgeNetworks(ctx context.Context, c client.Client, o PeerOptions, fc *discoveryv1alpha1.ForeignCluster, p Progress) error {
-	clusterID, announces := o.ClusterID, []string(nil)
+// networkPeer is the cluster that words are about, and the namespace of Liqo here. foreign is nil if this cluster does not know it yet; then it announces nothing either.
+type networkPeer struct {
+	namespace, clusterID string
+	foreign              *discoveryv1alpha1.ForeignCluster
+}
+
+// judgeFor judges the words about a cluster.
+func (w NetworkWords) judgeFor(ctx context.Context, c client.Client, about networkPeer, p Progress) error {
+	fc, clusterID, announces := about.foreign, about.clusterID, []string(nil)
 	if fc != nil {
 		config, err := announcement(ctx, c, fc)
 		if err != nil {
@@ -110,37 +114,15 @@ func judgeNetworks(ctx context.Context, c client.Client, o PeerOptions, fc *disc
 		}
 		clusterID = identityOf(fc)
 	}
-	if len(announces)+len(o.Networks.Keep)+len(o.Networks.Force) == 0 {
+	if len(announces)+len(w.Keep)+len(w.Force) == 0 {
 		return nil
 	}
-	all, err := readLeads(ctx, c, o.Namespace, clusterID)
-	if err != nil && len(o.Networks.Keep)+len(o.Networks.Force) == 0 { // it would only be shown
+	all, err := readLeads(ctx, c, about.namespace, clusterID)
+	if err != nil && len(w.Keep)+len(w.Force) == 0 { // it would only be shown
 		p.Warn(fmt.Sprintf("What leads to networks of the other cluster is not shown: %v", err))
 		return nil
 	} else if err != nil {
 		return err
 	}
-	return o.Networks.judge(announces, all, p)
-}
-
-// judgeNetworks judges the words in one of two clusters. The network that the other one is going to announce for its pods is on record there.
-func (s *side) judgeNetworks(ctx context.Context, words NetworkWords, p Progress) error {
-	var recorded corev1.ConfigMap
-	key := client.ObjectKey{Namespace: s.other.Namespace, Name: networksName}
-	err := retry(ctx, func(ctx context.Context) error { return s.other.Client.Get(ctx, key, &recorded) })
-	if client.IgnoreNotFound(err) != nil {
-		return fmt.Errorf("%sread ConfigMap %s: %w", s.other.prefix, key, err)
-	}
-	var announces []string
-	if pods, _, _ := strings.Cut(recorded.Data["POD_CIDR"], ","); checkNetworks("", []string{pods}) == nil {
-		announces = []string{pods}
-	}
-	all, err := readLeads(ctx, s.Client, s.Namespace, s.other.facts.identity.ClusterID)
-	if err != nil {
-		return fmt.Errorf("%s%w", s.prefix, err)
-	}
-	if err := words.withoutOwn(all.taken).judge(announces, all, prefixed{p, s.prefix}); err != nil {
-		return fmt.Errorf("%s%w", s.prefix, err)
-	}
-	return nil
+	return w.judge(announces, all, p)
 }

@@ -58,7 +58,6 @@ func TestAttackNC1Words(t *testing.T) {
 		report("gone", netv1alpha1.NodeNetwork{CIDR: "10.201.0.0/16", Kind: netv1alpha1.NodeNetworkRoute}),
 		tunnel("turin-id", "10.205.0.0/16", "None"), tunnel("paris-id", "10.201.0.0/16", "242.1.0.0/16"), tunnel("milan-id", "10.201.0.0/16", "None"),
 	).Build()
-	o := PeerOptions{Name: "milan", Namespace: "liqo"}
 	for _, row := range []struct {
 		words           NetworkWords
 		refused         string
@@ -79,8 +78,7 @@ func TestAttackNC1Words(t *testing.T) {
 			t.Fatal(err)
 		}
 		shown := &recorder{}
-		o.Networks = row.words
-		err := judgeNetworks(t.Context(), c, o, milan, shown)
+		err := row.words.judgeFor(t.Context(), c, networkPeer{namespace: "liqo", foreign: milan}, shown)
 		if err == nil {
 			err = row.words.write(t.Context(), c, "milan", shown)
 		}
@@ -109,8 +107,8 @@ func TestAttackNC1Words(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	shown := &recorder{}
-	if err := judgeNetworks(t.Context(), c, o, milan, shown); err != nil || !strings.Contains(strings.Join(shown.lines, "\n"), "these nodes have not reported what they reach: n2; before") {
+	shown, last := &recorder{}, NetworkWords{Keep: []string{"10.202.0.0/16", "10.201.0.0/16"}}
+	if err := last.judgeFor(t.Context(), c, networkPeer{namespace: "liqo", foreign: milan}, shown); err != nil || !strings.Contains(strings.Join(shown.lines, "\n"), "these nodes have not reported what they reach: n2; before") {
 		t.Errorf("%v, shown\n%s", err, strings.Join(shown.lines, "\n"))
 	}
 	// In-band, the lists hold the networks of both clusters.

@@ -136,6 +136,11 @@ func takenBy(nodes []corev1.Node, recorded map[string]string, reports []netv1alp
 	return all
 }
 
+// JudgeBoth judges words about both clusters of a pair: those about this cluster itself do not count.
+func (w NetworkWords) JudgeBoth(announces []string, known leads, p Progress) error {
+	return w.withoutOwn(known.taken).judge(announces, known, p)
+}
+
 // withoutOwn leaves out the networks of this cluster itself: those of both clusters are in the lists for an in-band peering.
 func (w NetworkWords) withoutOwn(all []taken) NetworkWords {
 	foreign := func(networks []string) []string {

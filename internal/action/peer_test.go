@@ -95,16 +95,6 @@ func peerOptions(url string, change func(*PeerOptions)) PeerOptions {
 	return o
 }
 
-func known(name, id string, kind discoveryv1alpha1.PeeringType, discovery string) *discoveryv1alpha1.ForeignCluster {
-	return &discoveryv1alpha1.ForeignCluster{
-		ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{labels.ClusterID: id, labels.DiscoveryType: discovery}},
-		Spec: discoveryv1alpha1.ForeignClusterSpec{
-			PeeringType: kind, ForeignAuthURL: "https://192.0.2.9",
-			ClusterIdentity: &discoveryv1alpha1.ClusterIdentity{ClusterID: id, ClusterName: name},
-		},
-	}
-}
-
 // testBadInput: each row fails with a message that names the problem, and changes nothing.
 func testBadInput(t *testing.T, config *rest.Config) {
 	const otherID = "33333333-3333-4333-8333-333333333333"
@@ -187,27 +177,39 @@ func TestUnreachableAPI(t *testing.T) {
 	}
 }
 
+// enable peers until the peering is enabled, and returns what was printed.
+func enable(t *testing.T, c client.WithWatch, o PeerOptions) (*recorder, error) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	lines := &watching{text: "Peering enabled", act: cancel}
+	err := PeerOutOfBand(ctx, c, o, lines)
+	if errors.Is(err, context.Canceled) {
+		err = nil
+	}
+	return &lines.recorder, err
+}
+
 func testWarnings(t *testing.T, config *rest.Config) {
 	c := installed(t, config)
-	progress := &recorder{}
 	ahead := provider(t, nil, time.Now().Add(24*time.Hour))
-	if _, err := runPreflight(t.Context(), c, peerOptions(ahead, nil), progress); err != nil {
+	lines, err := enable(t, c, peerOptions(ahead, nil))
+	if err != nil {
 		t.Fatal(err)
 	}
-	if !strings.Contains(progress.text(), "WARN clocks: the provider's clock is 2") || !strings.Contains(progress.text(), "ahead of") {
-		t.Errorf("clock: %s", progress.text())
+	if !strings.Contains(lines.text(), "WARN clocks: the provider's clock is 2") || !strings.Contains(lines.text(), "ahead of") {
+		t.Errorf("clock: %s", lines.text())
 	}
-	progress = &recorder{}
 	skip := func(o *PeerOptions) { o.SkipPreflight = true }
-	if _, err := runPreflight(t.Context(), c, peerOptions("https://127.0.0.1:1", skip), progress); err != nil {
+	if lines, err = enable(t, c, peerOptions("https://127.0.0.1:1", skip)); err != nil {
 		t.Fatal(err)
 	}
-	if !strings.Contains(progress.text(), "WARN authentication endpoint") {
-		t.Errorf("unreachable: %s", progress.text())
+	if !strings.Contains(lines.text(), "WARN authentication endpoint") {
+		t.Errorf("unreachable: %s", lines.text())
 	}
 	// A refusal still fails.
-	if _, err := runPreflight(t.Context(), c, peerOptions(ahead, func(o *PeerOptions) { skip(o); o.Token = "wrong" }), progress); err == nil {
-		t.Error("a wrong token passed")
+	if lines, err = enable(t, c, peerOptions(ahead, func(o *PeerOptions) { skip(o); o.Token = "wrong" })); err == nil {
+		t.Errorf("a wrong token passed: %s", lines.text())
 	}
 }
 
@@ -325,14 +327,10 @@ func testPeerLeavesTunnel(t *testing.T, config *rest.Config) {
 			incoming.Spec.ForeignAuthURL, incoming.Spec.ForeignProxyURL = row.authURL, row.proxyURL
 			incoming.Spec.OutgoingPeeringEnabled = discoveryv1alpha1.PeeringYes
 			create(t, c, incoming)
-			o := peerOptions("https://192.0.2.10", nil)
+			o := peerOptions(provider(t, nil, time.Time{}), nil)
 			apply := func() *discoveryv1alpha1.ForeignCluster {
 				t.Helper()
-				f := &facts{options: o}
-				if err := f.readLocal(t.Context(), c); err != nil {
-					t.Fatal(err)
-				}
-				if err := applyForeign(t.Context(), c, f.intent(o)); err != nil {
+				if _, err := enable(t, c, o); err != nil {
 					t.Fatal(err)
 				}
 				fc, err := ForeignCluster(t.Context(), c, "milan")
@@ -438,60 +436,5 @@ func testFailedPeerNoToken(t *testing.T, config *rest.Config) {
 				t.Errorf("the Secret with the token: %v; want it to stay: %t", err, row.stays)
 			}
 		})
-	}
-}
-
-// TestRefusalEndsTheWait: a refusal that lasts ends the wait before the timeout.
-func TestRefusalEndsTheWait(t *testing.T) {
-	progress := &recorder{}
-	w := &peering{name: "milan", stages: stages, reported: map[discoveryv1alpha1.PeeringConditionType]string{}, progress: progress}
-	fc := known("milan", remoteID, discoveryv1alpha1.OutOfBand, labels.DiscoveryManual)
-	fc.Status.PeeringConditions = []discoveryv1alpha1.PeeringCondition{condition(discoveryv1alpha1.AuthenticationStatus, discoveryv1alpha1.StatusDenied, "wrong token")}
-	start := time.Now()
-	for _, later := range []time.Duration{0, time.Second, refusedAfter - 1} {
-		if done, err := w.observe(fc, start.Add(later)); done || err != nil {
-			t.Fatalf("after %s: %v %v", later, done, err)
-		}
-	}
-	if _, err := w.observe(fc, start.Add(refusedAfter)); err == nil || !strings.Contains(err.Error(), "wrong token") {
-		t.Errorf("a refusal that lasts: %v", err)
-	}
-	if strings.Count(progress.text(), "wrong token") != 1 {
-		t.Errorf("reported more than once: %s", progress.text())
-	}
-}
-
-// TestNetworkIsWaitedFor: a peering is not established before its network, and the command reports the reason.
-func TestNetworkIsWaitedFor(t *testing.T) {
-	progress := &recorder{}
-	w := &peering{name: "milan", stages: stages, reported: map[discoveryv1alpha1.PeeringConditionType]string{}, progress: progress}
-	fc := known("milan", remoteID, discoveryv1alpha1.OutOfBand, labels.DiscoveryManual)
-	observe := func(status discoveryv1alpha1.PeeringConditionStatus, message string) bool {
-		t.Helper()
-		fc.Status.PeeringConditions = []discoveryv1alpha1.PeeringCondition{
-			condition(discoveryv1alpha1.AuthenticationStatus, discoveryv1alpha1.StatusEstablished, ""),
-			condition(discoveryv1alpha1.OutgoingPeering, discoveryv1alpha1.StatusEstablished, ""),
-			condition(discoveryv1alpha1.NetworkStatus, status, message),
-		}
-		done, err := w.observe(fc, time.Now())
-		if err != nil {
-			t.Fatal(err)
-		}
-		return done
-	}
-	if observe(discoveryv1alpha1.StatusNone, "the remote cluster has not described its network yet") {
-		t.Error("established without a network")
-	}
-	if err := w.explain(time.Second, context.DeadlineExceeded); !strings.Contains(err.Error(), "has not described its network yet") {
-		t.Errorf("the final error is: %v", err)
-	}
-	if observe(discoveryv1alpha1.StatusPending, "no handshake yet") || observe(discoveryv1alpha1.StatusError, "all probes lost") {
-		t.Error("established before the tunnel was up")
-	}
-	if !strings.Contains(progress.text(), "all probes lost") {
-		t.Errorf("a failing tunnel was not reported: %s", progress.text())
-	}
-	if !observe(discoveryv1alpha1.StatusEstablished, "") || !strings.Contains(progress.text(), `Network established to the remote cluster "milan"`) {
-		t.Errorf("with a network: %s", progress.text())
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -102,7 +103,7 @@ func (w *peering) observe(fc *discoveryv1alpha1.ForeignCluster, now time.Time) (
 	for ; w.reached < len(w.stages); w.reached++ {
 		current := w.stages[w.reached]
 		condition := conditionOf(fc, current.condition)
-		if !contains(current.passed, condition.Status) {
+		if !slices.Contains(current.passed, condition.Status) {
 			break
 		}
 		if condition.Status == discoveryv1alpha1.StatusExternal {
@@ -195,7 +196,7 @@ func (w *peering) explain(timeout time.Duration, err error) error {
 	missing := []string{}
 	if w.last != nil && w.reached < len(w.stages) {
 		for _, current := range w.stages[w.reached:] {
-			if condition := conditionOf(w.last, current.condition); !contains(current.passed, condition.Status) {
+			if condition := conditionOf(w.last, current.condition); !slices.Contains(current.passed, condition.Status) {
 				missing = append(missing, describe(condition))
 			}
 		}
@@ -213,35 +214,4 @@ func (w *peering) explain(timeout time.Duration, err error) error {
 	}
 	return fmt.Errorf("the peering with %q was not complete after %s: %s. The clusters keep trying; see `liqoctl status peer %s` (%w)",
 		w.name, timeout, strings.Join(missing, "; "), w.name, err)
-}
-
-// describe is a condition in one line.
-func describe(condition discoveryv1alpha1.PeeringCondition) string {
-	text := fmt.Sprintf("%s is %s", condition.Type, condition.Status)
-	if condition.Reason != "" {
-		text += " (" + condition.Reason + ")"
-	}
-	if condition.Message != "" {
-		text += ": " + condition.Message
-	}
-	return text
-}
-
-// conditionOf returns the condition of that type, with status None if there is none.
-func conditionOf(fc *discoveryv1alpha1.ForeignCluster, kind discoveryv1alpha1.PeeringConditionType) discoveryv1alpha1.PeeringCondition {
-	for _, condition := range fc.Status.PeeringConditions {
-		if condition.Type == kind {
-			return condition
-		}
-	}
-	return discoveryv1alpha1.PeeringCondition{Type: kind, Status: discoveryv1alpha1.StatusNone}
-}
-
-func contains(all []discoveryv1alpha1.PeeringConditionStatus, one discoveryv1alpha1.PeeringConditionStatus) bool {
-	for _, status := range all {
-		if status == one {
-			return true
-		}
-	}
-	return false
 }

@@ -7,49 +7,11 @@ import (
 	"net/url"
 	"regexp"
 	"strconv"
-	"strings"
 	"time"
-
-	"k8s.io/apimachinery/pkg/util/validation"
 
 	discoveryv1alpha1 "liqo.io/liqo/apis/discovery/v1alpha1"
 	"liqo.io/liqo/apis/labels"
 )
-
-// Level is the severity of a finding.
-type Level string
-
-// The levels of a finding.
-const (
-	LevelFailure Level = "failure"
-	LevelWarning Level = "warning"
-)
-
-// Finding is the objection of a check to a peering.
-type Finding struct {
-	Check    string `json:"check"`
-	Level    Level  `json:"level"`
-	Evidence string `json:"evidence"`
-	Remedy   string `json:"remedy"`
-}
-
-// String is the whole finding in one line.
-func (f Finding) String() string { return f.Check + ": " + f.Evidence + "; " + f.Remedy }
-
-// PreflightError holds the checks that failed. Nothing was changed.
-type PreflightError struct{ Findings []Finding }
-
-// Error names each failed check, with evidence and remedy.
-func (e *PreflightError) Error() string {
-	lines := []string{}
-	for _, finding := range e.Findings {
-		lines = append(lines, finding.String())
-	}
-	if len(lines) == 1 {
-		return lines[0] + " (nothing was changed)"
-	}
-	return fmt.Sprintf("%d checks failed and nothing was changed:\n- %s", len(lines), strings.Join(lines, "\n- "))
-}
 
 // clockTolerance is the difference between the clocks of two clusters that needs no warning.
 const clockTolerance = 5 * time.Minute
@@ -95,8 +57,6 @@ func judge(f *facts) (failures, warnings []Finding) {
 	return failures, warnings
 }
 
-func found(evidence, remedy string) *Finding { return &Finding{Evidence: evidence, Remedy: remedy} }
-
 func checkInstalled(f *facts) *Finding {
 	if f.localErr == nil {
 		return nil
@@ -104,13 +64,7 @@ func checkInstalled(f *facts) *Finding {
 	return found(f.localErr.Error(), "peer from a cluster with Liqo; choose it with --context")
 }
 
-func checkName(f *facts) *Finding {
-	if problems := validation.IsDNS1123Label(f.options.Name); len(problems) > 0 {
-		return found(fmt.Sprintf("%q cannot be the name of a cluster: %s", f.options.Name, strings.Join(problems, "; ")),
-			"choose a name of lower-case letters, digits and hyphens; it may differ from the cluster's own name")
-	}
-	return nil
-}
+func checkName(f *facts) *Finding { return judgeName(f.options.Name) }
 
 var clusterIDPattern = regexp.MustCompile(`^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$`)
 
@@ -182,11 +136,4 @@ func checkTenant(f *facts) *Finding {
 	}
 	return found(fmt.Sprintf("the namespace %s belongs to another cluster, %s", f.tenantNamespace(), f.tenantOwner),
 		"choose another name for this cluster")
-}
-
-func identityOf(fc *discoveryv1alpha1.ForeignCluster) string {
-	if fc.Spec.ClusterIdentity == nil {
-		return ""
-	}
-	return fc.Spec.ClusterIdentity.ClusterID
 }

@@ -12,7 +12,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/meta"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	discoveryv1alpha1 "liqo.io/liqo/apis/discovery/v1alpha1"
@@ -190,17 +189,6 @@ func retryIDs(ctx context.Context, ask func(context.Context) (auth.IDs, error), 
 
 // errNotAsked means that another check reports why the provider was not asked.
 var errNotAsked = errors.New("not asked")
-
-// notServed reports whether the API server does not know the kind.
-func notServed(err error) bool {
-	return err != nil && (meta.IsNoMatchError(err) || apierrors.IsNotFound(err) && apierrors.ReasonForError(err) == "NotFound" && isPathMissing(err))
-}
-
-// isPathMissing distinguishes a missing path from a missing object.
-func isPathMissing(err error) bool {
-	var status apierrors.APIStatus
-	return errors.As(err, &status) && (status.Status().Details == nil || status.Status().Details.Name == "")
-}
 
 func checkReachable(f *facts) *Finding {
 	if f.idsErr == nil || errors.Is(f.idsErr, errNotAsked) {

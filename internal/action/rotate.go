@@ -45,31 +45,6 @@ func RotateToken(ctx context.Context, c client.Client, namespace string) error {
 	return nil
 }
 
-// forgetSpent deletes the records of the use of tokens that do not exist any more.
-func forgetSpent(ctx context.Context, c client.Client, namespace string) error {
-	var issued corev1.Secret
-	if err := c.Get(ctx, client.ObjectKey{Namespace: namespace, Name: auth.IssuedTokensSecret}, &issued); client.IgnoreNotFound(err) != nil {
-		return fmt.Errorf("read the issued tokens: %w", err)
-	}
-	exists := map[string]bool{}
-	for id := range issued.Data {
-		exists[auth.SpentName(id)] = true
-	}
-	var spent corev1.ConfigMapList
-	if err := c.List(ctx, &spent, client.InNamespace(namespace), client.MatchingLabels{labels.SpentToken: "true"}); err != nil {
-		return fmt.Errorf("list the records of used tokens: %w", err)
-	}
-	for i := range spent.Items {
-		if exists[spent.Items[i].Name] {
-			continue
-		}
-		if err := c.Delete(ctx, &spent.Items[i]); client.IgnoreNotFound(err) != nil {
-			return fmt.Errorf("delete the record of a token that does not exist any more: %w", err)
-		}
-	}
-	return nil
-}
-
 // rotationInterval is the least time between two rotations. It is the lifetime of the tokens of peers: every peer whose connection lasts has renewed within
 // it, and knows the new key.
 const rotationInterval = time.Hour

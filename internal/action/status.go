@@ -24,7 +24,7 @@ import (
 )
 
 // components are the Deployments of the control plane in the order of the output. Those of the network follow, if it is Liqo's.
-var components = []string{"liqo-controller-manager", "liqo-auth"}
+var components = []string{managerName, authName}
 
 const metricAgent = "liqo-metric-agent"
 
@@ -99,19 +99,7 @@ type localObjects struct {
 
 // internal reports whether the network between clusters is Liqo's own, according to the flags of the controller manager.
 func (o *localObjects) internal() bool {
-	return argument(o.args(components[0]), "disable-internal-network") == "false"
-}
-
-// args of the containers of a Deployment.
-func (o *localObjects) args(name string) (args []string) {
-	for i := range o.deployments {
-		if o.deployments[i].Name == name {
-			for _, container := range o.deployments[i].Spec.Template.Spec.Containers {
-				args = append(args, container.Args...)
-			}
-		}
-	}
-	return args
+	return argument(argsOf(o.deployments, managerName), "disable-internal-network") == "false"
 }
 
 // components returns the state of the expected components.
@@ -166,9 +154,9 @@ func newLocalStatus(o *localObjects) LocalStatus {
 		return s
 	}
 	s.Offloaded, s.Kept = newOffloadedNamespaces(o.offloadings), newKeptNamespaces(o.remote)
-	s.Cluster = &ClusterStatus{ID: o.identity.ClusterID, Name: o.identity.ClusterName, Labels: parseLabels(argument(o.args(components[0]), "cluster-labels"))}
+	s.Cluster = &ClusterStatus{ID: o.identity.ClusterID, Name: o.identity.ClusterName, Labels: parseLabels(argument(argsOf(o.deployments, managerName), "cluster-labels"))}
 	s.Network = &NetworkStatus{Status: string(discoveryv1alpha1.StatusExternal)}
-	s.Endpoints = &EndpointStatus{Authentication: o.authURL, APIServer: apiServerURL(argument(o.args(components[1]), "advertise-api-server-address"), o.nodes)}
+	s.Endpoints = &EndpointStatus{Authentication: o.authURL, APIServer: apiServerURL(argument(argsOf(o.deployments, authName), "advertise-api-server-address"), o.nodes)}
 	if o.internal() {
 		s.Network = newNetworkStatus(o.networks, o.configs)
 		s.Endpoints.Gateways = newGatewayEndpoints(o.services, o.nodes)
@@ -197,19 +185,6 @@ func newComponent(d *appsv1.Deployment) ComponentStatus {
 		}
 	}
 	return component
-}
-
-// argument is the value of a flag in the arguments of a container.
-func argument(args []string, flag string) string {
-	for i, arg := range args {
-		if value, ok := strings.CutPrefix(arg, "--"+flag+"="); ok {
-			return value
-		}
-		if arg == "--"+flag && i+1 < len(args) {
-			return args[i+1]
-		}
-	}
-	return ""
 }
 
 // redacted is a URL without its password.

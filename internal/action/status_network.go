@@ -23,11 +23,8 @@ import (
 )
 
 const (
-	// gatewayName and routeName are the workloads of the network; further gateways have the number of their lane as suffix.
+	// gatewayName is the workload of the first lane; further gateways have the number of their lane as suffix.
 	gatewayName = "liqo-gateway"
-	routeName   = "liqo-route"
-	// networksName is the ConfigMap in which the chart records the networks of this cluster.
-	networksName = "liqo-networks"
 	// internalNetwork is the status of a network that is Liqo's own; the other status is External.
 	internalNetwork = "Internal"
 )

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -15,6 +16,7 @@ import (
 	discoveryac "liqo.io/liqo/apis/applyconfiguration/discovery/v1alpha1"
 	discoveryv1alpha1 "liqo.io/liqo/apis/discovery/v1alpha1"
 	"liqo.io/liqo/apis/labels"
+	"liqo.io/liqo/internal/kube/ending"
 )
 
 // UnpeerOptions name the peering to end.
@@ -211,4 +213,25 @@ func unpeerError(o UnpeerOptions, last *discoveryv1alpha1.ForeignCluster, what s
 		try = "see the logs of Deployment liqo-controller-manager"
 	}
 	return fmt.Errorf("%s was not gone after %s: %s; %s (%w)", what, o.Timeout, state, try, err)
+}
+
+// assessVolumes refuses to leave a peer that has data of claims. With force, or if the ForeignCluster is being deleted anyway, it only warns: the data stays there.
+func assessVolumes(ctx context.Context, c client.Reader, fc *discoveryv1alpha1.ForeignCluster, force bool, p Progress) error {
+	if fc.Spec.ClusterIdentity == nil {
+		return nil // never reached
+	}
+	claims, err := farClaims(ctx, c, func(one farClaim) bool { return one.clusterID == fc.Spec.ClusterIdentity.ClusterID })
+	if err != nil || len(claims) == 0 {
+		return err
+	}
+	var texts []string
+	for _, one := range claims {
+		texts = append(texts, one.key.Namespace+"/"+one.text())
+	}
+	if force || ending.Is(fc) {
+		p.Warn(fmt.Sprintf("The data of these claims stays in cluster %s, and no pod can use it until the clusters peer again: %s", fc.Name, strings.Join(texts, ", ")))
+		return nil
+	}
+	return fmt.Errorf("nothing was changed, because the data of these claims is in cluster %s:\n- %s\ndelete those that you do not need; with --force, their data stays there, and no pod can use it until the clusters peer again",
+		fc.Name, strings.Join(texts, "\n- "))
 }

@@ -14,9 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	discoveryv1alpha1 "liqo.io/liqo/apis/discovery/v1alpha1"
 	"liqo.io/liqo/apis/labels"
-	"liqo.io/liqo/internal/kube/ending"
 	"liqo.io/liqo/internal/kube/podphase"
 	"liqo.io/liqo/internal/storage/data"
 )
@@ -126,61 +124,13 @@ func usersOf(ctx context.Context, c client.Reader, namespace string, claims []fa
 	return users, nil
 }
 
-// assessVolumes refuses to leave a peer that has data of claims. With force, or if the ForeignCluster is being deleted anyway, it only warns: the data stays there.
-func assessVolumes(ctx context.Context, c client.Reader, fc *discoveryv1alpha1.ForeignCluster, force bool, p Progress) error {
-	if fc.Spec.ClusterIdentity == nil {
-		return nil // never reached
+// few joins names, of which there are more in total than are listed.
+func few(names []string, total int) string {
+	const most = 10
+	slices.Sort(names)
+	names = names[:min(len(names), most)]
+	if total > len(names) {
+		return fmt.Sprintf("%s and %d more", strings.Join(names, ", "), total-len(names))
 	}
-	claims, err := farClaims(ctx, c, func(one farClaim) bool { return one.clusterID == fc.Spec.ClusterIdentity.ClusterID })
-	if err != nil || len(claims) == 0 {
-		return err
-	}
-	var texts []string
-	for _, one := range claims {
-		texts = append(texts, one.key.Namespace+"/"+one.text())
-	}
-	if force || ending.Is(fc) {
-		p.Warn(fmt.Sprintf("The data of these claims stays in cluster %s, and no pod can use it until the clusters peer again: %s", fc.Name, strings.Join(texts, ", ")))
-		return nil
-	}
-	return fmt.Errorf("nothing was changed, because the data of these claims is in cluster %s:\n- %s\ndelete those that you do not need; with --force, their data stays there, and no pod can use it until the clusters peer again",
-		fc.Name, strings.Join(texts, "\n- "))
-}
-
-// RemoteVolume is a claim of this cluster whose data is at a peer.
-type RemoteVolume struct {
-	// Claim is NAMESPACE/NAME.
-	Claim string `json:"claim"`
-	Size  string `json:"size"`
-	// StorageClass and Volume are at the peer. Volume is empty until it exists.
-	StorageClass string `json:"storageClass,omitempty"`
-	Volume       string `json:"volume,omitempty"`
-	// Deleted: the claim is gone, and its data is not yet.
-	Deleted bool `json:"deleted,omitempty"`
-}
-
-func newRemoteVolumes(clusterID string, claims []farClaim) (all []RemoteVolume) {
-	for _, one := range claims {
-		if one.clusterID == clusterID {
-			all = append(all, RemoteVolume{one.key.String(), one.size, one.class, one.remote, one.deleted})
-		}
-	}
-	return all
-}
-
-// KeptNamespace is a remote namespace in this cluster that is kept for the data in it.
-type KeptNamespace struct {
-	Namespace string `json:"namespace"`
-	// ClusterID is the cluster that it was made for, State whether that is still a peer (not-requested) or not (no-peer).
-	ClusterID string `json:"clusterID"`
-	State     string `json:"state"`
-}
-
-func newKeptNamespaces(all []corev1.Namespace) (kept []KeptNamespace) {
-	for i := range all {
-		if state := all[i].Annotations[labels.KeptForData]; state != "" {
-			kept = append(kept, KeptNamespace{all[i].Name, all[i].Labels[labels.RemoteClusterID], state})
-		}
-	}
-	return kept
+	return strings.Join(names, ", ")
 }

@@ -122,7 +122,7 @@ func newUnpeerInBand(f *Factory, common *action.UnpeerOptions) *cobra.Command {
 	}
 	remote := f.second(cmd.Flags())
 	cmd.RunE = func(cmd *cobra.Command, args []string) (err error) {
-		o := action.InBandOptions{Timeout: common.Timeout, Force: common.Force}
+		o := action.UnpeerInBandOptions{Timeout: common.Timeout, Force: common.Force}
 		if len(args) > 0 {
 			o.Name = args[0]
 		}
