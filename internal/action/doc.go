@@ -1,13 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package action holds the actions of an administrator as functions: generate a peer command, peer, unpeer, offload a
-// namespace, read the status. liqoctl calls them, and other programs can do the same.
+// Package action is what an administrator does, a folder for each: generate a peer command or an invitation, peer, unpeer, accept
+// networks and labels, offload, move, rotate, status, install, purge, networktest. liqoctl calls them, and other programs can do
+// the same. What several of them need lies in folders that are no actions: await, preflight, deletion, foreign, installed, tokens,
+// claims, pair, inuse. A folder imports those only, and accept, which peer and offload do on the way.
 //
-// An action uses API objects only; it never calls into a pod. It checks before it changes anything (preflight.go),
-// applies the desired state, and then watches the conditions that the controllers report (wait.go). It reports its own
-// steps to a [Progress]. It must not know flags, terminals, or how a Progress shows the steps.
+// An action uses API objects only; it never calls into a pod. It checks before it changes anything, applies the desired state,
+// and then watches the conditions that the controllers report. It reports its own steps to a [Progress]. It must not know flags,
+// terminals, or how a Progress shows the steps.
 //
-// TestWithAPIServer proves the actions against an API server whose connection breaks.
+// TestWithAPIServer of package apiserver proves the actions against an API server whose connection breaks.
 package action
 
 // Progress receives the steps of a running action. Texts are whole sentences without a full stop.

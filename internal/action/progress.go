@@ -2,16 +2,15 @@
 
 package action
 
-// Prefixed puts the cluster before each message.
-type Prefixed struct {
+// Prefix returns a Progress that puts the cluster before each message.
+func Prefix(p Progress, prefix string) Progress { return prefixed{p, prefix} }
+
+type prefixed struct {
 	Progress
-	Prefix string
+	prefix string
 }
 
-func (p Prefixed) Start(text string) { p.Progress.Start(p.Prefix + text) }
-
-func (p Prefixed) Done(text string) { p.Progress.Done(p.Prefix + text) }
-
-func (p Prefixed) Info(text string) { p.Progress.Info(p.Prefix + text) }
-
-func (p Prefixed) Warn(text string) { p.Progress.Warn(p.Prefix + text) }
+func (p prefixed) Start(text string) { p.Progress.Start(p.prefix + text) }
+func (p prefixed) Done(text string)  { p.Progress.Done(p.prefix + text) }
+func (p prefixed) Info(text string)  { p.Progress.Info(p.prefix + text) }
+func (p prefixed) Warn(text string)  { p.Progress.Warn(p.prefix + text) }

@@ -10,6 +10,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"liqo.io/liqo/internal/action"
+	"liqo.io/liqo/internal/action/accept"
 )
 
 func newAccept(f *Factory) *cobra.Command {
@@ -24,7 +25,7 @@ func newAccept(f *Factory) *cobra.Command {
 			"The networks are remapped; to use them as they are, list them in spec.network.podCIDRs of the ForeignCluster instead."),
 		Example: f.text("  {{name}} accept networks milan 10.205.0.0/16"),
 	}, "network that it announces, such as milan 10.205.0.0/16", func(ctx context.Context, c client.WithWatch, name string, networks []string, p action.Progress) error {
-		return action.AcceptNetworks(ctx, c, name, networks, p)
+		return accept.Networks(ctx, c, name, networks, p)
 	}))
 	return cmd
 }
@@ -37,7 +38,7 @@ func newAcceptLabels(f *Factory) *cobra.Command {
 			"their Secrets, so it counts only once it is accepted. Each label must be one that the peer presents now. An earlier value of the same\n" +
 			"label is no longer accepted."),
 		Example: f.text("  {{name}} accept labels milan region=B tier=gold"),
-	}, "label that it presents, such as milan region=B", action.AcceptLabels)
+	}, "label that it presents, such as milan region=B", accept.Labels)
 }
 
 // accepting completes a command that agrees to what a peer announces: its arguments are the name of the peer, and one or more of what.

@@ -31,7 +31,7 @@ import (
 	sharingv1alpha1 "liqo.io/liqo/apis/sharing/v1alpha1"
 	storagev1alpha1 "liqo.io/liqo/apis/storage/v1alpha1"
 	vkv1alpha1 "liqo.io/liqo/apis/virtualkubelet/v1alpha1"
-	"liqo.io/liqo/internal/action"
+	"liqo.io/liqo/internal/action/foreign"
 	"liqo.io/liqo/internal/action/install"
 	"liqo.io/liqo/internal/kube/version"
 )
@@ -177,7 +177,7 @@ func (f *Factory) completePeers(most int) cobra.CompletionFunc {
 		}
 		ctx, cancel := context.WithTimeout(cmd.Context(), completionTimeout)
 		defer cancel()
-		names, err := action.ForeignClusterNames(ctx, c)
+		names, err := foreign.Names(ctx, c)
 		if err != nil {
 			return nil, cobra.ShellCompDirectiveError
 		}

@@ -11,7 +11,8 @@ import (
 	"github.com/spf13/cobra"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"liqo.io/liqo/internal/action"
+	"liqo.io/liqo/internal/action/generate"
+	"liqo.io/liqo/internal/action/tokens"
 )
 
 func newGenerate(f *Factory) *cobra.Command {
@@ -25,7 +26,7 @@ func newGenerate(f *Factory) *cobra.Command {
 
 func newGeneratePeerCommand(f *Factory) *cobra.Command {
 	only, inBand := false, false
-	var o action.TokenOptions
+	var o tokens.Options
 	cmd := &cobra.Command{
 		Use: "peer-command", Short: "Print the command that makes another cluster use the resources of this one",
 		Long: f.text("Print the command that, run in another cluster, makes that one use the resources of this one.\n\n" +
@@ -53,7 +54,7 @@ func newGeneratePeerCommand(f *Factory) *cobra.Command {
 			if inBand {
 				return f.printInvitation(cmd, c, o, only)
 			}
-			command, err := action.GeneratePeerCommand(cmd.Context(), c, f.namespace(), o, f.printer)
+			command, err := generate.ForPeer(cmd.Context(), c, f.namespace(), o, f.printer)
 			if err != nil {
 				return err
 			}
@@ -84,8 +85,8 @@ func (f *Factory) line(args []string) string {
 }
 
 // printInvitation prints the command for a cluster that reaches the gateway of this one only.
-func (f *Factory) printInvitation(cmd *cobra.Command, c client.WithWatch, o action.TokenOptions, only bool) error {
-	command, err := action.Invite(cmd.Context(), c, f.namespace(), o, f.printer)
+func (f *Factory) printInvitation(cmd *cobra.Command, c client.WithWatch, o tokens.Options, only bool) error {
+	command, err := generate.Invite(cmd.Context(), c, f.namespace(), o, f.printer)
 	if err != nil {
 		return err
 	}

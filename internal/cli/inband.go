@@ -13,7 +13,9 @@ import (
 	"github.com/spf13/pflag"
 	"k8s.io/cli-runtime/pkg/genericclioptions"
 
-	"liqo.io/liqo/internal/action"
+	"liqo.io/liqo/internal/action/pair"
+	"liqo.io/liqo/internal/action/peer"
+	"liqo.io/liqo/internal/action/unpeer"
 )
 
 // second is the other cluster of a command, chosen by flags with the prefix remote-.
@@ -32,7 +34,7 @@ func (f *Factory) second(to *pflag.FlagSet) *second {
 }
 
 // access returns how both clusters are reached.
-func (f *Factory) access(remote *second) (local, other action.Access, err error) {
+func (f *Factory) access(remote *second) (local, other pair.Access, err error) {
 	local.Namespace, other.Namespace = f.namespace(), remote.namespace
 	if local.Client, err = f.client(); err != nil {
 		return local, other, fmt.Errorf("(local) %w", err)
@@ -58,7 +60,7 @@ func given(flags *pflag.FlagSet) (chosen bool) {
 // invitationVariable holds the invitation for users who do not want it in the arguments of a process.
 const invitationVariable = "LIQO_INVITATION"
 
-func newPeerInBand(f *Factory, common *action.PeerOptions) *cobra.Command {
+func newPeerInBand(f *Factory, common *peer.Options) *cobra.Command {
 	var bidirectional bool
 	var invited struct{ clusterID, token, invitation string }
 	cmd := &cobra.Command{
@@ -79,7 +81,7 @@ func newPeerInBand(f *Factory, common *action.PeerOptions) *cobra.Command {
 			if len(args) == 0 || invited.clusterID == "" || given(cmd.Flags()) || bidirectional {
 				return errors.New("an invitation goes with NAME, --cluster-id and --auth-token, and without flags for the other cluster; run the command as it was printed")
 			}
-			o := action.PeerOptions{Name: args[0], Namespace: f.namespace(), Timeout: common.Timeout, ClusterID: invited.clusterID, Networks: common.Networks, Labels: common.Labels}
+			o := peer.Options{Name: args[0], Namespace: f.namespace(), Timeout: common.Timeout, ClusterID: invited.clusterID, Networks: common.Networks, Labels: common.Labels}
 			if o.Token, err = readToken(invited.token, cmd.Flags().Changed("auth-token"), f.streams.In); err != nil {
 				return err
 			}
@@ -87,19 +89,19 @@ func newPeerInBand(f *Factory, common *action.PeerOptions) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return action.AcceptInvitation(cmd.Context(), c, o, text, f.printer)
+			return peer.Invited(cmd.Context(), c, o, text, f.printer)
 		}
 		if cmd.Flags().Changed("cluster-id") || cmd.Flags().Changed("auth-token") {
 			return fmt.Errorf("--cluster-id and --auth-token go with an invitation, and there is none: add --invitation, or set %s, which sudo drops", invitationVariable)
 		}
-		o := action.InBandOptions{Bidirectional: bidirectional, Timeout: common.Timeout, Networks: common.Networks, Labels: common.Labels}
+		o := peer.InBandOptions{Bidirectional: bidirectional, Timeout: common.Timeout, Networks: common.Networks, Labels: common.Labels}
 		if len(args) > 0 {
 			o.Name = args[0]
 		}
 		if o.Local, o.Remote, err = f.access(remote); err != nil {
 			return err
 		}
-		return action.PeerInBand(cmd.Context(), o, f.printer)
+		return peer.InBand(cmd.Context(), o, f.printer)
 	}
 	cmd.Flags().StringVar(&invited.invitation, "invitation", "", "Invitation of the other cluster (default: the variable "+invitationVariable+")")
 	cmd.Flags().StringVar(&invited.clusterID, "cluster-id", "", "ID of the other cluster, with an invitation")
@@ -111,7 +113,7 @@ func newPeerInBand(f *Factory, common *action.PeerOptions) *cobra.Command {
 	return cmd
 }
 
-func newUnpeerInBand(f *Factory, common *action.UnpeerOptions) *cobra.Command {
+func newUnpeerInBand(f *Factory, common *unpeer.Options) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "in-band [NAME]", Aliases: []string{"ib"}, Short: "End a peering through the tunnel, in both clusters",
 		Long: f.text("End a peering through the tunnel in both clusters: both directions, if both are there, then the tunnel.\n\n" +
@@ -122,7 +124,7 @@ func newUnpeerInBand(f *Factory, common *action.UnpeerOptions) *cobra.Command {
 	}
 	remote := f.second(cmd.Flags())
 	cmd.RunE = func(cmd *cobra.Command, args []string) (err error) {
-		o := action.UnpeerInBandOptions{Timeout: common.Timeout, Force: common.Force}
+		o := unpeer.InBandOptions{Timeout: common.Timeout, Force: common.Force}
 		if len(args) > 0 {
 			o.Name = args[0]
 		}
@@ -131,17 +133,17 @@ func newUnpeerInBand(f *Factory, common *action.UnpeerOptions) *cobra.Command {
 			if o.Local.Client, err = f.client(); err != nil {
 				return err
 			}
-			switch alone, err := action.Alone(cmd.Context(), o); {
+			switch alone, err := unpeer.Alone(cmd.Context(), o); {
 			case err != nil:
 				return err
 			case alone:
-				return action.UnpeerInBand(cmd.Context(), o, f.printer)
+				return unpeer.InBand(cmd.Context(), o, f.printer)
 			}
 		}
 		if o.Local, o.Remote, err = f.access(remote); err != nil {
 			return err
 		}
-		return action.UnpeerInBand(cmd.Context(), o, f.printer)
+		return unpeer.InBand(cmd.Context(), o, f.printer)
 	}
 	return cmd
 }

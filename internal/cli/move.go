@@ -15,7 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 
-	"liqo.io/liqo/internal/action"
+	"liqo.io/liqo/internal/action/move"
 )
 
 func newMove(f *Factory) *cobra.Command {
@@ -27,7 +27,7 @@ func newMove(f *Factory) *cobra.Command {
 }
 
 func newMoveVolume(f *Factory) *cobra.Command {
-	o := action.MoveOptions{}
+	o := move.Options{}
 	cancel, node := false, ""
 	sizes := map[string]*string{}
 	cmd := &cobra.Command{
@@ -75,10 +75,10 @@ func newMoveVolume(f *Factory) *cobra.Command {
 				return err
 			}
 			if cancel {
-				return action.CancelMove(cmd.Context(), c, o, f.printer)
+				return move.Cancel(cmd.Context(), c, o, f.printer)
 			}
 			o.Logs = f.podLogs
-			return action.Move(cmd.Context(), c, o, f.printer)
+			return move.Volume(cmd.Context(), c, o, f.printer)
 		},
 	}
 	flags := cmd.Flags()

@@ -14,7 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/yaml"
 
-	"liqo.io/liqo/internal/action"
+	"liqo.io/liqo/internal/action/offload"
 )
 
 const (
@@ -36,7 +36,7 @@ func wantsResource(verb string) func(*cobra.Command, []string) error {
 }
 
 func newOffloadNamespace(f *Factory) *cobra.Command {
-	o := action.OffloadOptions{}
+	o := offload.Options{}
 	output := ""
 	cmd := &cobra.Command{
 		Use: "namespace NAME", Aliases: []string{"ns"}, Short: "Let pods of a namespace run in other clusters",
@@ -64,7 +64,7 @@ func newOffloadNamespace(f *Factory) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return action.Offload(cmd.Context(), c, o, f.printer)
+			return offload.Namespace(cmd.Context(), c, o, f.printer)
 		},
 	}
 	flags := cmd.Flags()
@@ -84,7 +84,7 @@ func newOffloadNamespace(f *Factory) *cobra.Command {
 }
 
 // printOffloading prints the object that the command would apply. It needs no cluster.
-func printOffloading(to io.Writer, o action.OffloadOptions, format string) error {
+func printOffloading(to io.Writer, o offload.Options, format string) error {
 	if format != "json" && format != "yaml" {
 		return fmt.Errorf("unsupported output format %q; want json or yaml", format)
 	}
@@ -116,7 +116,7 @@ func printOffloading(to io.Writer, o action.OffloadOptions, format string) error
 
 func newUnoffload(f *Factory) *cobra.Command {
 	cmd := &cobra.Command{Use: "unoffload", Short: "End the offloading of a namespace", Args: cobra.NoArgs, RunE: wantsResource("unoffload")}
-	o := action.UnoffloadOptions{}
+	o := offload.UnoffloadOptions{}
 	namespace := &cobra.Command{
 		Use: "namespace NAME", Aliases: []string{"ns"}, Short: "End the offloading of a namespace",
 		Long: f.text("End the offloading of a namespace. Its remote namespaces are deleted with their contents; controllers start the pods elsewhere.\n\n" +
@@ -130,7 +130,7 @@ func newUnoffload(f *Factory) *cobra.Command {
 				return err
 			}
 			o.Namespace = args[0]
-			return action.Unoffload(cmd.Context(), c, o, f.printer)
+			return offload.Unoffload(cmd.Context(), c, o, f.printer)
 		},
 	}
 	timeoutFlag(namespace, &o.Timeout, unoffloadTimeout)

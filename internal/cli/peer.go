@@ -12,7 +12,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"liqo.io/liqo/internal/action"
+	"liqo.io/liqo/internal/action/peer"
 )
 
 // tokenVariable holds the token for users who do not want it in the arguments of a process, where other users can read it.
@@ -24,7 +24,7 @@ const maxToken = 64 << 10
 const peerTimeout = 2 * time.Minute
 
 func newPeer(f *Factory) *cobra.Command {
-	o := action.PeerOptions{}
+	o := peer.Options{}
 	cmd := &cobra.Command{
 		Use: "peer NAME", Short: "Use the resources of another cluster",
 		Long: f.text("Use the resources of another cluster, which becomes a virtual node of this one.\n\n" +
@@ -39,7 +39,7 @@ func newPeer(f *Factory) *cobra.Command {
 				return err
 			}
 			o.Name, o.Namespace = args[0], f.namespace()
-			return action.Peer(cmd.Context(), c, o, f.printer)
+			return peer.Enable(cmd.Context(), c, o, f.printer)
 		},
 	}
 	timeoutFlag(cmd, &o.Timeout, peerTimeout)
@@ -53,7 +53,7 @@ func newPeer(f *Factory) *cobra.Command {
 	return cmd
 }
 
-func newPeerOutOfBand(f *Factory, o *action.PeerOptions) *cobra.Command {
+func newPeerOutOfBand(f *Factory, o *peer.Options) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "out-of-band NAME", Aliases: []string{"oob"}, Short: "Use the resources of a cluster whose API server can be reached directly",
 		Long: f.text("Use the resources of a cluster whose API server and authentication service can be reached directly.\n\n" +
@@ -77,7 +77,7 @@ func newPeerOutOfBand(f *Factory, o *action.PeerOptions) *cobra.Command {
 			}
 			wanted := *o
 			wanted.Name, wanted.Namespace, wanted.Token = args[0], f.namespace(), token
-			return action.PeerOutOfBand(cmd.Context(), c, wanted, f.printer)
+			return peer.OutOfBand(cmd.Context(), c, wanted, f.printer)
 		},
 	}
 	flags := cmd.Flags()

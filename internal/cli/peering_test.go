@@ -25,7 +25,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
 
 	discoveryv1alpha1 "liqo.io/liqo/apis/discovery/v1alpha1"
-	"liqo.io/liqo/internal/action"
+	"liqo.io/liqo/internal/action/status"
 	"liqo.io/liqo/internal/kube/clusterkey"
 	"liqo.io/liqo/internal/kube/kubetest"
 )
@@ -55,93 +55,93 @@ func drawn(boxes ...box) string {
 }
 
 func TestLocalBoxes(t *testing.T) {
-	well := action.LocalStatus{
-		Namespace: action.NamespaceStatus{Name: "liqo", Exists: true},
-		Components: []action.ComponentStatus{
+	well := status.Local{
+		Namespace: status.Namespace{Name: "liqo", Exists: true},
+		Components: []status.Component{
 			{Kind: "Deployment", Name: "liqo-controller-manager", Found: true, Desired: 1, Ready: 1, Available: 1, Images: []string{"localhost/liqo:v1"}},
 			{Kind: "Deployment", Name: "liqo-auth", Found: true, Desired: 1, Ready: 1, Available: 1, Images: []string{"localhost/liqo:v1"}},
 		},
-		Cluster:   &action.ClusterStatus{ID: "11111111-1111-4111-8111-111111111111", Name: "rome", Labels: map[string]string{"zone": "b", "tier": "gold"}},
-		Network:   &action.NetworkStatus{Status: "External"},
-		Endpoints: &action.EndpointStatus{Authentication: "https://192.0.2.7", APIServer: "https://10.0.0.1:6443"},
+		Cluster:   &status.Cluster{ID: "11111111-1111-4111-8111-111111111111", Name: "rome", Labels: map[string]string{"zone": "b", "tier": "gold"}},
+		Network:   &status.Network{Status: "External"},
+		Endpoints: &status.Endpoints{Authentication: "https://192.0.2.7", APIServer: "https://10.0.0.1:6443"},
 	}
 	golden(t, "status", drawn(localBoxes(well, false)...))
 	golden(t, "status_verbose", drawn(localBoxes(well, true)...))
 	internal := well
 	internal.Components = append(slices.Clone(well.Components),
-		action.ComponentStatus{Kind: "Deployment", Name: "liqo-gateway", Found: true, Desired: 1, Ready: 1, Available: 1, Images: []string{"localhost/liqo:v1"}},
-		action.ComponentStatus{Kind: "Deployment", Name: "liqo-gateway-1", Found: true, Desired: 1, Ready: 1, Available: 1, Images: []string{"localhost/liqo:v1"}},
-		action.ComponentStatus{Kind: "DaemonSet", Name: "liqo-route", Found: true, Desired: 3, Ready: 2, Available: 2, Images: []string{"localhost/liqo:v1"}})
-	internal.Network = &action.NetworkStatus{
+		status.Component{Kind: "Deployment", Name: "liqo-gateway", Found: true, Desired: 1, Ready: 1, Available: 1, Images: []string{"localhost/liqo:v1"}},
+		status.Component{Kind: "Deployment", Name: "liqo-gateway-1", Found: true, Desired: 1, Ready: 1, Available: 1, Images: []string{"localhost/liqo:v1"}},
+		status.Component{Kind: "DaemonSet", Name: "liqo-route", Found: true, Desired: 3, Ready: 2, Available: 2, Images: []string{"localhost/liqo:v1"}})
+	internal.Network = &status.Network{
 		Status: "Internal", PodCIDR: "10.200.0.0/16", ServiceCIDR: "10.80.0.0/12", ExternalCIDR: "10.201.0.0/16", ReservedSubnets: []string{"10.1.0.0/16", "10.2.0.0/16"},
 	}
-	internal.Endpoints = &action.EndpointStatus{
-		Gateways:       []action.GatewayEndpoint{{Lane: 0, URL: "udp://192.0.2.7:5871"}, {Lane: 1, Error: "the load balancer has no address yet"}},
+	internal.Endpoints = &status.Endpoints{
+		Gateways:       []status.GatewayEndpoint{{Lane: 0, URL: "udp://192.0.2.7:5871"}, {Lane: 1, Error: "the load balancer has no address yet"}},
 		Authentication: "https://192.0.2.7", APIServer: "https://10.0.0.1:6443",
 	}
 	golden(t, "status_internal", drawn(localBoxes(internal, false)...))
 	sick := well
-	sick.Components = []action.ComponentStatus{
+	sick.Components = []status.Component{
 		{Kind: "Deployment", Name: "liqo-controller-manager"},
 		{Kind: "Deployment", Name: "liqo-auth", Found: true, Desired: 2, Ready: 1, Available: 0, Message: "Deployment does not have minimum availability."},
 	}
 	sick.Cluster = nil
 	offloading := well
-	offloading.Offloaded = []action.OffloadedNamespace{
+	offloading.Offloaded = []status.OffloadedNamespace{
 		{Namespace: "lab", Phase: "NoClusterSelected", Pods: "Remote"},
 		{Namespace: "shop", Phase: "Ready", Pods: "LocalAndRemote", Clusters: []string{"milan", "turin"}, Remote: "shop-rome-111111"},
 		{Namespace: "web", Phase: "SomeFailed", Pods: "Local", Clusters: []string{"milan"}, Remote: "web", Message: "milan: namespace web is there and not ours (CreationLoopBackOff)"},
 	}
-	offloading.Kept = []action.KeptNamespace{{Namespace: "data-turin-333333", ClusterID: "turin-id", State: "no-peer"}}
+	offloading.Kept = []status.KeptNamespace{{Namespace: "data-turin-333333", ClusterID: "turin-id", State: "no-peer"}}
 	golden(t, "status_offloading", drawn(localBoxes(offloading, false)...))
 	golden(t, "status_sick", drawn(localBoxes(sick, false)...))
-	golden(t, "status_missing", drawn(localBoxes(action.LocalStatus{Namespace: action.NamespaceStatus{Name: "liqo"}}, false)...))
+	golden(t, "status_missing", drawn(localBoxes(status.Local{Namespace: status.Namespace{Name: "liqo"}}, false)...))
 }
 
 func TestPeerBox(t *testing.T) {
-	established := action.AspectStatus{Status: "Established", Reason: "ResourceRequestAccepted", Message: "the peering is up"}
-	none := action.AspectStatus{Status: "None"}
-	peers := []action.PeerStatus{
+	established := status.Aspect{Status: "Established", Reason: "ResourceRequestAccepted", Message: "the peering is up"}
+	none := status.Aspect{Status: "None"}
+	peers := []status.Peer{
 		{
 			Name: "milan", Found: true, ClusterID: "22222222-2222-4222-8222-222222222222", Type: "OutOfBand", Version: "v1.0.0",
 			Outgoing: established, Incoming: none, Authentication: established, AuthURL: "https://192.0.2.8",
-			APIServer: established, Network: action.AspectStatus{Status: "External"}, Processing: action.AspectStatus{Status: "Success"},
-			Resources: &action.SharedResources{Acquired: corev1.ResourceList{
+			APIServer: established, Network: status.Aspect{Status: "External"}, Processing: status.Aspect{Status: "Success"},
+			Resources: &status.SharedResources{Acquired: corev1.ResourceList{
 				"nvidia.com/gpu": resource.MustParse("2"), corev1.ResourceCPU: resource.MustParse("3500m"), corev1.ResourcePods: resource.MustParse("110"),
 				corev1.ResourceMemory: resource.MustParse("7900Mi"), corev1.ResourceEphemeralStorage: resource.MustParse("20Gi"), "a.example.org/disk": resource.MustParse("1"),
 			}},
 		},
 		{
 			Name: "naples", Found: true, ClusterID: "33333333-3333-4333-8333-333333333333", Type: "OutOfBand",
-			Outgoing: action.AspectStatus{Status: "Pending"}, Incoming: established,
-			Authentication: action.AspectStatus{Status: "Denied", Reason: "IdentityDenied", Message: "the provider does not accept the token; run `liqoctl generate peer-command` in the other cluster again, and here what it prints"},
-			APIServer:      none, Network: none, Processing: action.AspectStatus{Status: "Success"},
-			Resources: &action.SharedResources{Shared: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("1")}},
+			Outgoing: status.Aspect{Status: "Pending"}, Incoming: established,
+			Authentication: status.Aspect{Status: "Denied", Reason: "IdentityDenied", Message: "the provider does not accept the token; run `liqoctl generate peer-command` in the other cluster again, and here what it prints"},
+			APIServer:      none, Network: none, Processing: status.Aspect{Status: "Success"},
+			Resources: &status.SharedResources{Shared: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("1")}},
 		},
 		{Name: "turin"},
 	}
 	golden(t, "status_peer", drawn(peerBox(peers, false)))
 	golden(t, "status_peer_verbose", drawn(peerBox(peers[:1], true)))
 	milan := peers[0]
-	milan.Network = action.AspectStatus{Status: "Established", Reason: "Connected", Message: "2 of 2 lanes work"}
-	milan.Fabric = &action.PeerNetwork{
-		Local:  &action.SeenNetworks{PodCIDR: "10.200.0.0/16", ExternalCIDR: "10.201.0.0/16", RemappedPodCIDR: "10.2.0.0/16", RemappedExternalCIDR: "None"},
-		Remote: &action.SeenNetworks{PodCIDR: "10.200.0.0/16", ExternalCIDR: "10.202.0.0/16", RemappedPodCIDR: "10.1.0.0/16", RemappedExternalCIDR: "None"},
+	milan.Network = status.Aspect{Status: "Established", Reason: "Connected", Message: "2 of 2 lanes work"}
+	milan.Fabric = &status.PeerNetwork{
+		Local:  &status.SeenNetworks{PodCIDR: "10.200.0.0/16", ExternalCIDR: "10.201.0.0/16", RemappedPodCIDR: "10.2.0.0/16", RemappedExternalCIDR: "None"},
+		Remote: &status.SeenNetworks{PodCIDR: "10.200.0.0/16", ExternalCIDR: "10.202.0.0/16", RemappedPodCIDR: "10.1.0.0/16", RemappedExternalCIDR: "None"},
 		Shown:  "10.2.0.0/16 leads to the pods here, for pods of both clusters",
-		Connection: &action.PeerConnection{
+		Connection: &status.PeerConnection{
 			RemoteGateway: "192.0.2.2:5871", Status: "Connected", Message: "2 of 2 lanes", Latency: "1.2ms", MTU: 1420,
-			Lanes: []action.PeerLaneStatus{{Number: 0, Endpoints: []string{"192.0.2.2:5871", "192.0.2.3:5871"}}, {Number: 1}},
+			Lanes: []status.PeerLane{{Number: 0, Endpoints: []string{"192.0.2.2:5871", "192.0.2.3:5871"}}, {Number: 1}},
 		},
 	}
 	early := milan
-	early.Fabric = &action.PeerNetwork{Local: &action.SeenNetworks{PodCIDR: "10.200.0.0/16", ExternalCIDR: "10.201.0.0/16"}}
-	golden(t, "status_peer_network", drawn(peerBox([]action.PeerStatus{milan}, false)))
-	golden(t, "status_peer_network_verbose", drawn(peerBox([]action.PeerStatus{milan, early}, true)))
+	early.Fabric = &status.PeerNetwork{Local: &status.SeenNetworks{PodCIDR: "10.200.0.0/16", ExternalCIDR: "10.201.0.0/16"}}
+	golden(t, "status_peer_network", drawn(peerBox([]status.Peer{milan}, false)))
+	golden(t, "status_peer_network_verbose", drawn(peerBox([]status.Peer{milan, early}, true)))
 	used := peers[0]
-	used.Offloaded = []action.RemoteNamespace{{Namespace: "shop", Remote: "shop-rome-111111", Phase: "Accepted"}, {Namespace: "web", Remote: "web", Phase: "CreationLoopBackOff", Message: "namespace web is there and not ours"}}
-	used.Hosted = []action.RemoteNamespace{{Namespace: "data", Remote: "data-milan-222222", Phase: "Accepted"}}
-	used.Volumes = []action.RemoteVolume{{Claim: "shop/data", Size: "1Gi", StorageClass: "disk", Volume: "pvc-1"}, {Claim: "shop/new", Size: "2Gi", StorageClass: "disk"}, {Claim: "shop/old", Size: "3Gi", StorageClass: "disk", Deleted: true}}
-	golden(t, "status_peer_offloading", drawn(peerBox([]action.PeerStatus{used}, false)))
+	used.Offloaded = []status.RemoteNamespace{{Namespace: "shop", Remote: "shop-rome-111111", Phase: "Accepted"}, {Namespace: "web", Remote: "web", Phase: "CreationLoopBackOff", Message: "namespace web is there and not ours"}}
+	used.Hosted = []status.RemoteNamespace{{Namespace: "data", Remote: "data-milan-222222", Phase: "Accepted"}}
+	used.Volumes = []status.RemoteVolume{{Claim: "shop/data", Size: "1Gi", StorageClass: "disk", Volume: "pvc-1"}, {Claim: "shop/new", Size: "2Gi", StorageClass: "disk"}, {Claim: "shop/old", Size: "3Gi", StorageClass: "disk", Deleted: true}}
+	golden(t, "status_peer_offloading", drawn(peerBox([]status.Peer{used}, false)))
 	golden(t, "status_peer_none", drawn(peerBox(nil, false)))
 }
 

@@ -7,7 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"liqo.io/liqo/internal/action"
+	"liqo.io/liqo/internal/action/rotate"
 )
 
 // rotateTimeout bounds the wait for providers.
@@ -29,14 +29,14 @@ func newRotate(f *Factory) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			if err := action.RotateToken(cmd.Context(), c, f.namespace()); err != nil {
+			if err := rotate.Token(cmd.Context(), c, f.namespace()); err != nil {
 				return err
 			}
 			f.printer.Done("Tokens of first contact replaced")
 			return nil
 		},
 	})
-	o := action.RotateIdentityOptions{}
+	o := rotate.IdentityOptions{}
 	identity := &cobra.Command{
 		Use: "identity", Short: "Replace the keys with which this cluster proves itself to its peers",
 		Long: f.text("Replace the keys with which this cluster proves itself to its peers: that which all know it by, and those for its providers.\n\n" +
@@ -49,7 +49,7 @@ func newRotate(f *Factory) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return action.RotateIdentity(cmd.Context(), c, f.namespace(), o, f.printer)
+			return rotate.Identity(cmd.Context(), c, f.namespace(), o, f.printer)
 		},
 	}
 	timeoutFlag(identity, &o.Timeout, rotateTimeout)

@@ -11,7 +11,7 @@ import (
 	"github.com/spf13/cobra"
 	"sigs.k8s.io/yaml"
 
-	"liqo.io/liqo/internal/action"
+	"liqo.io/liqo/internal/action/status"
 )
 
 // formats of the output for programs.
@@ -32,7 +32,7 @@ func newStatus(f *Factory) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			s, err := action.Status(cmd.Context(), c, f.namespace())
+			s, err := status.Read(cmd.Context(), c, f.namespace())
 			if err != nil {
 				return err
 			}
@@ -68,7 +68,7 @@ func newStatusPeer(f *Factory, format *string) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			peers, err := action.PeerStatuses(cmd.Context(), c, names)
+			peers, err := status.Peers(cmd.Context(), c, names)
 			if err != nil {
 				return err
 			}

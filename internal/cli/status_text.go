@@ -14,7 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 
 	netv1alpha1 "liqo.io/liqo/apis/net/v1alpha1"
-	"liqo.io/liqo/internal/action"
+	"liqo.io/liqo/internal/action/status"
 )
 
 // maxColumns is the width at which a line is broken.
@@ -54,7 +54,7 @@ func (w *textWriter) section(title string, inner func()) {
 }
 
 // localBoxes are the boxes of `status`, from top to bottom.
-func localBoxes(s action.LocalStatus, verbose bool) []box {
+func localBoxes(s status.Local, verbose bool) []box {
 	var namespace textWriter
 	if !s.Namespace.Exists {
 		namespace.line("✗ the control plane namespace %q does not exist", s.Namespace.Name)
@@ -68,7 +68,7 @@ func localBoxes(s action.LocalStatus, verbose bool) []box {
 	return boxes
 }
 
-func componentLines(components []action.ComponentStatus, verbose bool) []string {
+func componentLines(components []status.Component, verbose bool) []string {
 	var w textWriter
 	kind := ""
 	for _, component := range components {
@@ -96,7 +96,7 @@ func componentLines(components []action.ComponentStatus, verbose bool) []string 
 	return w.lines
 }
 
-func clusterLines(s action.LocalStatus) []string {
+func clusterLines(s status.Local) []string {
 	var w textWriter
 	w.section("Cluster identity", func() {
 		w.value("Cluster ID", s.Cluster.ID)
@@ -165,7 +165,7 @@ func clusterLines(s action.LocalStatus) []string {
 }
 
 // peerBox is the box of `status peer`.
-func peerBox(peers []action.PeerStatus, verbose bool) box {
+func peerBox(peers []status.Peer, verbose bool) box {
 	var w textWriter
 	for i, peer := range peers {
 		if i > 0 {
@@ -183,8 +183,8 @@ func peerBox(peers []action.PeerStatus, verbose bool) box {
 	return box{"Peered Cluster Information", w.lines}
 }
 
-func peerLines(w *textWriter, peer action.PeerStatus, verbose bool) {
-	aspect := func(key string, a action.AspectStatus) {
+func peerLines(w *textWriter, peer status.Peer, verbose bool) {
+	aspect := func(key string, a status.Aspect) {
 		w.value(key, a.Status)
 		if verbose || a.Bad() {
 			w.depth++
@@ -252,7 +252,7 @@ func peerLines(w *textWriter, peer action.PeerStatus, verbose bool) {
 }
 
 // remoteNamespaceLines lists namespaces with their names in the other cluster.
-func remoteNamespaceLines(w *textWriter, title string, namespaces []action.RemoteNamespace) {
+func remoteNamespaceLines(w *textWriter, title string, namespaces []status.RemoteNamespace) {
 	if len(namespaces) == 0 {
 		return
 	}
@@ -267,7 +267,7 @@ func remoteNamespaceLines(w *textWriter, title string, namespaces []action.Remot
 }
 
 // seenLines lists networks with the prefixes under which the other side reaches them.
-func seenLines(w *textWriter, title string, networks *action.SeenNetworks) {
+func seenLines(w *textWriter, title string, networks *status.SeenNetworks) {
 	if networks == nil {
 		w.line("%s: NetworkConfig Not Found", title)
 		return
@@ -292,7 +292,7 @@ func seenLines(w *textWriter, title string, networks *action.SeenNetworks) {
 	})
 }
 
-func connectionLines(w *textWriter, connection *action.PeerConnection) {
+func connectionLines(w *textWriter, connection *status.PeerConnection) {
 	if connection == nil {
 		w.line("Network connection: TunnelEndpoint Not Found")
 		return

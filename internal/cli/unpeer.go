@@ -9,11 +9,12 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"liqo.io/liqo/internal/action"
+	"liqo.io/liqo/internal/action/unpeer"
 )
 
 func newUnpeer(f *Factory) *cobra.Command {
-	o := action.UnpeerOptions{}
-	run := func(act func(context.Context, client.WithWatch, action.UnpeerOptions, action.Progress) error) func(*cobra.Command, []string) error {
+	o := unpeer.Options{}
+	run := func(act func(context.Context, client.WithWatch, unpeer.Options, action.Progress) error) func(*cobra.Command, []string) error {
 		return func(cmd *cobra.Command, args []string) error {
 			c, err := f.client()
 			if err != nil {
@@ -29,7 +30,7 @@ func newUnpeer(f *Factory) *cobra.Command {
 			"`{{name}} unpeer NAME` keeps the ForeignCluster, so that `{{name}} peer NAME` can restore the peering."),
 		Example: f.text("  {{name}} unpeer milan"),
 		Args:    oneName, ValidArgsFunction: f.completePeers(1),
-		RunE: run(action.Unpeer),
+		RunE: run(unpeer.Disable),
 	}
 	timeoutFlag(cmd, &o.Timeout, peerTimeout)
 	cmd.PersistentFlags().BoolVar(&o.Force, "force", false, "Do not wait for the other cluster, because it will not come back")
@@ -40,7 +41,7 @@ func newUnpeer(f *Factory) *cobra.Command {
 			"cluster uses this one, it loses its access and its pods here."),
 		Example: f.text("  {{name}} unpeer out-of-band milan"),
 		Args:    oneName, ValidArgsFunction: f.completePeers(1),
-		RunE: run(action.UnpeerOutOfBand),
+		RunE: run(unpeer.OutOfBand),
 	}, newUnpeerInBand(f, &o))
 	return cmd
 }

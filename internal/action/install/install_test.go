@@ -31,7 +31,7 @@ import (
 
 	discoveryv1alpha1 "liqo.io/liqo/apis/discovery/v1alpha1"
 	"liqo.io/liqo/apis/labels"
-	liqoaction "liqo.io/liqo/internal/action"
+	"liqo.io/liqo/internal/action/await"
 	"liqo.io/liqo/internal/action/install/clusters"
 	"liqo.io/liqo/internal/action/inuse"
 	"liqo.io/liqo/internal/kube/kubetest"
@@ -88,7 +88,7 @@ func newEnv(t *testing.T) *env {
 	// An API server is ready a moment before it has created its own objects.
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 	defer cancel()
-	if err := liqoaction.Follow(ctx, c, &corev1.ServiceList{}, func(all []corev1.Service) (bool, error) { return len(all) > 0, nil }); err != nil {
+	if err := await.Follow(ctx, c, &corev1.ServiceList{}, func(all []corev1.Service) (bool, error) { return len(all) > 0, nil }); err != nil {
 		t.Fatal(err)
 	}
 	return &env{t, cluster, c}

@@ -14,6 +14,7 @@ import (
 
 	"liqo.io/liqo/apis/labels"
 	liqoaction "liqo.io/liqo/internal/action"
+	"liqo.io/liqo/internal/action/deletion"
 	"liqo.io/liqo/internal/kube/ending"
 )
 
@@ -26,7 +27,7 @@ func (p *Prepared) ensureNamespace(ctx context.Context, progress liqoaction.Prog
 	case err == nil && ending.Is(&live) && p.last != nil:
 		return nil, fmt.Errorf("namespace %s is being deleted%s, with the Liqo in it; run the command again when it is gone", live.Name, ending.Since(&live))
 	case err == nil && ending.Is(&live):
-		if err := liqoaction.AwaitNamespace(ctx, p.client, &live, progress); err != nil {
+		if err := deletion.AwaitNamespace(ctx, p.client, &live, progress); err != nil {
 			return nil, err
 		}
 		gone = true

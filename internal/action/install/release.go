@@ -29,6 +29,7 @@ import (
 
 	"liqo.io/liqo/apis/labels"
 	liqoaction "liqo.io/liqo/internal/action"
+	"liqo.io/liqo/internal/action/await"
 	"liqo.io/liqo/internal/action/purge"
 )
 
@@ -316,7 +317,7 @@ func (p *Prepared) undoInstallation(ctx context.Context, created *corev1.Namespa
 		return err
 	}
 	// An immediate retry must not find the terminating namespace.
-	err := liqoaction.Follow(ctx, p.client, &corev1.NamespaceList{}, func(all []corev1.Namespace) (bool, error) {
+	err := await.Follow(ctx, p.client, &corev1.NamespaceList{}, func(all []corev1.Namespace) (bool, error) {
 		return !slices.ContainsFunc(all, func(one corev1.Namespace) bool { return one.UID == created.UID }), nil
 	}, client.MatchingFields{"metadata.name": created.Name})
 	if err != nil {

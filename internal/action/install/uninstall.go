@@ -17,6 +17,7 @@ import (
 	discoveryv1alpha1 "liqo.io/liqo/apis/discovery/v1alpha1"
 	"liqo.io/liqo/apis/labels"
 	liqoaction "liqo.io/liqo/internal/action"
+	"liqo.io/liqo/internal/action/await"
 	"liqo.io/liqo/internal/action/inuse"
 	"liqo.io/liqo/internal/action/purge"
 )
@@ -106,7 +107,7 @@ func remove(ctx context.Context, c client.WithWatch, helm *action.Configuration,
 		}
 		return fmt.Errorf("uninstall: %w; see the log of the job that ends peerings: kubectl logs -n %s job/liqo-cleanup%s", err, o.Namespace, text)
 	}
-	err = liqoaction.Follow(ctx, c, &corev1.PodList{}, func(pods []corev1.Pod) (bool, error) { return len(pods) == 0, nil },
+	err = await.Follow(ctx, c, &corev1.PodList{}, func(pods []corev1.Pod) (bool, error) { return len(pods) == 0, nil },
 		client.InNamespace(o.Namespace), client.MatchingLabels{labels.AppPartOf: labels.PartOf})
 	if err != nil {
 		return fmt.Errorf("wait until the pods in namespace %s have ended: %w", o.Namespace, err)

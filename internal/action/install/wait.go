@@ -19,6 +19,7 @@ import (
 
 	"liqo.io/liqo/apis/labels"
 	liqoaction "liqo.io/liqo/internal/action"
+	"liqo.io/liqo/internal/action/await"
 )
 
 const (
@@ -71,7 +72,7 @@ func (w *waiter) Wait(resources kube.ResourceList, _ time.Duration) error {
 	}
 	w.progress.Start(waitingForPods)
 	complaints := complaints{start: time.Now()}
-	err := liqoaction.Follow(w.ctx, w.client, &appsv1.DeploymentList{}, func(all []appsv1.Deployment) (bool, error) {
+	err := await.Follow(w.ctx, w.client, &appsv1.DeploymentList{}, func(all []appsv1.Deployment) (bool, error) {
 		complaints.report(w)
 		ready := 0
 		for i := range all {
@@ -84,7 +85,7 @@ func (w *waiter) Wait(resources kube.ResourceList, _ time.Duration) error {
 	if err != nil || len(wanted["DaemonSet"]) == 0 {
 		return err
 	}
-	return liqoaction.Follow(w.ctx, w.client, &appsv1.DaemonSetList{}, func(all []appsv1.DaemonSet) (bool, error) {
+	return await.Follow(w.ctx, w.client, &appsv1.DaemonSetList{}, func(all []appsv1.DaemonSet) (bool, error) {
 		complaints.report(w)
 		dead, err := deadNodes(w.ctx, w.client)
 		if err != nil {

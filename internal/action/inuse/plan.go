@@ -15,7 +15,7 @@ import (
 	discoveryv1alpha1 "liqo.io/liqo/apis/discovery/v1alpha1"
 	offloadingv1alpha1 "liqo.io/liqo/apis/offloading/v1alpha1"
 	storagev1alpha1 "liqo.io/liqo/apis/storage/v1alpha1"
-	"liqo.io/liqo/internal/action"
+	"liqo.io/liqo/internal/action/deletion"
 	"liqo.io/liqo/internal/kube/ending"
 )
 
@@ -81,7 +81,7 @@ func Judge(s State) (*Error, []Ending) {
 		one := &s.Offloadings[i]
 		namespace := s.Namespaces[one.Namespace]
 		if ending.Is(one) || namespace != nil && ending.Is(namespace) {
-			found.ends("namespace "+one.Namespace, action.EndingOffloading(one, namespace))
+			found.ends("namespace "+one.Namespace, deletion.Offloading(one, namespace))
 		} else {
 			found.Namespaces = append(found.Namespaces, one.Namespace)
 		}
@@ -139,7 +139,7 @@ func (e *Error) judgePeer(peer *discoveryv1alpha1.ForeignCluster) {
 		}
 	}
 	if ends {
-		e.ends("peer "+peer.Name, action.EndingPeer(peer))
+		e.ends("peer "+peer.Name, deletion.Peer(peer))
 	}
 }
 

@@ -27,6 +27,7 @@ import (
 	"liqo.io/liqo/apis/labels"
 	netv1alpha1 "liqo.io/liqo/apis/net/v1alpha1"
 	"liqo.io/liqo/internal/action"
+	"liqo.io/liqo/internal/action/installed"
 )
 
 // Cluster is one of the two clusters under test.
@@ -166,7 +167,7 @@ func Run(ctx context.Context, o Options, p action.Progress) (report Report, err 
 func observe(ctx context.Context, o Options) (here, there *side, err error) {
 	sides := [2]*side{}
 	for i, cluster := range []Cluster{o.Local, o.Remote} {
-		identity, err := action.LocalIdentity(ctx, cluster.Client, cluster.Namespace)
+		identity, err := installed.Identity(ctx, cluster.Client, cluster.Namespace)
 		if err != nil {
 			return nil, nil, fmt.Errorf("%s cluster: %w", [2]string{"local", "remote"}[i], err)
 		}

@@ -17,7 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"liqo.io/liqo/apis/labels"
-	"liqo.io/liqo/internal/action"
+	"liqo.io/liqo/internal/action/await"
 	"liqo.io/liqo/internal/network/ipam"
 	"liqo.io/liqo/internal/network/matrix"
 )
@@ -45,7 +45,7 @@ func (s *side) start(ctx context.Context, c client.WithWatch, key string, pair b
 		return fmt.Errorf("create namespace %s: %w", s.namespace, err)
 	}
 	// Pods are refused until the controller manager has created their service account.
-	err := action.Follow(ctx, c, &corev1.ServiceAccountList{}, func(all []corev1.ServiceAccount) (bool, error) { return len(all) > 0, nil }, client.InNamespace(s.namespace))
+	err := await.Follow(ctx, c, &corev1.ServiceAccountList{}, func(all []corev1.ServiceAccount) (bool, error) { return len(all) > 0, nil }, client.InNamespace(s.namespace))
 	if err != nil {
 		return fmt.Errorf("wait for the service account of namespace %s: %w", s.namespace, err)
 	}
@@ -113,7 +113,7 @@ func (s *side) suffix() string {
 // awaitPods waits until all pods are ready, and records their addresses.
 func (s *side) awaitPods(ctx context.Context, c client.WithWatch) error {
 	var missing []string
-	err := action.Follow(ctx, c, &corev1.PodList{}, func(all []corev1.Pod) (bool, error) {
+	err := await.Follow(ctx, c, &corev1.PodList{}, func(all []corev1.Pod) (bool, error) {
 		s.pods, missing = nil, nil
 		for i := range all {
 			one := &all[i]
