@@ -18,7 +18,7 @@ func newAccept(f *Factory) *cobra.Command {
 		Use: "accept", Short: "Agree to what a peer has changed", Args: cobra.NoArgs,
 		Run: func(cmd *cobra.Command, _ []string) { _ = cmd.Help() },
 	}
-	cmd.AddCommand(newAcceptLabels(f), f.accepting(&cobra.Command{
+	cmd.AddCommand(newAcceptLabels(f), accepting(f, &cobra.Command{
 		Use: "networks NAME NETWORK...", Short: "Agree to the networks to which a peer has changed",
 		Long: f.text("Agree to the networks to which the peer NAME has changed while others were in use (reason NetworkChanged in `{{name}} status peer NAME`).\n\n" +
 			"Each NETWORK must be one that the peer announces now. This cluster then reaches the peer under other addresses; connections end once.\n" +
@@ -31,7 +31,7 @@ func newAccept(f *Factory) *cobra.Command {
 }
 
 func newAcceptLabels(f *Factory) *cobra.Command {
-	return f.accepting(&cobra.Command{
+	return accepting(f, &cobra.Command{
 		Use: "labels NAME KEY=VALUE...", Short: "Let cluster selectors use labels of a peer",
 		Long: f.text("Let the cluster selectors of offloaded namespaces use labels that the peer NAME presents.\n\n" +
 			"`{{name}} peer` accepts those that the peer presents at the first peering. What it changes or adds later could attract namespaces, with\n" +
@@ -42,7 +42,7 @@ func newAcceptLabels(f *Factory) *cobra.Command {
 }
 
 // accepting completes a command that agrees to what a peer announces: its arguments are the name of the peer, and one or more of what.
-func (f *Factory) accepting(cmd *cobra.Command, what string, accept func(context.Context, client.WithWatch, string, []string, action.Progress) error) *cobra.Command {
+func accepting(f *Factory, cmd *cobra.Command, what string, accept func(context.Context, client.WithWatch, string, []string, action.Progress) error) *cobra.Command {
 	cmd.Args = func(_ *cobra.Command, args []string) error {
 		if len(args) < 2 {
 			return errors.New("want the name of a peer and at least one " + what)

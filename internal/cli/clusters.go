@@ -3,9 +3,12 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
+	"flag"
 	"fmt"
+	"io"
 	"log/slog"
 	"maps"
 	"slices"
@@ -15,7 +18,6 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/cli-runtime/pkg/genericclioptions"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
@@ -25,15 +27,19 @@ import (
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/go-logr/logr"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/klog/v2"
 	discoveryv1alpha1 "liqo.io/liqo/apis/discovery/v1alpha1"
 	netv1alpha1 "liqo.io/liqo/apis/net/v1alpha1"
 	offloadingv1alpha1 "liqo.io/liqo/apis/offloading/v1alpha1"
 	sharingv1alpha1 "liqo.io/liqo/apis/sharing/v1alpha1"
 	storagev1alpha1 "liqo.io/liqo/apis/storage/v1alpha1"
 	vkv1alpha1 "liqo.io/liqo/apis/virtualkubelet/v1alpha1"
-	"liqo.io/liqo/internal/action/foreign"
 	"liqo.io/liqo/internal/action/install"
 	"liqo.io/liqo/internal/kube/version"
+	ctrllog "sigs.k8s.io/controller-runtime/pkg/log"
 )
 
 // defaultNamespace is where Liqo is installed, unless --namespace names another one.
@@ -48,15 +54,15 @@ type Factory struct {
 	printer *printer
 }
 
-// shown are the flags of the Kubernetes client that help lists. The others also work.
-var shown = []string{"kubeconfig", "context", "cluster", "user"}
+// listedFlags are the flags of the Kubernetes client that help lists. The others also work.
+var listedFlags = []string{"kubeconfig", "context", "cluster", "user"}
 
 // clientFlags adds the flags that choose a cluster. With a prefix they choose a second cluster and have no short forms.
 func clientFlags(to *pflag.FlagSet, flags *genericclioptions.ConfigFlags, prefix string) {
 	own := pflag.NewFlagSet("", pflag.ContinueOnError)
 	flags.AddFlags(own)
 	own.VisitAll(func(flag *pflag.Flag) {
-		flag.Hidden = !slices.Contains(shown, flag.Name) && flag.Name != "namespace"
+		flag.Hidden = !slices.Contains(listedFlags, flag.Name) && flag.Name != "namespace"
 		if prefix != "" {
 			flag.Name, flag.Shorthand = prefix+flag.Name, ""
 		}
@@ -85,7 +91,7 @@ func (f *Factory) register(root *cobra.Command) {
 			if err != nil {
 				return nil, cobra.ShellCompDirectiveError
 			}
-			return fitting(choose(&raw), prefix), cobra.ShellCompDirectiveNoFileComp
+			return withPrefix(choose(&raw), prefix), cobra.ShellCompDirectiveNoFileComp
 		})
 	}
 }
@@ -165,85 +171,54 @@ func clientOf(config *rest.Config) (client.WithWatch, error) {
 	return c, nil
 }
 
-// completePeers offers the names of ForeignClusters that are not in the arguments yet.
-func (f *Factory) completePeers(most int) cobra.CompletionFunc {
-	return func(cmd *cobra.Command, args []string, prefix string) ([]string, cobra.ShellCompDirective) {
-		if most > 0 && len(args) >= most {
-			return nil, cobra.ShellCompDirectiveNoFileComp
-		}
-		c, err := f.client()
-		if err != nil {
-			return nil, cobra.ShellCompDirectiveError
-		}
-		ctx, cancel := context.WithTimeout(cmd.Context(), completionTimeout)
-		defer cancel()
-		names, err := foreign.Names(ctx, c)
-		if err != nil {
-			return nil, cobra.ShellCompDirectiveError
-		}
-		names = slices.DeleteFunc(names, func(name string) bool { return slices.Contains(args, name) })
-		return fitting(names, prefix), cobra.ShellCompDirectiveNoFileComp
-	}
-}
-
-// completionTimeout is short, because the user who pressed the tab key waits.
-const completionTimeout = 3 * time.Second
-
-// completeNamespaces offers the namespaces of the cluster.
-func (f *Factory) completeNamespaces(cmd *cobra.Command, _ []string, prefix string) ([]string, cobra.ShellCompDirective) {
-	return f.completeObjects(cmd, prefix, &corev1.NamespaceList{})
-}
-
-// completeNodes offers the nodes of the cluster, virtual ones included.
-func (f *Factory) completeNodes(cmd *cobra.Command, _ []string, prefix string) ([]string, cobra.ShellCompDirective) {
-	return f.completeObjects(cmd, prefix, &corev1.NodeList{})
-}
-
-// completeClaim offers the claims of the chosen namespace, for the first argument.
-func (f *Factory) completeClaim(cmd *cobra.Command, args []string, prefix string) ([]string, cobra.ShellCompDirective) {
-	namespace, err := f.claimNamespace(cmd)
-	if err != nil || len(args) > 0 {
-		return nil, cobra.ShellCompDirectiveNoFileComp
-	}
-	return f.completeObjects(cmd, prefix, &corev1.PersistentVolumeClaimList{}, client.InNamespace(namespace))
-}
-
-// completeObjects offers the names of objects with the prefix.
-func (f *Factory) completeObjects(cmd *cobra.Command, prefix string, all client.ObjectList, in ...client.ListOption) ([]string, cobra.ShellCompDirective) {
-	c, err := f.client()
-	if err != nil {
-		return nil, cobra.ShellCompDirectiveError
-	}
-	ctx, cancel := context.WithTimeout(cmd.Context(), completionTimeout)
-	defer cancel()
-	if err := c.List(ctx, all, in...); err != nil {
-		return nil, cobra.ShellCompDirectiveError
-	}
-	var names []string
-	err = meta.EachListItem(all, func(object runtime.Object) error {
-		one, err := meta.Accessor(object)
-		if err == nil {
-			names = append(names, one.GetName())
-		}
-		return err
-	})
-	if err != nil {
-		return nil, cobra.ShellCompDirectiveError
-	}
-	return fitting(names, prefix), cobra.ShellCompDirectiveNoFileComp
-}
-
-// fitting returns the sorted words with the prefix.
-func fitting(words []string, prefix string) (fit []string) {
-	for _, word := range slices.Sorted(slices.Values(words)) {
-		if strings.HasPrefix(word, prefix) {
-			fit = append(fit, word)
-		}
-	}
-	return fit
-}
-
 // timeoutFlag adds the documented flag of commands that wait.
 func timeoutFlag(cmd *cobra.Command, value *time.Duration, standard time.Duration) {
 	cmd.PersistentFlags().DurationVar(value, "timeout", standard, "Maximum duration of the command")
 }
+
+// claimNamespace is the namespace of -n, otherwise that of the kubeconfig, as for kubectl. The default of -n is for Liqo itself.
+func (f *Factory) claimNamespace(cmd *cobra.Command) (string, error) {
+	if cmd.Flags().Changed("namespace") {
+		return *f.flags.Namespace, nil
+	}
+	raw, err := f.flags.ToRawKubeConfigLoader().RawConfig()
+	if err != nil {
+		return "", fmt.Errorf("read the namespace of the kubeconfig: %w", err)
+	}
+	if chosen := raw.Contexts[cmp.Or(*f.flags.Context, raw.CurrentContext)]; chosen != nil && chosen.Namespace != "" {
+		return chosen.Namespace, nil
+	}
+	return metav1.NamespaceDefault, nil
+}
+
+// podLogs streams the log of a pod.
+func (f *Factory) podLogs(ctx context.Context, namespace, pod string) (io.ReadCloser, error) {
+	config, err := f.config()
+	if err != nil {
+		return nil, err
+	}
+	kube, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		return nil, err
+	}
+	return kube.CoreV1().Pods(namespace).GetLogs(pod, &corev1.PodLogOptions{Follow: true}).Stream(ctx)
+}
+
+// logs enables the logs of libraries with --verbose. They hold the URLs of requests but not the bodies, which may be secret.
+func (f *Factory) logs(cmd *cobra.Command) {
+	// For these commands --verbose prints more results instead of logs.
+	status := cmd.Name() == "status" || cmd.HasParent() && slices.Contains([]string{"status", "test"}, cmd.Parent().Name())
+	if !f.verbose || status {
+		klog.SetLogger(logr.Discard())
+		ctrllog.SetLogger(logr.Discard())
+		return
+	}
+	flags := flag.NewFlagSet("", flag.ContinueOnError)
+	klog.InitFlags(flags)
+	_ = flags.Set("v", "6")
+	_ = flags.Set("logtostderr", "true")
+	ctrllog.SetLogger(klog.Background())
+}
+
+// text inserts the program's name into a help text.
+func (f *Factory) text(text string) string { return strings.ReplaceAll(text, "{{name}}", f.name) }

@@ -52,14 +52,14 @@ func newGeneratePeerCommand(f *Factory) *cobra.Command {
 			}
 			f.printer = f.printer.quietOut()
 			if inBand {
-				return f.printInvitation(cmd, c, o, only)
+				return printInvitation(f, cmd, c, o, only)
 			}
 			command, err := generate.ForPeer(cmd.Context(), c, f.namespace(), o, f.printer)
 			if err != nil {
 				return err
 			}
 			f.printer.Stop()
-			line := f.line(command.Args())
+			line := commandLine(f, command.Args())
 			if !only {
 				line = "\nTo let another cluster use the resources of this one, run there:\n\n" + line
 			}
@@ -75,8 +75,8 @@ func newGeneratePeerCommand(f *Factory) *cobra.Command {
 	return cmd
 }
 
-// line is a command line of liqoctl.
-func (f *Factory) line(args []string) string {
+// commandLine is a command line of liqoctl.
+func commandLine(f *Factory, args []string) string {
 	line := f.name
 	for _, arg := range args {
 		line += " " + shellWord(arg)
@@ -85,13 +85,13 @@ func (f *Factory) line(args []string) string {
 }
 
 // printInvitation prints the command for a cluster that reaches the gateway of this one only.
-func (f *Factory) printInvitation(cmd *cobra.Command, c client.WithWatch, o tokens.Options, only bool) error {
+func printInvitation(f *Factory, cmd *cobra.Command, c client.WithWatch, o tokens.Options, only bool) error {
 	command, err := generate.Invite(cmd.Context(), c, f.namespace(), o, f.printer)
 	if err != nil {
 		return err
 	}
 	f.printer.Stop()
-	line := f.line(command.Args())
+	line := commandLine(f, command.Args())
 	if !only {
 		line = fmt.Sprintf("\nTo let another cluster use the resources of this one through the tunnel between them, run there, once and before %s:\n\n%s\n\n"+
 			"To withdraw the invitation: %s unpeer in-band %s --force, and %[3]s rotate token", command.Expires.Format(time.RFC3339), line, f.name, command.Name)

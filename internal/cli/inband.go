@@ -7,55 +7,12 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"strings"
 
 	"github.com/spf13/cobra"
-	"github.com/spf13/pflag"
-	"k8s.io/cli-runtime/pkg/genericclioptions"
 
-	"liqo.io/liqo/internal/action/pair"
 	"liqo.io/liqo/internal/action/peer"
 	"liqo.io/liqo/internal/action/unpeer"
 )
-
-// second is the other cluster of a command, chosen by flags with the prefix remote-.
-type second struct {
-	flags     *genericclioptions.ConfigFlags
-	namespace string
-}
-
-func (f *Factory) second(to *pflag.FlagSet) *second {
-	s := &second{flags: genericclioptions.NewConfigFlags(true), namespace: defaultNamespace}
-	s.flags.Namespace, s.flags.WrapConfigFn = &s.namespace, f.wrap
-	clientFlags(to, s.flags, "remote-")
-	own := to.Lookup("remote-namespace")
-	own.DefValue, own.Usage = defaultNamespace, "Namespace in which Liqo is installed in the other cluster"
-	return s
-}
-
-// access returns how both clusters are reached.
-func (f *Factory) access(remote *second) (local, other pair.Access, err error) {
-	local.Namespace, other.Namespace = f.namespace(), remote.namespace
-	if local.Client, err = f.client(); err != nil {
-		return local, other, fmt.Errorf("(local) %w", err)
-	}
-	config, err := configOf(remote.flags)
-	if err != nil {
-		return local, other, fmt.Errorf("(remote) %w", err)
-	}
-	if other.Client, err = clientOf(config); err != nil {
-		return local, other, fmt.Errorf("(remote) %w", err)
-	}
-	return local, other, nil
-}
-
-// given reports whether a flag chooses the other cluster.
-func given(flags *pflag.FlagSet) (chosen bool) {
-	flags.Visit(func(flag *pflag.Flag) {
-		chosen = chosen || strings.HasPrefix(flag.Name, "remote-") && flag.Name != "remote-namespace"
-	})
-	return chosen
-}
 
 // invitationVariable holds the invitation for users who do not want it in the arguments of a process.
 const invitationVariable = "LIQO_INVITATION"
@@ -75,10 +32,10 @@ func newPeerInBand(f *Factory, common *peer.Options) *cobra.Command {
 		Example: f.text("  {{name}} peer in-band --context rome --remote-context milan\n  {{name}} peer in-band --kubeconfig rome.yaml --remote-kubeconfig milan.yaml --bidirectional"),
 		Args:    cobra.MaximumNArgs(1), ValidArgsFunction: f.completePeers(1),
 	}
-	remote := f.second(cmd.Flags())
+	remote := f.addRemote(cmd.Flags())
 	cmd.RunE = func(cmd *cobra.Command, args []string) (err error) {
 		if text := cmp.Or(invited.invitation, os.Getenv(invitationVariable)); text != "" {
-			if len(args) == 0 || invited.clusterID == "" || given(cmd.Flags()) || bidirectional {
+			if len(args) == 0 || invited.clusterID == "" || remoteChosen(cmd.Flags()) || bidirectional {
 				return errors.New("an invitation goes with NAME, --cluster-id and --auth-token, and without flags for the other cluster; run the command as it was printed")
 			}
 			o := peer.Options{Name: args[0], Namespace: f.namespace(), Timeout: common.Timeout, ClusterID: invited.clusterID, Networks: common.Networks, Labels: common.Labels}
@@ -122,13 +79,13 @@ func newUnpeerInBand(f *Factory, common *unpeer.Options) *cobra.Command {
 		Example: f.text("  {{name}} unpeer in-band --context rome --remote-context milan"),
 		Args:    cobra.MaximumNArgs(1), ValidArgsFunction: f.completePeers(1),
 	}
-	remote := f.second(cmd.Flags())
+	remote := f.addRemote(cmd.Flags())
 	cmd.RunE = func(cmd *cobra.Command, args []string) (err error) {
 		o := unpeer.InBandOptions{Timeout: common.Timeout, Force: common.Force}
 		if len(args) > 0 {
 			o.Name = args[0]
 		}
-		if !given(cmd.Flags()) {
+		if !remoteChosen(cmd.Flags()) {
 			o.Local.Namespace = f.namespace()
 			if o.Local.Client, err = f.client(); err != nil {
 				return err

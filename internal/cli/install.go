@@ -50,7 +50,7 @@ func installCommand(f *Factory, use, short string) *cobra.Command {
 			"program, so no repository is needed. A cluster without a name gets a random one, and keeps it.\n\n" +
 			"If Liqo is installed already, settings without a flag stay as they are. A failed installation is undone.",
 		Args: cobra.NoArgs, ValidArgsFunction: cobra.NoFileCompletions,
-		RunE: func(cmd *cobra.Command, _ []string) error { return f.install(cmd.Context(), cmd, o, clusters.Auto) },
+		RunE: func(cmd *cobra.Command, _ []string) error { return runInstall(cmd.Context(), f, cmd, o, clusters.Auto) },
 	}
 	o.register(cmd.PersistentFlags())
 	_ = cmd.RegisterFlagCompletionFunc("service-type", cobra.FixedCompletions([]string{"ClusterIP", "NodePort", "LoadBalancer"}, cobra.ShellCompDirectiveNoFileComp))
@@ -59,7 +59,7 @@ func installCommand(f *Factory, use, short string) *cobra.Command {
 		sub := &cobra.Command{
 			Use: string(row.Name), Short: "The same for clusters of type " + string(row.Name),
 			Args: cobra.NoArgs, ValidArgsFunction: cobra.NoFileCompletions,
-			RunE: func(cmd *cobra.Command, _ []string) error { return f.install(cmd.Context(), cmd, o, row.Name) },
+			RunE: func(cmd *cobra.Command, _ []string) error { return runInstall(cmd.Context(), f, cmd, o, row.Name) },
 		}
 		if row.Refused != "" {
 			sub.Short += " (not yet)"
@@ -128,7 +128,7 @@ func (o *installFlags) check() error {
 	return nil
 }
 
-func (f *Factory) install(ctx context.Context, cmd *cobra.Command, o *installFlags, name clusters.Name) error {
+func runInstall(ctx context.Context, f *Factory, cmd *cobra.Command, o *installFlags, name clusters.Name) error {
 	if err := o.check(); err != nil {
 		return err
 	}
@@ -169,7 +169,7 @@ func (f *Factory) install(ctx context.Context, cmd *cobra.Command, o *installFla
 	}
 	f.printer.Done("Installation parameters correctly generated")
 	if o.onlyValues {
-		return f.writeValues(o.dumpPath, prepared.Values)
+		return writeValues(f, o.dumpPath, prepared.Values)
 	}
 	outcome, err := prepared.Apply(ctx, f.printer)
 	switch {
@@ -187,7 +187,7 @@ func (f *Factory) install(ctx context.Context, cmd *cobra.Command, o *installFla
 	return nil
 }
 
-func (f *Factory) writeValues(path string, values map[string]any) error {
+func writeValues(f *Factory, path string, values map[string]any) error {
 	text, err := yaml.Marshal(values)
 	if err != nil {
 		return err

@@ -3,17 +3,12 @@
 package cli
 
 import (
-	"cmp"
-	"context"
 	"errors"
 	"fmt"
-	"io"
 
 	"github.com/spf13/cobra"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/kubernetes"
 
 	"liqo.io/liqo/internal/action/move"
 )
@@ -135,32 +130,4 @@ func moverResources(flags map[string]*string) (r corev1.ResourceRequirements, er
 		}
 	}
 	return r, nil
-}
-
-// claimNamespace is the namespace of -n, otherwise that of the kubeconfig, as for kubectl. The default of -n is for Liqo itself.
-func (f *Factory) claimNamespace(cmd *cobra.Command) (string, error) {
-	if cmd.Flags().Changed("namespace") {
-		return *f.flags.Namespace, nil
-	}
-	raw, err := f.flags.ToRawKubeConfigLoader().RawConfig()
-	if err != nil {
-		return "", fmt.Errorf("read the namespace of the kubeconfig: %w", err)
-	}
-	if chosen := raw.Contexts[cmp.Or(*f.flags.Context, raw.CurrentContext)]; chosen != nil && chosen.Namespace != "" {
-		return chosen.Namespace, nil
-	}
-	return metav1.NamespaceDefault, nil
-}
-
-// podLogs streams the log of a pod.
-func (f *Factory) podLogs(ctx context.Context, namespace, pod string) (io.ReadCloser, error) {
-	config, err := f.config()
-	if err != nil {
-		return nil, err
-	}
-	kube, err := kubernetes.NewForConfig(config)
-	if err != nil {
-		return nil, err
-	}
-	return kube.CoreV1().Pods(namespace).GetLogs(pod, &corev1.PodLogOptions{Follow: true}).Stream(ctx)
 }

@@ -146,10 +146,3 @@ func oneNamespace(_ *cobra.Command, args []string) error {
 	}
 	return nil
 }
-
-func (f *Factory) completeOneNamespace(cmd *cobra.Command, args []string, prefix string) ([]string, cobra.ShellCompDirective) {
-	if len(args) > 0 {
-		return nil, cobra.ShellCompDirectiveNoFileComp
-	}
-	return f.completeNamespaces(cmd, args, prefix)
-}

@@ -97,19 +97,19 @@ func newPeerOutOfBand(f *Factory, o *peer.Options) *cobra.Command {
 }
 
 // readToken takes the token from the flag, from the standard input if the flag is "-", otherwise from the environment.
-func readToken(flag string, given bool, in io.Reader) (string, error) {
+func readToken(flag string, set bool, in io.Reader) (string, error) {
 	switch {
-	case given && flag != "-":
+	case set && flag != "-":
 		return flag, nil
-	case given:
+	case set:
 		text, err := io.ReadAll(io.LimitReader(in, maxToken))
 		if err != nil {
 			return "", fmt.Errorf("read the token from the standard input: %w", err)
 		}
 		return strings.TrimSpace(string(text)), nil
 	}
-	token, set := os.LookupEnv(tokenVariable)
-	if !set {
+	token, ok := os.LookupEnv(tokenVariable)
+	if !ok {
 		return "", errors.New("the token of the other cluster is missing: add --auth-token TOKEN, or --auth-token - to read it from the standard input, " +
 			"or set " + tokenVariable + "; run `generate peer-command` in the other cluster to print it")
 	}

@@ -10,18 +10,13 @@ package cli
 import (
 	"context"
 	"errors"
-	"flag"
 	"fmt"
 	"path/filepath"
-	"slices"
 	"strings"
 
-	"github.com/go-logr/logr"
 	"github.com/spf13/cobra"
 	"k8s.io/cli-runtime/pkg/genericclioptions"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
-	"k8s.io/klog/v2"
-	ctrllog "sigs.k8s.io/controller-runtime/pkg/log"
 
 	"liqo.io/liqo/internal/kube/printable"
 )
@@ -103,22 +98,3 @@ func newRoot(streams genericiooptions.IOStreams, name string) (*cobra.Command, *
 	}
 	return root, f
 }
-
-// logs enables the logs of libraries with --verbose. They hold the URLs of requests but not the bodies, which may be secret.
-func (f *Factory) logs(cmd *cobra.Command) {
-	// For these commands --verbose prints more results instead of logs.
-	status := cmd.Name() == "status" || cmd.HasParent() && slices.Contains([]string{"status", "test"}, cmd.Parent().Name())
-	if !f.verbose || status {
-		klog.SetLogger(logr.Discard())
-		ctrllog.SetLogger(logr.Discard())
-		return
-	}
-	flags := flag.NewFlagSet("", flag.ContinueOnError)
-	klog.InitFlags(flags)
-	_ = flags.Set("v", "6")
-	_ = flags.Set("logtostderr", "true")
-	ctrllog.SetLogger(klog.Background())
-}
-
-// text inserts the program's name into a help text.
-func (f *Factory) text(text string) string { return strings.ReplaceAll(text, "{{name}}", f.name) }

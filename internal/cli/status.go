@@ -3,19 +3,13 @@
 package cli
 
 import (
-	"encoding/json"
 	"fmt"
-	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
-	"sigs.k8s.io/yaml"
 
 	"liqo.io/liqo/internal/action/status"
 )
-
-// formats of the output for programs.
-var formats = []string{"json", "yaml"}
 
 func newStatus(f *Factory) *cobra.Command {
 	format := ""
@@ -36,7 +30,7 @@ func newStatus(f *Factory) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			if err := f.show(format, s, func() []box { return localBoxes(s, f.verbose) }); err != nil {
+			if err := show(f.streams.Out, format, s, func() []box { return localBoxes(s, f.verbose) }); err != nil {
 				return err
 			}
 			switch len(s.Problems) {
@@ -72,7 +66,7 @@ func newStatusPeer(f *Factory, format *string) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			if err := f.show(*format, peers, func() []box { return []box{peerBox(peers, f.verbose)} }); err != nil {
+			if err := show(f.streams.Out, *format, peers, func() []box { return []box{peerBox(peers, f.verbose)} }); err != nil {
 				return err
 			}
 			var missing []string
@@ -87,30 +81,4 @@ func newStatusPeer(f *Factory, format *string) *cobra.Command {
 			return nil
 		},
 	}
-}
-
-func checkFormat(format string) error {
-	if format != "" && !slices.Contains(formats, format) {
-		return fmt.Errorf("unsupported output format %q; use %s", format, strings.Join(formats, " or "))
-	}
-	return nil
-}
-
-// show prints a value in a format for programs, or boxes for people.
-func (f *Factory) show(format string, value any, boxes func() []box) error {
-	switch format {
-	case "json":
-		encoder := json.NewEncoder(f.streams.Out)
-		encoder.SetIndent("", "  ")
-		return encoder.Encode(value)
-	case "yaml":
-		text, err := yaml.Marshal(value)
-		if err != nil {
-			return err
-		}
-		_, err = f.streams.Out.Write(text)
-		return err
-	}
-	draw(f.streams.Out, boxes())
-	return nil
 }

@@ -4,10 +4,8 @@ package cli
 
 import (
 	"fmt"
-	"slices"
 	"strings"
 	"time"
-	"unicode/utf8"
 
 	"github.com/spf13/cobra"
 	"k8s.io/cli-runtime/pkg/genericclioptions"
@@ -29,7 +27,7 @@ func newTest(f *Factory) *cobra.Command {
 
 func newTestNetwork(f *Factory) *cobra.Command {
 	o := networktest.Options{}
-	var remote *second
+	var remote *otherCluster
 	format := ""
 	cmd := &cobra.Command{
 		Use: "network", Short: "Test every path of a packet between two clusters",
@@ -65,14 +63,14 @@ func newTestNetwork(f *Factory) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			if err := f.show(format, report, func() []box { return []box{matrixBox(report, f.verbose)} }); err != nil {
+			if err := show(f.streams.Out, format, report, func() []box { return []box{matrixBox(report, f.verbose)} }); err != nil {
 				return err
 			}
 			return failedPaths(report)
 		},
 	}
 	flags := cmd.Flags()
-	remote = f.second(flags)
+	remote = f.addRemote(flags)
 	flags.Int64Var(&o.Bytes, "bytes", 10<<20, "Size of the large exchange")
 	flags.IntVar(&o.MaxNodes, "max-nodes", 5, "Number of nodes of each cluster that take part; 0 for all")
 	flags.BoolVar(&o.Keep, "keep", false, "Do not delete the namespaces and pods of the test")
@@ -93,101 +91,4 @@ func testCluster(flags *genericclioptions.ConfigFlags, namespace string) (cluste
 	}
 	cluster.Asker, err = networktest.NewAsker(config)
 	return cluster, err
-}
-
-// failedPaths is the error of a test in which paths failed.
-func failedPaths(report networktest.Report) error {
-	if report.Failed == 0 {
-		return nil
-	}
-	var lines []string
-	for _, r := range report.Results {
-		if r.Error != "" {
-			lines = append(lines, fmt.Sprintf("%s, %s, %s, %s %s to %s %s (%s): %s", r.Case, r.Protocol, r.Size(), r.FromCluster, r.From, r.ToCluster, r.To, r.Target, r.Error))
-		}
-	}
-	return fmt.Errorf("%d of %d ways do not work:\n- %s", report.Failed, len(report.Results), strings.Join(lines, "\n- "))
-}
-
-// columns of the table.
-var columns = []string{"From", "To", "Protocol", "Size", "Result", "Seen as"}
-
-// matrixBox is the table of a test: a line for each path if verbose, otherwise one for each kind of path and direction.
-func matrixBox(report networktest.Report, verbose bool) box {
-	var w textWriter
-	title := ""
-	for _, group := range groups(report.Results, verbose) {
-		if group.title != title {
-			title = group.title
-			w.depth = 0
-			w.line("%s", title)
-			w.depth = 1
-		}
-		width := make([]int, len(columns))
-		for _, row := range append([][]string{columns}, group.rows...) {
-			for i, cell := range row {
-				width[i] = max(width[i], utf8.RuneCountInString(cell))
-			}
-		}
-		for _, row := range append([][]string{columns}, group.rows...) {
-			line := ""
-			for i, cell := range row {
-				line += fmt.Sprintf("%-*s  ", width[i], cell)
-			}
-			w.line("%s", strings.TrimRight(line, " "))
-		}
-	}
-	return box{"Network between " + report.Local + " and " + report.Remote, w.lines}
-}
-
-// group is a case with its rows.
-type group struct {
-	title string
-	rows  [][]string
-}
-
-// groups returns the results by case, in the order of the results.
-func groups(results []networktest.Result, verbose bool) (all []*group) {
-	type key struct{ title, from, to, protocol, size string }
-	type sum struct {
-		good, all int
-		sources   []string
-	}
-	sums := map[key]*sum{}
-	var order []key
-	for _, r := range results {
-		k := key{r.Case, r.FromCluster, r.ToCluster, r.Protocol, r.Size()}
-		if verbose {
-			k.from, k.to = r.FromCluster+" "+r.From, r.ToCluster+" "+r.To
-		}
-		if sums[k] == nil {
-			sums[k] = &sum{}
-			order = append(order, k)
-		}
-		s := sums[k]
-		s.all++
-		if r.Error == "" {
-			s.good++
-		}
-		if r.Source != "" && !slices.Contains(s.sources, r.Source) {
-			s.sources = append(s.sources, r.Source)
-		}
-	}
-	for _, k := range order {
-		s := sums[k]
-		i := slices.IndexFunc(all, func(g *group) bool { return g.title == k.title })
-		if i < 0 {
-			i, all = len(all), append(all, &group{title: k.title})
-		}
-		state := "✓"
-		if s.good < s.all {
-			state = "✗"
-		}
-		if !verbose {
-			state = fmt.Sprintf("%s %d/%d", state, s.good, s.all)
-		}
-		slices.Sort(s.sources)
-		all[i].rows = append(all[i].rows, []string{k.from, k.to, k.protocol, k.size, state, strings.Join(s.sources, ", ")})
-	}
-	return all
 }
