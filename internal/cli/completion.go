@@ -6,6 +6,7 @@ import (
 	"io"
 
 	"github.com/spf13/cobra"
+	"liqo.io/liqo/internal/cli/access"
 )
 
 // shells with completion, and instructions to enable it in each new shell.
@@ -54,7 +55,7 @@ For all new shells, add the output of the command to your profile.`,
 	},
 }
 
-func newCompletion(f *Factory) *cobra.Command {
+func newCompletion(f *access.Factory) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "completion", Short: "Print a completion script for a shell",
 		Long: "Print a script that makes a shell complete commands, flags, and names of clusters and namespaces.\n" +
@@ -65,9 +66,9 @@ func newCompletion(f *Factory) *cobra.Command {
 	for _, shell := range shells {
 		cmd.AddCommand(&cobra.Command{
 			Use: shell.name, Short: "Print the completion script for " + shell.name,
-			Long: "Print the completion script for " + shell.name + ".\n\n" + f.text(shell.hint),
+			Long: "Print the completion script for " + shell.name + ".\n\n" + f.Text(shell.hint),
 			Args: cobra.NoArgs, ValidArgsFunction: cobra.NoFileCompletions, DisableFlagsInUseLine: true,
-			RunE: func(cmd *cobra.Command, _ []string) error { return shell.write(cmd.Root(), f.streams.Out) },
+			RunE: func(cmd *cobra.Command, _ []string) error { return shell.write(cmd.Root(), f.Streams.Out) },
 		})
 	}
 	return cmd

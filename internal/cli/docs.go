@@ -9,10 +9,11 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/cobra/doc"
+	"liqo.io/liqo/internal/cli/access"
 )
 
 // newDocs writes the reference of all commands, for web sites and man pages.
-func newDocs(f *Factory) *cobra.Command {
+func newDocs(f *access.Factory) *cobra.Command {
 	dir, kind, headers := ".", "markdown", false
 	cmd := &cobra.Command{
 		Use: "docs", Short: "Write the reference of all commands", Hidden: true, Args: cobra.NoArgs,

@@ -15,6 +15,7 @@ import (
 
 	"liqo.io/liqo/internal/action/install"
 	"liqo.io/liqo/internal/action/install/clusters"
+	"liqo.io/liqo/internal/cli/access"
 )
 
 // installFlags holds the documented flags of install and upgrade.
@@ -30,19 +31,19 @@ type installFlags struct {
 	disableTelemetry bool
 }
 
-func newInstall(f *Factory) *cobra.Command {
+func newInstall(f *access.Factory) *cobra.Command {
 	cmd := installCommand(f, "install", "Install Liqo in a cluster, or upgrade it")
-	cmd.Example = f.text(`  {{name}} install --cluster-name rome
+	cmd.Example = f.Text(`  {{name}} install --cluster-name rome
   {{name}} install kind --cluster-name rome
   {{name}} install --pod-cidr 10.0.0.0/16 --service-cidr 10.1.0.0/16 --api-server-url https://203.0.113.7:6443`)
 	return cmd
 }
 
-func newUpgrade(f *Factory) *cobra.Command {
+func newUpgrade(f *access.Factory) *cobra.Command {
 	return installCommand(f, "upgrade", "Upgrade Liqo in a cluster: the same as install")
 }
 
-func installCommand(f *Factory, use, short string) *cobra.Command {
+func installCommand(f *access.Factory, use, short string) *cobra.Command {
 	o := &installFlags{}
 	cmd := &cobra.Command{
 		Use: use, Short: short,
@@ -128,11 +129,11 @@ func (o *installFlags) check() error {
 	return nil
 }
 
-func runInstall(ctx context.Context, f *Factory, cmd *cobra.Command, o *installFlags, name clusters.Name) error {
+func runInstall(ctx context.Context, f *access.Factory, cmd *cobra.Command, o *installFlags, name clusters.Name) error {
 	if err := o.check(); err != nil {
 		return err
 	}
-	cluster, err := f.cluster()
+	cluster, err := f.Cluster()
 	if err != nil {
 		return err
 	}
@@ -145,49 +146,49 @@ func runInstall(ctx context.Context, f *Factory, cmd *cobra.Command, o *installF
 	if cmd.Flags().Changed("enable-metrics") {
 		o.options.Metrics = &o.metrics
 	}
-	f.printer.Done("Kubernetes clients successfully initialized")
+	f.Printer.Done("Kubernetes clients successfully initialized")
 	if o.disableTelemetry {
-		f.printer.Info("--disable-telemetry changes nothing: Liqo sends no telemetry")
+		f.Printer.Info("--disable-telemetry changes nothing: Liqo sends no telemetry")
 	}
-	o.options.Overrides.Type, o.options.Namespace, o.options.Wait = name, f.namespace(), true
-	f.printer.Done("Installer initialized")
-	f.printer.Start("Reading the cluster")
+	o.options.Overrides.Type, o.options.Namespace, o.options.Wait = name, f.Namespace(), true
+	f.Printer.Done("Installer initialized")
+	f.Printer.Start("Reading the cluster")
 	prepared, err := install.Prepare(ctx, cluster, o.options)
 	if err != nil {
 		return err
 	}
-	f.printer.Done("Cluster configuration correctly retrieved")
+	f.Printer.Done("Cluster configuration correctly retrieved")
 	if prepared.GeneratedName != "" {
-		f.printer.Info("No cluster name specified. Generated: " + prepared.GeneratedName)
+		f.Printer.Info("No cluster name specified. Generated: " + prepared.GeneratedName)
 	}
 	if prepared.Unmonitored {
-		f.printer.Info("Components serve metrics, but there are no monitors: this cluster has no Prometheus operator (kinds ServiceMonitor and PodMonitor)")
+		f.Printer.Info("Components serve metrics, but there are no monitors: this cluster has no Prometheus operator (kinds ServiceMonitor and PodMonitor)")
 	}
 	if prepared.UnverifiedKubelets() {
-		f.printer.Info("The metric agent does not verify the certificates of kubelets, because kubelets of such clusters sign their own; " +
+		f.Printer.Info("The metric agent does not verify the certificates of kubelets, because kubelets of such clusters sign their own; " +
 			"to verify them: --set 'metricAgent.pod.extraArgs={--kubelet-insecure-tls=false}'")
 	}
-	f.printer.Done("Installation parameters correctly generated")
+	f.Printer.Done("Installation parameters correctly generated")
 	if o.onlyValues {
 		return writeValues(f, o.dumpPath, prepared.Values)
 	}
-	outcome, err := prepared.Apply(ctx, f.printer)
+	outcome, err := prepared.Apply(ctx, f.Printer)
 	switch {
 	case err != nil:
 		return err
 	case o.options.DryRun:
-		f.printer.Done("Installation completed (dry-run)")
+		f.Printer.Done("Installation completed (dry-run)")
 		return nil
 	case outcome.Unchanged:
-		f.printer.Done("Nothing to change: Liqo " + outcome.Version + " is already installed with these settings")
+		f.Printer.Done("Nothing to change: Liqo " + outcome.Version + " is already installed with these settings")
 		return nil
 	}
-	f.printer.Done(fmt.Sprintf("All Set! You can now proceed establishing a peering (%s peer --help for more information)", f.name))
-	f.printer.Info("Clusters of different versions can peer if their protocol ranges overlap; only equal versions are tested")
+	f.Printer.Done(fmt.Sprintf("All Set! You can now proceed establishing a peering (%s peer --help for more information)", f.Name))
+	f.Printer.Info("Clusters of different versions can peer if their protocol ranges overlap; only equal versions are tested")
 	return nil
 }
 
-func writeValues(f *Factory, path string, values map[string]any) error {
+func writeValues(f *access.Factory, path string, values map[string]any) error {
 	text, err := yaml.Marshal(values)
 	if err != nil {
 		return err
@@ -195,6 +196,6 @@ func writeValues(f *Factory, path string, values map[string]any) error {
 	if err := os.WriteFile(path, text, 0o600); err != nil {
 		return fmt.Errorf("write the values: %w", err)
 	}
-	f.printer.Done("All Set! Chart values written to " + path)
+	f.Printer.Done("All Set! Chart values written to " + path)
 	return nil
 }

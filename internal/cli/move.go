@@ -11,9 +11,10 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 
 	"liqo.io/liqo/internal/action/move"
+	"liqo.io/liqo/internal/cli/access"
 )
 
-func newMove(f *Factory) *cobra.Command {
+func newMove(f *access.Factory) *cobra.Command {
 	cmd := &cobra.Command{Use: "move", Short: "Move data to another cluster", Args: cobra.NoArgs, RunE: func(cmd *cobra.Command, _ []string) error {
 		return fmt.Errorf("move what? Try: %s volume NAME --target-node NODE", cmd.CommandPath())
 	}}
@@ -21,19 +22,19 @@ func newMove(f *Factory) *cobra.Command {
 	return cmd
 }
 
-func newMoveVolume(f *Factory) *cobra.Command {
+func newMoveVolume(f *access.Factory) *cobra.Command {
 	o := move.Options{}
 	cancel, node := false, ""
 	sizes := map[string]*string{}
 	cmd := &cobra.Command{
 		Use: "volume NAME", Aliases: []string{"pvc", "volumes"}, Short: "Move the data of a claim to another cluster",
-		Long: f.text("Move the data of a claim of a virtual storage class to another node: to a virtual node, from it to this cluster, or from\n" +
+		Long: f.Text("Move the data of a claim of a virtual storage class to another node: to a virtual node, from it to this cluster, or from\n" +
 			"one virtual node to another. The claim keeps its name and labels; pods that use it run where the data is from then on.\n\n" +
 			"No pod may use the claim, unless with --online: then the data is copied while pods run, and these are evicted only for the\n" +
 			"last differences. Their controllers start them again at the target.\n\n" +
 			"Every file is verified by its checksum before the claim gets the new volume, and the old data is deleted only after that.\n" +
 			"The move goes on if this command is interrupted; the same command follows it again."),
-		Example: f.text(`  # Move the data of claim data to the cluster of node liqo-milan
+		Example: f.Text(`  # Move the data of claim data to the cluster of node liqo-milan
   {{name}} move volume data -n shop --target-node liqo-milan
 
   # While its pods run
@@ -44,7 +45,7 @@ func newMoveVolume(f *Factory) *cobra.Command {
 
   # Take a move back that has not ended yet
   {{name}} move volume data -n shop --cancel`),
-		Args: oneClaim, ValidArgsFunction: f.completeClaim,
+		Args: oneClaim, ValidArgsFunction: f.CompleteClaim,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			o.Claim = args[0]
 			if o.TargetNode == "" {
@@ -62,18 +63,18 @@ func newMoveVolume(f *Factory) *cobra.Command {
 			case cancel && (o.TargetNode != "" || o.Online || o.KeepSource || o.DryRun || o.Resources.Requests != nil || o.Resources.Limits != nil):
 				return errors.New("--cancel takes the name of the claim and no other flag of a move")
 			}
-			c, err := f.client()
+			c, err := f.Client()
 			if err != nil {
 				return err
 			}
-			if o.Namespace, err = f.claimNamespace(cmd); err != nil {
+			if o.Namespace, err = f.ClaimNamespace(cmd); err != nil {
 				return err
 			}
 			if cancel {
-				return move.Cancel(cmd.Context(), c, o, f.printer)
+				return move.Cancel(cmd.Context(), c, o, f.Printer)
 			}
-			o.Logs = f.podLogs
-			return move.Volume(cmd.Context(), c, o, f.printer)
+			o.Logs = f.PodLogs
+			return move.Volume(cmd.Context(), c, o, f.Printer)
 		},
 	}
 	flags := cmd.Flags()
@@ -84,14 +85,14 @@ func newMoveVolume(f *Factory) *cobra.Command {
 	flags.BoolVar(&o.DryRun, "dry-run", false, "Check the move and count the files, and change nothing")
 	flags.BoolVar(&cancel, "cancel", false, "Take back the move that is under way; the volume is as before")
 	for _, name := range []string{"target-node", "node"} {
-		_ = cmd.RegisterFlagCompletionFunc(name, f.completeNodes) // the flag exists
+		_ = cmd.RegisterFlagCompletionFunc(name, f.CompleteNodes) // the flag exists
 	}
 	for name, what := range map[string]string{
 		"containers-cpu-requests": "CPU requests", "containers-cpu-limits": "CPU limits", "containers-ram-requests": "Memory requests", "containers-ram-limits": "Memory limits",
 	} {
 		sizes[name] = flags.String(name, "", what+" of each of the two pods that copy")
 	}
-	timeoutFlag(cmd, &o.Timeout, 0)
+	access.TimeoutFlag(cmd, &o.Timeout, 0)
 	return cmd
 }
 

@@ -59,7 +59,7 @@ func TestClaimNamespace(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if have, err := f.claimNamespace(cmd); err != nil || have != want {
+		if have, err := f.ClaimNamespace(cmd); err != nil || have != want {
 			t.Errorf("%q: %s, %v; want %s", args, have, err, want)
 		}
 	}

@@ -15,6 +15,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"liqo.io/liqo/internal/action/offload"
+	"liqo.io/liqo/internal/cli/access"
 )
 
 const (
@@ -22,7 +23,7 @@ const (
 	unoffloadTimeout = 2 * time.Minute
 )
 
-func newOffload(f *Factory) *cobra.Command {
+func newOffload(f *access.Factory) *cobra.Command {
 	cmd := &cobra.Command{Use: "offload", Short: "Extend a namespace to other clusters", Args: cobra.NoArgs, RunE: wantsResource("offload")}
 	cmd.AddCommand(newOffloadNamespace(f))
 	return cmd
@@ -35,18 +36,18 @@ func wantsResource(verb string) func(*cobra.Command, []string) error {
 	}
 }
 
-func newOffloadNamespace(f *Factory) *cobra.Command {
+func newOffloadNamespace(f *access.Factory) *cobra.Command {
 	o := offload.Options{}
 	output := ""
 	cmd := &cobra.Command{
 		Use: "namespace NAME", Aliases: []string{"ns"}, Short: "Let pods of a namespace run in other clusters",
-		Long: f.text("Let pods of a namespace run in other clusters. Each chosen cluster gets a remote namespace with the Services, configuration\n" +
+		Long: f.Text("Let pods of a namespace run in other clusters. Each chosen cluster gets a remote namespace with the Services, configuration\n" +
 			"and Secrets that the pods need.\n\n" +
 			"Run the command again to change the settings, except for the names of remote namespaces. If a cluster is no longer chosen, its\n" +
 			"remote namespace is deleted with its contents; pods that ran there fail, and their controllers start others. The command\n" +
 			"lists what will be deleted. It refuses if there are volumes or objects that this cluster did not create, or if this\n" +
 			"cluster cannot read the remote namespace. This machine needs no access to the other clusters."),
-		Example: f.text(`  # Let the scheduler choose among all clusters, including this one
+		Example: f.Text(`  # Let the scheduler choose among all clusters, including this one
   {{name}} offload namespace shop
 
   # Only in other clusters: those in Europe, and all cheap ones
@@ -54,17 +55,17 @@ func newOffloadNamespace(f *Factory) *cobra.Command {
 
   # Show the object without applying it
   {{name}} offload namespace shop --output yaml`),
-		Args: oneNamespace, ValidArgsFunction: f.completeOneNamespace,
+		Args: oneNamespace, ValidArgsFunction: f.CompleteOneNamespace,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			o.Namespace = args[0]
 			if cmd.Flags().Changed("output") {
-				return printOffloading(f.streams.Out, o, output)
+				return printOffloading(f.Streams.Out, o, output)
 			}
-			c, err := f.client()
+			c, err := f.Client()
 			if err != nil {
 				return err
 			}
-			return offload.Namespace(cmd.Context(), c, o, f.printer)
+			return offload.Namespace(cmd.Context(), c, o, f.Printer)
 		},
 	}
 	flags := cmd.Flags()
@@ -73,7 +74,7 @@ func newOffloadNamespace(f *Factory) *cobra.Command {
 	flags.StringArrayVarP(&o.Selectors, "selector", "l", nil, "Label selector of the clusters to choose; repeated, clusters that match any of them (default: all clusters)")
 	flags.BoolVar(&o.Force, "force", false, "Also delete remote namespaces with volumes or objects of others, or that cannot be read, in clusters no longer chosen")
 	flags.StringVarP(&output, "output", "o", "", "Show the NamespaceOffloading as json or yaml instead of applying it")
-	timeoutFlag(cmd, &o.Timeout, offloadTimeout)
+	access.TimeoutFlag(cmd, &o.Timeout, offloadTimeout)
 	for name, values := range map[string][]string{
 		"pod-offloading-strategy": {"LocalAndRemote", "Local", "Remote"}, "namespace-mapping-strategy": {"DefaultName", "EnforceSameName"},
 		"output": {"json", "yaml"}, "selector": nil,
@@ -114,26 +115,26 @@ func printOffloading(to io.Writer, o offload.Options, format string) error {
 	return err
 }
 
-func newUnoffload(f *Factory) *cobra.Command {
+func newUnoffload(f *access.Factory) *cobra.Command {
 	cmd := &cobra.Command{Use: "unoffload", Short: "End the offloading of a namespace", Args: cobra.NoArgs, RunE: wantsResource("unoffload")}
 	o := offload.UnoffloadOptions{}
 	namespace := &cobra.Command{
 		Use: "namespace NAME", Aliases: []string{"ns"}, Short: "End the offloading of a namespace",
-		Long: f.text("End the offloading of a namespace. Its remote namespaces are deleted with their contents; controllers start the pods elsewhere.\n\n" +
+		Long: f.Text("End the offloading of a namespace. Its remote namespaces are deleted with their contents; controllers start the pods elsewhere.\n\n" +
 			"The command lists what will be deleted. It refuses if there are volumes or objects that this cluster did not create, or if this\n" +
 			"cluster cannot read a remote namespace. This machine needs no access to the other clusters."),
-		Example: f.text("  {{name}} unoffload namespace shop"),
-		Args:    oneNamespace, ValidArgsFunction: f.completeOneNamespace,
+		Example: f.Text("  {{name}} unoffload namespace shop"),
+		Args:    oneNamespace, ValidArgsFunction: f.CompleteOneNamespace,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			c, err := f.client()
+			c, err := f.Client()
 			if err != nil {
 				return err
 			}
 			o.Namespace = args[0]
-			return offload.Unoffload(cmd.Context(), c, o, f.printer)
+			return offload.Unoffload(cmd.Context(), c, o, f.Printer)
 		},
 	}
-	timeoutFlag(namespace, &o.Timeout, unoffloadTimeout)
+	access.TimeoutFlag(namespace, &o.Timeout, unoffloadTimeout)
 	namespace.Flags().BoolVar(&o.Force, "force", false, "Also delete remote namespaces with volumes or objects of others, or that cannot be read")
 	cmd.AddCommand(namespace)
 	return cmd

@@ -26,6 +26,10 @@ import (
 
 	discoveryv1alpha1 "liqo.io/liqo/apis/discovery/v1alpha1"
 	"liqo.io/liqo/internal/action/status"
+	"liqo.io/liqo/internal/cli/access"
+	"liqo.io/liqo/internal/cli/boxes"
+	"liqo.io/liqo/internal/cli/output"
+	"liqo.io/liqo/internal/cli/peering"
 	"liqo.io/liqo/internal/kube/clusterkey"
 	"liqo.io/liqo/internal/kube/kubetest"
 )
@@ -48,9 +52,9 @@ func golden(t *testing.T, name, got string) {
 	}
 }
 
-func drawn(boxes ...box) string {
+func drawn(boxes ...output.Box) string {
 	var text bytes.Buffer
-	draw(&text, boxes)
+	output.Draw(&text, boxes)
 	return text.String()
 }
 
@@ -65,8 +69,8 @@ func TestLocalBoxes(t *testing.T) {
 		Network:   &status.Network{Status: "External"},
 		Endpoints: &status.Endpoints{Authentication: "https://192.0.2.7", APIServer: "https://10.0.0.1:6443"},
 	}
-	golden(t, "status", drawn(localBoxes(well, false)...))
-	golden(t, "status_verbose", drawn(localBoxes(well, true)...))
+	golden(t, "status", drawn(boxes.Local(well, false)...))
+	golden(t, "status_verbose", drawn(boxes.Local(well, true)...))
 	internal := well
 	internal.Components = append(slices.Clone(well.Components),
 		status.Component{Kind: "Deployment", Name: "liqo-gateway", Found: true, Desired: 1, Ready: 1, Available: 1, Images: []string{"localhost/liqo:v1"}},
@@ -79,7 +83,7 @@ func TestLocalBoxes(t *testing.T) {
 		Gateways:       []status.GatewayEndpoint{{Lane: 0, URL: "udp://192.0.2.7:5871"}, {Lane: 1, Error: "the load balancer has no address yet"}},
 		Authentication: "https://192.0.2.7", APIServer: "https://10.0.0.1:6443",
 	}
-	golden(t, "status_internal", drawn(localBoxes(internal, false)...))
+	golden(t, "status_internal", drawn(boxes.Local(internal, false)...))
 	sick := well
 	sick.Components = []status.Component{
 		{Kind: "Deployment", Name: "liqo-controller-manager"},
@@ -93,9 +97,9 @@ func TestLocalBoxes(t *testing.T) {
 		{Namespace: "web", Phase: "SomeFailed", Pods: "Local", Clusters: []string{"milan"}, Remote: "web", Message: "milan: namespace web is there and not ours (CreationLoopBackOff)"},
 	}
 	offloading.Kept = []status.KeptNamespace{{Namespace: "data-turin-333333", ClusterID: "turin-id", State: "no-peer"}}
-	golden(t, "status_offloading", drawn(localBoxes(offloading, false)...))
-	golden(t, "status_sick", drawn(localBoxes(sick, false)...))
-	golden(t, "status_missing", drawn(localBoxes(status.Local{Namespace: status.Namespace{Name: "liqo"}}, false)...))
+	golden(t, "status_offloading", drawn(boxes.Local(offloading, false)...))
+	golden(t, "status_sick", drawn(boxes.Local(sick, false)...))
+	golden(t, "status_missing", drawn(boxes.Local(status.Local{Namespace: status.Namespace{Name: "liqo"}}, false)...))
 }
 
 func TestPeerBox(t *testing.T) {
@@ -120,8 +124,8 @@ func TestPeerBox(t *testing.T) {
 		},
 		{Name: "turin"},
 	}
-	golden(t, "status_peer", drawn(peerBox(peers, false)))
-	golden(t, "status_peer_verbose", drawn(peerBox(peers[:1], true)))
+	golden(t, "status_peer", drawn(boxes.Peers(peers, false)))
+	golden(t, "status_peer_verbose", drawn(boxes.Peers(peers[:1], true)))
 	milan := peers[0]
 	milan.Network = status.Aspect{Status: "Established", Reason: "Connected", Message: "2 of 2 lanes work"}
 	milan.Fabric = &status.PeerNetwork{
@@ -135,14 +139,14 @@ func TestPeerBox(t *testing.T) {
 	}
 	early := milan
 	early.Fabric = &status.PeerNetwork{Local: &status.SeenNetworks{PodCIDR: "10.200.0.0/16", ExternalCIDR: "10.201.0.0/16"}}
-	golden(t, "status_peer_network", drawn(peerBox([]status.Peer{milan}, false)))
-	golden(t, "status_peer_network_verbose", drawn(peerBox([]status.Peer{milan, early}, true)))
+	golden(t, "status_peer_network", drawn(boxes.Peers([]status.Peer{milan}, false)))
+	golden(t, "status_peer_network_verbose", drawn(boxes.Peers([]status.Peer{milan, early}, true)))
 	used := peers[0]
 	used.Offloaded = []status.RemoteNamespace{{Namespace: "shop", Remote: "shop-rome-111111", Phase: "Accepted"}, {Namespace: "web", Remote: "web", Phase: "CreationLoopBackOff", Message: "namespace web is there and not ours"}}
 	used.Hosted = []status.RemoteNamespace{{Namespace: "data", Remote: "data-milan-222222", Phase: "Accepted"}}
 	used.Volumes = []status.RemoteVolume{{Claim: "shop/data", Size: "1Gi", StorageClass: "disk", Volume: "pvc-1"}, {Claim: "shop/new", Size: "2Gi", StorageClass: "disk"}, {Claim: "shop/old", Size: "3Gi", StorageClass: "disk", Deleted: true}}
-	golden(t, "status_peer_offloading", drawn(peerBox([]status.Peer{used}, false)))
-	golden(t, "status_peer_none", drawn(peerBox(nil, false)))
+	golden(t, "status_peer_offloading", drawn(boxes.Peers([]status.Peer{used}, false)))
+	golden(t, "status_peer_none", drawn(boxes.Peers(nil, false)))
 }
 
 // run executes a command line.
@@ -156,8 +160,8 @@ func run(t *testing.T, in string, args ...string) (code int, out, errOut string)
 
 func TestPeeringCommandsRefuse(t *testing.T) {
 	t.Setenv("KUBECONFIG", filepath.Join(t.TempDir(), "none"))
-	t.Setenv(tokenVariable, "")
-	if err := os.Unsetenv(tokenVariable); err != nil {
+	t.Setenv(peering.TokenVariable, "")
+	if err := os.Unsetenv(peering.TokenVariable); err != nil {
 		t.Fatal(err)
 	}
 	for name, test := range map[string]struct {
@@ -172,7 +176,7 @@ func TestPeeringCommandsRefuse(t *testing.T) {
 		"unpeer, unreachable":   {"--server https://127.0.0.1:1 unpeer oob milan", "127.0.0.1:1"},
 		"no name":               {"peer", "name of one cluster"},
 		"two names":             {"unpeer oob a b", "name of one cluster"},
-		"no token":              {"peer oob milan --auth-url https://a --cluster-id b", tokenVariable},
+		"no token":              {"peer oob milan --auth-url https://a --cluster-id b", peering.TokenVariable},
 		"no flags":              {"peer oob milan", `"auth-url", "cluster-id"`},
 		"in-band":               {"peer in-band --remote-context x --bidirectional", "(remote) kubeconfig"},
 		"half an invitation":    {"peer in-band milan --invitation x", "as it was printed"},
@@ -221,7 +225,7 @@ func TestPeeringCommands(t *testing.T) {
 	if _, err := envtest.InstallCRDs(config, definitions); err != nil {
 		t.Fatal(err)
 	}
-	known, err := scheme()
+	known, err := access.Scheme()
 	if err != nil {
 		t.Fatal(err)
 	}

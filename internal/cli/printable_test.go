@@ -11,6 +11,8 @@ import (
 
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 
+	"liqo.io/liqo/internal/cli/access"
+	"liqo.io/liqo/internal/cli/output"
 	"liqo.io/liqo/internal/kube/printable"
 )
 
@@ -19,16 +21,18 @@ const hostile = "\x1b[2J\u009b1A\a\r\u202eReady\xff"
 
 // TestAttackM7Terminal: no control sequence of a peer reaches the terminal, whichever way its text takes through liqoctl.
 func TestAttackM7Terminal(t *testing.T) {
-	for name, show := range map[string]func(p *printer, f *Factory){
-		"line":    func(p *printer, _ *Factory) { p.Info("waits: " + hostile) },
-		"done":    func(p *printer, _ *Factory) { p.Done("waits: " + hostile) },
-		"error":   func(p *printer, _ *Factory) { p.fail(errors.New(hostile)) },
-		"warning": func(p *printer, _ *Factory) { p.HandleWarningHeader(299, "", hostile) },
-		"status":  func(_ *printer, f *Factory) { draw(f.streams.Out, []box{{"Peer", []string{hostile}}}) },
+	for name, show := range map[string]func(p *output.Printer, f *access.Factory){
+		"line":    func(p *output.Printer, _ *access.Factory) { p.Info("waits: " + hostile) },
+		"done":    func(p *output.Printer, _ *access.Factory) { p.Done("waits: " + hostile) },
+		"error":   func(p *output.Printer, _ *access.Factory) { p.Fail(errors.New(hostile)) },
+		"warning": func(p *output.Printer, _ *access.Factory) { p.HandleWarningHeader(299, "", hostile) },
+		"status": func(_ *output.Printer, f *access.Factory) {
+			output.Draw(f.Streams.Out, []output.Box{{Title: "Peer", Lines: []string{hostile}}})
+		},
 	} {
 		var out, errs bytes.Buffer
 		_, f := newRoot(genericiooptions.IOStreams{In: strings.NewReader(""), Out: &out, ErrOut: &errs}, "liqoctl")
-		show(f.printer, f)
+		show(f.Printer, f)
 		text := out.String() + errs.String()
 		if !strings.Contains(text, "Ready") {
 			t.Errorf("%s: the text is missing: %q", name, text)
@@ -42,8 +46,8 @@ func TestAttackM7Terminal(t *testing.T) {
 // TestSpinnerIsPrintable: the step that a spinner names is printable, the sequences of the spinner itself stay.
 func TestSpinnerIsPrintable(t *testing.T) {
 	var errs bytes.Buffer
-	p := newPrinter(genericiooptions.IOStreams{Out: &bytes.Buffer{}, ErrOut: &errs})
-	p.terminal = true
+	p := output.New(genericiooptions.IOStreams{Out: &bytes.Buffer{}, ErrOut: &errs})
+	p.Terminal = true
 	p.Start("waits: " + hostile)
 	p.Stop()
 	if text := errs.String(); strings.Contains(text, "\x1b[2J") || !strings.Contains(text, "\x1b[K") {

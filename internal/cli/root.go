@@ -18,13 +18,16 @@ import (
 	"k8s.io/cli-runtime/pkg/genericclioptions"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 
+	"liqo.io/liqo/internal/cli/access"
+	"liqo.io/liqo/internal/cli/output"
+	"liqo.io/liqo/internal/cli/peering"
 	"liqo.io/liqo/internal/kube/printable"
 )
 
 // commands in the order of the help.
-var commands = []func(*Factory) *cobra.Command{
+var commands = []func(*access.Factory) *cobra.Command{
 	newInstall, newUpgrade, newUninstall,
-	newGenerate, newRotate, newPeer, newUnpeer, newAccept,
+	peering.NewGenerate, peering.NewRotate, peering.NewPeer, peering.NewUnpeer, peering.NewAccept,
 	newOffload, newUnoffload, newMove,
 	newStatus, newTest, newVersion, newCompletion, newDocs,
 }
@@ -34,14 +37,14 @@ func Run(ctx context.Context, streams genericiooptions.IOStreams, argv []string)
 	root, factory := newRoot(streams, commandName(argv[0]))
 	root.SetArgs(argv[1:])
 	err := root.ExecuteContext(ctx)
-	factory.printer.Stop()
+	factory.Printer.Stop()
 	if err == nil {
 		return 0
 	}
 	if ctx.Err() != nil && errors.Is(err, context.Canceled) {
 		err = fmt.Errorf("interrupted: %w", err)
 	}
-	factory.printer.fail(err)
+	factory.Printer.Fail(err)
 	return 1
 }
 
@@ -60,15 +63,15 @@ func NewRoot(streams genericiooptions.IOStreams, name string) *cobra.Command {
 	return root
 }
 
-func newRoot(streams genericiooptions.IOStreams, name string) (*cobra.Command, *Factory) {
+func newRoot(streams genericiooptions.IOStreams, name string) (*cobra.Command, *access.Factory) {
 	streams.Out = printable.NewWriter(streams.Out)
-	f := &Factory{streams: streams, flags: genericclioptions.NewConfigFlags(true), name: name, printer: newPrinter(streams)}
-	f.printer.name = name
+	f := &access.Factory{Streams: streams, Flags: genericclioptions.NewConfigFlags(true), Name: name, Printer: output.New(streams)}
+	f.Printer.Name = name
 	root := &cobra.Command{
 		Use: name, Short: "Install Liqo, peer clusters, show their status",
 		Long: "Liqo lets Kubernetes clusters share resources. " + name + " installs it in a cluster, lets the cluster use resources of\n" +
 			"another one, and shows the status of both.",
-		Example: f.text(`  # In each cluster
+		Example: f.Text(`  # In each cluster
   {{name}} install --cluster-name milan
 
   # In the cluster that lends its resources: print a command ...
@@ -78,7 +81,7 @@ func newRoot(streams genericiooptions.IOStreams, name string) (*cobra.Command, *
   {{name}} peer out-of-band milan --auth-url https://... --cluster-id ... --auth-token ...`),
 		SilenceUsage: true, SilenceErrors: true,
 		Args:             cobra.NoArgs,
-		PersistentPreRun: func(cmd *cobra.Command, _ []string) { f.logs(cmd) },
+		PersistentPreRun: func(cmd *cobra.Command, _ []string) { f.Logs(cmd) },
 		Run:              func(cmd *cobra.Command, _ []string) { _ = cmd.Help() },
 	}
 	if name != "liqoctl" {
@@ -92,7 +95,7 @@ func newRoot(streams genericiooptions.IOStreams, name string) (*cobra.Command, *
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		return fmt.Errorf("%w; see `%s --help`", err, cmd.CommandPath())
 	})
-	f.register(root)
+	f.Register(root)
 	for _, command := range commands {
 		root.AddCommand(command(f))
 	}

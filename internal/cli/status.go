@@ -9,28 +9,31 @@ import (
 	"github.com/spf13/cobra"
 
 	"liqo.io/liqo/internal/action/status"
+	"liqo.io/liqo/internal/cli/access"
+	"liqo.io/liqo/internal/cli/boxes"
+	"liqo.io/liqo/internal/cli/output"
 )
 
-func newStatus(f *Factory) *cobra.Command {
+func newStatus(f *access.Factory) *cobra.Command {
 	format := ""
 	cmd := &cobra.Command{
 		Use: "status", Short: "Show the status of Liqo in this cluster",
 		Long:    "Show the status of Liqo in this cluster. The exit code is 1 if a check fails. With --verbose, it shows more.",
-		Example: f.text("  {{name}} status\n  {{name}} status peer milan"),
+		Example: f.Text("  {{name}} status\n  {{name}} status peer milan"),
 		Args:    cobra.NoArgs, ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := checkFormat(format); err != nil {
+			if err := output.CheckFormat(format); err != nil {
 				return err
 			}
-			c, err := f.client()
+			c, err := f.Client()
 			if err != nil {
 				return err
 			}
-			s, err := status.Read(cmd.Context(), c, f.namespace())
+			s, err := status.Read(cmd.Context(), c, f.Namespace())
 			if err != nil {
 				return err
 			}
-			if err := show(f.streams.Out, format, s, func() []box { return localBoxes(s, f.verbose) }); err != nil {
+			if err := output.Show(f.Streams.Out, format, s, func() []output.Box { return boxes.Local(s, f.Verbose) }); err != nil {
 				return err
 			}
 			switch len(s.Problems) {
@@ -42,23 +45,23 @@ func newStatus(f *Factory) *cobra.Command {
 			return fmt.Errorf("%d checks failed:\n- %s", len(s.Problems), strings.Join(s.Problems, "\n- "))
 		},
 	}
-	cmd.PersistentFlags().StringVarP(&format, "output", "o", format, "Print the status for programs: "+strings.Join(formats, " or "))
-	_ = cmd.RegisterFlagCompletionFunc("output", cobra.FixedCompletions(formats, cobra.ShellCompDirectiveNoFileComp))
+	cmd.PersistentFlags().StringVarP(&format, "output", "o", format, "Print the status for programs: "+strings.Join(output.Formats, " or "))
+	_ = cmd.RegisterFlagCompletionFunc("output", cobra.FixedCompletions(output.Formats, cobra.ShellCompDirectiveNoFileComp))
 	cmd.AddCommand(newStatusPeer(f, &format))
 	return cmd
 }
 
-func newStatusPeer(f *Factory, format *string) *cobra.Command {
+func newStatusPeer(f *access.Factory, format *string) *cobra.Command {
 	return &cobra.Command{
 		Use: "peer [NAME...]", Aliases: []string{"peers"}, Short: "Show the status of peerings",
 		Long:    "Show the status of the peerings with these clusters; without a name, of all peerings. With --verbose, it shows more.",
-		Example: f.text("  {{name}} status peer\n  {{name}} status peer milan --verbose"),
-		Args:    cobra.ArbitraryArgs, ValidArgsFunction: f.completePeers(0),
+		Example: f.Text("  {{name}} status peer\n  {{name}} status peer milan --verbose"),
+		Args:    cobra.ArbitraryArgs, ValidArgsFunction: f.CompletePeers(0),
 		RunE: func(cmd *cobra.Command, names []string) error {
-			if err := checkFormat(*format); err != nil {
+			if err := output.CheckFormat(*format); err != nil {
 				return err
 			}
-			c, err := f.client()
+			c, err := f.Client()
 			if err != nil {
 				return err
 			}
@@ -66,7 +69,7 @@ func newStatusPeer(f *Factory, format *string) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			if err := show(f.streams.Out, *format, peers, func() []box { return []box{peerBox(peers, f.verbose)} }); err != nil {
+			if err := output.Show(f.Streams.Out, *format, peers, func() []output.Box { return []output.Box{boxes.Peers(peers, f.Verbose)} }); err != nil {
 				return err
 			}
 			var missing []string
@@ -76,7 +79,7 @@ func newStatusPeer(f *Factory, format *string) *cobra.Command {
 				}
 			}
 			if len(missing) > 0 {
-				return fmt.Errorf("this cluster has no peer called %s; `%s status peer` shows those it has", strings.Join(missing, ", "), f.name)
+				return fmt.Errorf("this cluster has no peer called %s; `%s status peer` shows those it has", strings.Join(missing, ", "), f.Name)
 			}
 			return nil
 		},

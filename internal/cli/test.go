@@ -11,13 +11,16 @@ import (
 	"k8s.io/cli-runtime/pkg/genericclioptions"
 
 	"liqo.io/liqo/internal/action/networktest"
+	"liqo.io/liqo/internal/cli/access"
+	"liqo.io/liqo/internal/cli/boxes"
+	"liqo.io/liqo/internal/cli/output"
 	"liqo.io/liqo/internal/network/matrix"
 )
 
-func newTest(f *Factory) *cobra.Command {
+func newTest(f *access.Factory) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "test", Short: "Test the parts of Liqo",
-		Example: f.text("  {{name}} test network --remote-context milan"),
+		Example: f.Text("  {{name}} test network --remote-context milan"),
 		Args:    cobra.NoArgs, ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
@@ -25,9 +28,9 @@ func newTest(f *Factory) *cobra.Command {
 	return cmd
 }
 
-func newTestNetwork(f *Factory) *cobra.Command {
+func newTestNetwork(f *access.Factory) *cobra.Command {
 	o := networktest.Options{}
-	var remote *otherCluster
+	var remote *access.Other
 	format := ""
 	cmd := &cobra.Command{
 		Use: "network", Short: "Test every path of a packet between two clusters",
@@ -35,10 +38,10 @@ func newTestNetwork(f *Factory) *cobra.Command {
 			"over TCP and UDP, with a single byte and with many; and in each cluster, the addresses that the other one shows for its pods. Each request must reach the right pod from the right source address.\n\n" +
 			"The command creates a namespace in both clusters with two small pods on each node and one more, which run the image of Liqo. It calls the\n" +
 			"pods through the API servers, and deletes the namespaces at the end. The exit code is 1 if a path does not work.",
-		Example: f.text("  {{name}} test network --context rome --remote-context milan\n  {{name}} test network --kubeconfig rome.yaml --remote-kubeconfig milan.yaml --verbose"),
+		Example: f.Text("  {{name}} test network --context rome --remote-context milan\n  {{name}} test network --kubeconfig rome.yaml --remote-kubeconfig milan.yaml --verbose"),
 		Args:    cobra.NoArgs, ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := checkFormat(format); err != nil {
+			if err := output.CheckFormat(format); err != nil {
 				return err
 			}
 			if o.Bytes < 1 || o.Bytes > matrix.MaxBytes {
@@ -48,45 +51,45 @@ func newTestNetwork(f *Factory) *cobra.Command {
 				return fmt.Errorf("--timeout %s: must be positive", o.Timeout)
 			}
 			var err error
-			if o.Local, err = testCluster(f.flags, f.namespace()); err != nil {
+			if o.Local, err = testCluster(f.Flags, f.Namespace()); err != nil {
 				return fmt.Errorf("(local) %w", err)
 			}
-			if o.Remote, err = testCluster(remote.flags, remote.namespace); err != nil {
+			if o.Remote, err = testCluster(remote.Flags, remote.Namespace); err != nil {
 				return fmt.Errorf("(remote) %w", err)
 			}
-			progress := f.printer
+			progress := f.Printer
 			if format != "" {
-				progress = progress.quietOut()
+				progress = progress.QuietOut()
 			}
 			report, err := networktest.Run(cmd.Context(), o, progress)
 			progress.Stop()
 			if err != nil {
 				return err
 			}
-			if err := show(f.streams.Out, format, report, func() []box { return []box{matrixBox(report, f.verbose)} }); err != nil {
+			if err := output.Show(f.Streams.Out, format, report, func() []output.Box { return []output.Box{boxes.Network(report, f.Verbose)} }); err != nil {
 				return err
 			}
-			return failedPaths(report)
+			return boxes.FailedPaths(report)
 		},
 	}
 	flags := cmd.Flags()
-	remote = f.addRemote(flags)
+	remote = f.AddRemote(flags)
 	flags.Int64Var(&o.Bytes, "bytes", 10<<20, "Size of the large exchange")
 	flags.IntVar(&o.MaxNodes, "max-nodes", 5, "Number of nodes of each cluster that take part; 0 for all")
 	flags.BoolVar(&o.Keep, "keep", false, "Do not delete the namespaces and pods of the test")
-	timeoutFlag(cmd, &o.Timeout, 10*time.Minute)
-	flags.StringVarP(&format, "output", "o", format, "Print the results for programs: "+strings.Join(formats, " or "))
-	_ = cmd.RegisterFlagCompletionFunc("output", cobra.FixedCompletions(formats, cobra.ShellCompDirectiveNoFileComp))
+	access.TimeoutFlag(cmd, &o.Timeout, 10*time.Minute)
+	flags.StringVarP(&format, "output", "o", format, "Print the results for programs: "+strings.Join(output.Formats, " or "))
+	_ = cmd.RegisterFlagCompletionFunc("output", cobra.FixedCompletions(output.Formats, cobra.ShellCompDirectiveNoFileComp))
 	return cmd
 }
 
 func testCluster(flags *genericclioptions.ConfigFlags, namespace string) (cluster networktest.Cluster, err error) {
-	config, err := configOf(flags)
+	config, err := access.Config(flags)
 	if err != nil {
 		return cluster, err
 	}
 	cluster.Namespace = namespace
-	if cluster.Client, err = clientOf(config); err != nil {
+	if cluster.Client, err = access.Client(config); err != nil {
 		return cluster, err
 	}
 	cluster.Asker, err = networktest.NewAsker(config)

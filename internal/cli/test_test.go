@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"liqo.io/liqo/internal/action/networktest"
+	"liqo.io/liqo/internal/cli/boxes"
 )
 
 func TestMatrixBox(t *testing.T) {
@@ -25,14 +26,14 @@ func TestMatrixBox(t *testing.T) {
 	report.Results = append(report.Results, networktest.Result{
 		Case: "node to pod", FromCluster: "milan", From: "node w1", ToCluster: "rome", To: "pod on w1", Protocol: "TCP", Bytes: 1, Target: "10.2.0.7:5879", Source: "10.3.0.0",
 	})
-	golden(t, "test_network", drawn(matrixBox(report, false)))
-	golden(t, "test_network_verbose", drawn(matrixBox(report, true)))
+	golden(t, "test_network", drawn(boxes.Network(report, false)))
+	golden(t, "test_network_verbose", drawn(boxes.Network(report, true)))
 	const want = "1 of 5 ways do not work:\n- pod to pod, UDP, 10 MiB, rome pod on w1 to milan pod on w2 (10.1.0.7:5879): no answer to 6 datagrams: i/o timeout"
-	if err := failedPaths(report); err == nil || err.Error() != want {
+	if err := boxes.FailedPaths(report); err == nil || err.Error() != want {
 		t.Errorf("%v", err)
 	}
 	report.Failed = 0
-	if err := failedPaths(report); err != nil {
+	if err := boxes.FailedPaths(report); err != nil {
 		t.Error(err)
 	}
 }

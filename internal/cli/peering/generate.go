@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package cli
+package peering
 
 import (
 	"fmt"
@@ -13,9 +13,10 @@ import (
 
 	"liqo.io/liqo/internal/action/generate"
 	"liqo.io/liqo/internal/action/tokens"
+	"liqo.io/liqo/internal/cli/access"
 )
 
-func newGenerate(f *Factory) *cobra.Command {
+func NewGenerate(f *access.Factory) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "generate", Short: "Print what another cluster needs to peer with this one", Args: cobra.NoArgs,
 		Run: func(cmd *cobra.Command, _ []string) { _ = cmd.Help() },
@@ -24,17 +25,17 @@ func newGenerate(f *Factory) *cobra.Command {
 	return cmd
 }
 
-func newGeneratePeerCommand(f *Factory) *cobra.Command {
+func newGeneratePeerCommand(f *access.Factory) *cobra.Command {
 	only, inBand := false, false
 	var o tokens.Options
 	cmd := &cobra.Command{
 		Use: "peer-command", Short: "Print the command that makes another cluster use the resources of this one",
-		Long: f.text("Print the command that, run in another cluster, makes that one use the resources of this one.\n\n" +
+		Long: f.Text("Print the command that, run in another cluster, makes that one use the resources of this one.\n\n" +
 			"The command contains a token, which proves both clusters to each other: treat it like a password.\n" +
 			"The first cluster that uses it is the only one that may use it, within a day (--expires); --for names that cluster.\n" +
 			"So run this command once for each cluster. With --shared, it is the token that all clusters may use, without end.\n" +
 			"`{{name}} rotate token` withdraws all tokens; clusters that are peers already do not need them."),
-		Example: f.text(`  {{name}} generate peer-command
+		Example: f.Text(`  {{name}} generate peer-command
 
   # Only for the cluster rome, within an hour
   {{name}} generate peer-command --for rome --expires 1h
@@ -46,24 +47,24 @@ func newGeneratePeerCommand(f *Factory) *cobra.Command {
   eval "$({{name}} --context provider generate peer-command --only-command) --context consumer"`),
 		Args: cobra.NoArgs, ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			c, err := f.client()
+			c, err := f.Client()
 			if err != nil {
 				return err
 			}
-			f.printer = f.printer.quietOut()
+			f.Printer = f.Printer.QuietOut()
 			if inBand {
 				return printInvitation(f, cmd, c, o, only)
 			}
-			command, err := generate.ForPeer(cmd.Context(), c, f.namespace(), o, f.printer)
+			command, err := generate.ForPeer(cmd.Context(), c, f.Namespace(), o, f.Printer)
 			if err != nil {
 				return err
 			}
-			f.printer.Stop()
+			f.Printer.Stop()
 			line := commandLine(f, command.Args())
 			if !only {
 				line = "\nTo let another cluster use the resources of this one, run there:\n\n" + line
 			}
-			_, err = fmt.Fprintln(f.streams.Out, line)
+			_, err = fmt.Fprintln(f.Streams.Out, line)
 			return err
 		},
 	}
@@ -76,8 +77,8 @@ func newGeneratePeerCommand(f *Factory) *cobra.Command {
 }
 
 // commandLine is a command line of liqoctl.
-func commandLine(f *Factory, args []string) string {
-	line := f.name
+func commandLine(f *access.Factory, args []string) string {
+	line := f.Name
 	for _, arg := range args {
 		line += " " + shellWord(arg)
 	}
@@ -85,18 +86,18 @@ func commandLine(f *Factory, args []string) string {
 }
 
 // printInvitation prints the command for a cluster that reaches the gateway of this one only.
-func printInvitation(f *Factory, cmd *cobra.Command, c client.WithWatch, o tokens.Options, only bool) error {
-	command, err := generate.Invite(cmd.Context(), c, f.namespace(), o, f.printer)
+func printInvitation(f *access.Factory, cmd *cobra.Command, c client.WithWatch, o tokens.Options, only bool) error {
+	command, err := generate.Invite(cmd.Context(), c, f.Namespace(), o, f.Printer)
 	if err != nil {
 		return err
 	}
-	f.printer.Stop()
+	f.Printer.Stop()
 	line := commandLine(f, command.Args())
 	if !only {
 		line = fmt.Sprintf("\nTo let another cluster use the resources of this one through the tunnel between them, run there, once and before %s:\n\n%s\n\n"+
-			"To withdraw the invitation: %s unpeer in-band %s --force, and %[3]s rotate token", command.Expires.Format(time.RFC3339), line, f.name, command.Name)
+			"To withdraw the invitation: %s unpeer in-band %s --force, and %[3]s rotate token", command.Expires.Format(time.RFC3339), line, f.Name, command.Name)
 	}
-	_, err = fmt.Fprintln(f.streams.Out, line)
+	_, err = fmt.Fprintln(f.Streams.Out, line)
 	return err
 }
 

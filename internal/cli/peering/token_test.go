@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package cli
+package peering
 
 import (
 	"strings"
@@ -8,7 +8,7 @@ import (
 )
 
 func TestReadToken(t *testing.T) {
-	t.Setenv(tokenVariable, " from-environment\n")
+	t.Setenv(TokenVariable, " from-environment\n")
 	for name, test := range map[string]struct {
 		flag string
 		set  bool

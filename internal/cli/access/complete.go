@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package cli
+package access
 
 import (
 	"context"
@@ -17,13 +17,13 @@ import (
 	"liqo.io/liqo/internal/action/foreign"
 )
 
-// completePeers offers the names of ForeignClusters that are not in the arguments yet.
-func (f *Factory) completePeers(most int) cobra.CompletionFunc {
+// CompletePeers offers the names of ForeignClusters that are not in the arguments yet.
+func (f *Factory) CompletePeers(most int) cobra.CompletionFunc {
 	return func(cmd *cobra.Command, args []string, prefix string) ([]string, cobra.ShellCompDirective) {
 		if most > 0 && len(args) >= most {
 			return nil, cobra.ShellCompDirectiveNoFileComp
 		}
-		c, err := f.client()
+		c, err := f.Client()
 		if err != nil {
 			return nil, cobra.ShellCompDirectiveError
 		}
@@ -46,14 +46,14 @@ func (f *Factory) completeNamespaces(cmd *cobra.Command, _ []string, prefix stri
 	return f.completeObjects(cmd, prefix, &corev1.NamespaceList{})
 }
 
-// completeNodes offers the nodes of the cluster, virtual ones included.
-func (f *Factory) completeNodes(cmd *cobra.Command, _ []string, prefix string) ([]string, cobra.ShellCompDirective) {
+// CompleteNodes offers the nodes of the cluster, virtual ones included.
+func (f *Factory) CompleteNodes(cmd *cobra.Command, _ []string, prefix string) ([]string, cobra.ShellCompDirective) {
 	return f.completeObjects(cmd, prefix, &corev1.NodeList{})
 }
 
-// completeClaim offers the claims of the chosen namespace, for the first argument.
-func (f *Factory) completeClaim(cmd *cobra.Command, args []string, prefix string) ([]string, cobra.ShellCompDirective) {
-	namespace, err := f.claimNamespace(cmd)
+// CompleteClaim offers the claims of the chosen namespace, for the first argument.
+func (f *Factory) CompleteClaim(cmd *cobra.Command, args []string, prefix string) ([]string, cobra.ShellCompDirective) {
+	namespace, err := f.ClaimNamespace(cmd)
 	if err != nil || len(args) > 0 {
 		return nil, cobra.ShellCompDirectiveNoFileComp
 	}
@@ -62,7 +62,7 @@ func (f *Factory) completeClaim(cmd *cobra.Command, args []string, prefix string
 
 // completeObjects offers the names of objects with the prefix.
 func (f *Factory) completeObjects(cmd *cobra.Command, prefix string, all client.ObjectList, in ...client.ListOption) ([]string, cobra.ShellCompDirective) {
-	c, err := f.client()
+	c, err := f.Client()
 	if err != nil {
 		return nil, cobra.ShellCompDirectiveError
 	}
@@ -95,7 +95,7 @@ func withPrefix(words []string, prefix string) (fit []string) {
 	return fit
 }
 
-func (f *Factory) completeOneNamespace(cmd *cobra.Command, args []string, prefix string) ([]string, cobra.ShellCompDirective) {
+func (f *Factory) CompleteOneNamespace(cmd *cobra.Command, args []string, prefix string) ([]string, cobra.ShellCompDirective) {
 	if len(args) > 0 {
 		return nil, cobra.ShellCompDirectiveNoFileComp
 	}

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package cli
+// Package access is how commands reach clusters: the flags that choose them, clients, the second cluster of a command, and the
+// completion of names. It must not know the commands. Its proof are the tests of package cli.
+package access
 
 import (
 	"cmp"
@@ -38,6 +40,7 @@ import (
 	storagev1alpha1 "liqo.io/liqo/apis/storage/v1alpha1"
 	vkv1alpha1 "liqo.io/liqo/apis/virtualkubelet/v1alpha1"
 	"liqo.io/liqo/internal/action/install"
+	"liqo.io/liqo/internal/cli/output"
 	"liqo.io/liqo/internal/kube/version"
 	ctrllog "sigs.k8s.io/controller-runtime/pkg/log"
 )
@@ -47,11 +50,11 @@ const defaultNamespace = "liqo"
 
 // Factory holds what all commands share: the flags that choose a cluster, and the printer.
 type Factory struct {
-	streams genericiooptions.IOStreams
-	flags   *genericclioptions.ConfigFlags
-	name    string
-	verbose bool
-	printer *printer
+	Streams genericiooptions.IOStreams
+	Flags   *genericclioptions.ConfigFlags
+	Name    string
+	Verbose bool
+	Printer *output.Printer
 }
 
 // listedFlags are the flags of the Kubernetes client that help lists. The others also work.
@@ -70,15 +73,15 @@ func clientFlags(to *pflag.FlagSet, flags *genericclioptions.ConfigFlags, prefix
 	})
 }
 
-func (f *Factory) register(root *cobra.Command) {
+func (f *Factory) Register(root *cobra.Command) {
 	namespace := defaultNamespace
-	f.flags.Namespace = &namespace
-	f.flags.WrapConfigFn = f.wrap
+	f.Flags.Namespace = &namespace
+	f.Flags.WrapConfigFn = f.wrap
 	flags := root.PersistentFlags()
-	clientFlags(flags, f.flags, "")
+	clientFlags(flags, f.Flags, "")
 	flag := flags.Lookup("namespace")
 	flag.DefValue, flag.Usage = defaultNamespace, "Namespace in which Liqo is installed"
-	flags.BoolVarP(&f.verbose, "verbose", "v", false, "Print more, including requests to API servers")
+	flags.BoolVarP(&f.Verbose, "verbose", "v", false, "Print more, including requests to API servers")
 
 	_ = root.RegisterFlagCompletionFunc("namespace", f.completeNamespaces)
 	for name, choose := range map[string]func(*clientcmdapi.Config) []string{
@@ -87,7 +90,7 @@ func (f *Factory) register(root *cobra.Command) {
 		"user":    func(c *clientcmdapi.Config) []string { return slices.Collect(maps.Keys(c.AuthInfos)) },
 	} {
 		_ = root.RegisterFlagCompletionFunc(name, func(_ *cobra.Command, _ []string, prefix string) ([]string, cobra.ShellCompDirective) {
-			raw, err := f.flags.ToRawKubeConfigLoader().RawConfig()
+			raw, err := f.Flags.ToRawKubeConfigLoader().RawConfig()
 			if err != nil {
 				return nil, cobra.ShellCompDirectiveError
 			}
@@ -100,22 +103,22 @@ func (f *Factory) register(root *cobra.Command) {
 func (f *Factory) wrap(config *rest.Config) *rest.Config {
 	config.QPS, config.Burst = 100, 200
 	config.UserAgent = "liqoctl/" + version.Version
-	config.WarningHandler = f.printer
+	config.WarningHandler = f.Printer
 	return config
 }
 
-// namespace in which Liqo is installed.
-func (f *Factory) namespace() string {
-	if f.flags.Namespace == nil || *f.flags.Namespace == "" {
+// Namespace in which Liqo is installed.
+func (f *Factory) Namespace() string {
+	if f.Flags.Namespace == nil || *f.Flags.Namespace == "" {
 		return defaultNamespace
 	}
-	return *f.flags.Namespace
+	return *f.Flags.Namespace
 }
 
 // config reads the kubeconfig. It contacts no server.
-func (f *Factory) config() (*rest.Config, error) { return configOf(f.flags) }
+func (f *Factory) config() (*rest.Config, error) { return Config(f.Flags) }
 
-func configOf(flags *genericclioptions.ConfigFlags) (*rest.Config, error) {
+func Config(flags *genericclioptions.ConfigFlags) (*rest.Config, error) {
 	config, err := flags.ToRESTConfig()
 	switch {
 	case clientcmd.IsEmptyConfig(err):
@@ -126,18 +129,18 @@ func configOf(flags *genericclioptions.ConfigFlags) (*rest.Config, error) {
 	return config, nil
 }
 
-// cluster returns the chosen cluster for Helm.
-func (f *Factory) cluster() (install.Cluster, error) {
+// Cluster returns the chosen cluster for Helm.
+func (f *Factory) Cluster() (install.Cluster, error) {
 	config, err := f.config()
-	cluster := install.Cluster{Getter: f.flags, Config: config}
-	if f.verbose {
-		cluster.Log = slog.NewTextHandler(f.streams.ErrOut, &slog.HandlerOptions{Level: slog.LevelDebug})
+	cluster := install.Cluster{Getter: f.Flags, Config: config}
+	if f.Verbose {
+		cluster.Log = slog.NewTextHandler(f.Streams.ErrOut, &slog.HandlerOptions{Level: slog.LevelDebug})
 	}
 	return cluster, err
 }
 
-// scheme of all kinds that the commands read or write.
-func scheme() (*runtime.Scheme, error) {
+// Scheme of all kinds that the commands read or write.
+func Scheme() (*runtime.Scheme, error) {
 	scheme := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{
 		clientgoscheme.AddToScheme, discoveryv1alpha1.AddToScheme, netv1alpha1.AddToScheme, sharingv1alpha1.AddToScheme, offloadingv1alpha1.AddToScheme,
@@ -150,17 +153,17 @@ func scheme() (*runtime.Scheme, error) {
 	return scheme, nil
 }
 
-// client returns a client of the chosen cluster without contacting it.
-func (f *Factory) client() (client.WithWatch, error) {
+// Client returns a client of the chosen cluster without contacting it.
+func (f *Factory) Client() (client.WithWatch, error) {
 	config, err := f.config()
 	if err != nil {
 		return nil, err
 	}
-	return clientOf(config)
+	return Client(config)
 }
 
-func clientOf(config *rest.Config) (client.WithWatch, error) {
-	scheme, err := scheme()
+func Client(config *rest.Config) (client.WithWatch, error) {
+	scheme, err := Scheme()
 	if err != nil {
 		return nil, err
 	}
@@ -171,28 +174,28 @@ func clientOf(config *rest.Config) (client.WithWatch, error) {
 	return c, nil
 }
 
-// timeoutFlag adds the documented flag of commands that wait.
-func timeoutFlag(cmd *cobra.Command, value *time.Duration, standard time.Duration) {
+// TimeoutFlag adds the documented flag of commands that wait.
+func TimeoutFlag(cmd *cobra.Command, value *time.Duration, standard time.Duration) {
 	cmd.PersistentFlags().DurationVar(value, "timeout", standard, "Maximum duration of the command")
 }
 
-// claimNamespace is the namespace of -n, otherwise that of the kubeconfig, as for kubectl. The default of -n is for Liqo itself.
-func (f *Factory) claimNamespace(cmd *cobra.Command) (string, error) {
+// ClaimNamespace is the namespace of -n, otherwise that of the kubeconfig, as for kubectl. The default of -n is for Liqo itself.
+func (f *Factory) ClaimNamespace(cmd *cobra.Command) (string, error) {
 	if cmd.Flags().Changed("namespace") {
-		return *f.flags.Namespace, nil
+		return *f.Flags.Namespace, nil
 	}
-	raw, err := f.flags.ToRawKubeConfigLoader().RawConfig()
+	raw, err := f.Flags.ToRawKubeConfigLoader().RawConfig()
 	if err != nil {
 		return "", fmt.Errorf("read the namespace of the kubeconfig: %w", err)
 	}
-	if chosen := raw.Contexts[cmp.Or(*f.flags.Context, raw.CurrentContext)]; chosen != nil && chosen.Namespace != "" {
+	if chosen := raw.Contexts[cmp.Or(*f.Flags.Context, raw.CurrentContext)]; chosen != nil && chosen.Namespace != "" {
 		return chosen.Namespace, nil
 	}
 	return metav1.NamespaceDefault, nil
 }
 
-// podLogs streams the log of a pod.
-func (f *Factory) podLogs(ctx context.Context, namespace, pod string) (io.ReadCloser, error) {
+// PodLogs streams the log of a pod.
+func (f *Factory) PodLogs(ctx context.Context, namespace, pod string) (io.ReadCloser, error) {
 	config, err := f.config()
 	if err != nil {
 		return nil, err
@@ -204,11 +207,11 @@ func (f *Factory) podLogs(ctx context.Context, namespace, pod string) (io.ReadCl
 	return kube.CoreV1().Pods(namespace).GetLogs(pod, &corev1.PodLogOptions{Follow: true}).Stream(ctx)
 }
 
-// logs enables the logs of libraries with --verbose. They hold the URLs of requests but not the bodies, which may be secret.
-func (f *Factory) logs(cmd *cobra.Command) {
+// Logs enables the logs of libraries with --verbose. They hold the URLs of requests but not the bodies, which may be secret.
+func (f *Factory) Logs(cmd *cobra.Command) {
 	// For these commands --verbose prints more results instead of logs.
 	status := cmd.Name() == "status" || cmd.HasParent() && slices.Contains([]string{"status", "test"}, cmd.Parent().Name())
-	if !f.verbose || status {
+	if !f.Verbose || status {
 		klog.SetLogger(logr.Discard())
 		ctrllog.SetLogger(logr.Discard())
 		return
@@ -220,5 +223,5 @@ func (f *Factory) logs(cmd *cobra.Command) {
 	ctrllog.SetLogger(klog.Background())
 }
 
-// text inserts the program's name into a help text.
-func (f *Factory) text(text string) string { return strings.ReplaceAll(text, "{{name}}", f.name) }
+// Text inserts the program's name into a help text.
+func (f *Factory) Text(text string) string { return strings.ReplaceAll(text, "{{name}}", f.Name) }

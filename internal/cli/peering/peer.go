@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package cli
+// Package peering is the commands about other clusters, a file each: generate and rotate, peer and unpeer, accept. It must not know
+// how an action works. Its proof are token_test.go, and peering_test.go of package cli.
+package peering
 
 import (
 	"errors"
@@ -13,36 +15,37 @@ import (
 	"github.com/spf13/cobra"
 
 	"liqo.io/liqo/internal/action/peer"
+	"liqo.io/liqo/internal/cli/access"
 )
 
-// tokenVariable holds the token for users who do not want it in the arguments of a process, where other users can read it.
-const tokenVariable = "LIQO_AUTH_TOKEN"
+// TokenVariable holds the token for users who do not want it in the arguments of a process, where other users can read it.
+const TokenVariable = "LIQO_AUTH_TOKEN"
 
 // maxToken is a limit far above the longest token.
 const maxToken = 64 << 10
 
 const peerTimeout = 2 * time.Minute
 
-func newPeer(f *Factory) *cobra.Command {
+func NewPeer(f *access.Factory) *cobra.Command {
 	o := peer.Options{}
 	cmd := &cobra.Command{
 		Use: "peer NAME", Short: "Use the resources of another cluster",
-		Long: f.text("Use the resources of another cluster, which becomes a virtual node of this one.\n\n" +
+		Long: f.Text("Use the resources of another cluster, which becomes a virtual node of this one.\n\n" +
 			"`{{name}} peer NAME` is for a cluster that this one knows: it restores the peering after `{{name}} unpeer NAME`, and lets this\n" +
 			"cluster use one that uses it.\n" +
 			"For any other cluster, run `{{name}} generate peer-command` there, and the printed command here, or peer in-band."),
-		Example: f.text("  {{name}} peer milan"),
-		Args:    oneName, ValidArgsFunction: f.completePeers(1),
+		Example: f.Text("  {{name}} peer milan"),
+		Args:    oneName, ValidArgsFunction: f.CompletePeers(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			c, err := f.client()
+			c, err := f.Client()
 			if err != nil {
 				return err
 			}
-			o.Name, o.Namespace = args[0], f.namespace()
-			return peer.Enable(cmd.Context(), c, o, f.printer)
+			o.Name, o.Namespace = args[0], f.Namespace()
+			return peer.Enable(cmd.Context(), c, o, f.Printer)
 		},
 	}
-	timeoutFlag(cmd, &o.Timeout, peerTimeout)
+	access.TimeoutFlag(cmd, &o.Timeout, peerTimeout)
 	cmd.PersistentFlags().StringSliceVar(&o.Networks.Keep, "keep-networks", nil,
 		"Networks that the other cluster announces, and this one uses as they are; nothing else that this cluster reaches may have an address in them (in-band: of both clusters)")
 	cmd.PersistentFlags().StringSliceVar(&o.Networks.Force, "force-network", nil,
@@ -53,37 +56,37 @@ func newPeer(f *Factory) *cobra.Command {
 	return cmd
 }
 
-func newPeerOutOfBand(f *Factory, o *peer.Options) *cobra.Command {
+func newPeerOutOfBand(f *access.Factory, o *peer.Options) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "out-of-band NAME", Aliases: []string{"oob"}, Short: "Use the resources of a cluster whose API server can be reached directly",
-		Long: f.text("Use the resources of a cluster whose API server and authentication service can be reached directly.\n\n" +
+		Long: f.Text("Use the resources of a cluster whose API server and authentication service can be reached directly.\n\n" +
 			"`{{name}} generate peer-command`, run in that cluster, prints this command with all its flags. NAME is the name of the\n" +
 			"cluster here; it may differ from its own name. The command checks everything before it changes anything.\n\n" +
 			"Other users of this machine can read command lines. So the token may also come from the standard input\n" +
-			"(--auth-token -) or from the environment variable " + tokenVariable + "."),
-		Example: f.text(`  {{name}} peer out-of-band milan --auth-url https://192.0.2.10:30443 --cluster-id ID --auth-token TOKEN
+			"(--auth-token -) or from the environment variable " + TokenVariable + "."),
+		Example: f.Text(`  {{name}} peer out-of-band milan --auth-url https://192.0.2.10:30443 --cluster-id ID --auth-token TOKEN
 
   # The token from a file
   {{name}} peer out-of-band milan --auth-url https://192.0.2.10:30443 --cluster-id ID --auth-token - < token`),
 		Args: oneName, ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			token, err := readToken(o.Token, cmd.Flags().Changed("auth-token"), f.streams.In)
+			token, err := readToken(o.Token, cmd.Flags().Changed("auth-token"), f.Streams.In)
 			if err != nil {
 				return err
 			}
-			c, err := f.client()
+			c, err := f.Client()
 			if err != nil {
 				return err
 			}
 			wanted := *o
-			wanted.Name, wanted.Namespace, wanted.Token = args[0], f.namespace(), token
-			return peer.OutOfBand(cmd.Context(), c, wanted, f.printer)
+			wanted.Name, wanted.Namespace, wanted.Token = args[0], f.Namespace(), token
+			return peer.OutOfBand(cmd.Context(), c, wanted, f.Printer)
 		},
 	}
 	flags := cmd.Flags()
 	flags.StringVar(&o.AuthURL, "auth-url", "", "URL of the other cluster's authentication service")
 	flags.StringVar(&o.ClusterID, "cluster-id", "", "ID of the other cluster")
-	flags.StringVar(&o.Token, "auth-token", "", "Token of the other cluster; - reads it from the standard input (default: the variable "+tokenVariable+")")
+	flags.StringVar(&o.Token, "auth-token", "", "Token of the other cluster; - reads it from the standard input (default: the variable "+TokenVariable+")")
 	flags.BoolVar(&o.InsecureSkipProviderVerify, "insecure-skip-provider-verify", false,
 		"Accept a token without the fingerprint of the other cluster's key, and trust the key of the cluster that answers first")
 	flags.BoolVar(&o.SkipPreflight, "skip-preflight", false, "Only warn if this machine cannot reach the other cluster; the clusters must reach each other")
@@ -108,10 +111,10 @@ func readToken(flag string, set bool, in io.Reader) (string, error) {
 		}
 		return strings.TrimSpace(string(text)), nil
 	}
-	token, ok := os.LookupEnv(tokenVariable)
+	token, ok := os.LookupEnv(TokenVariable)
 	if !ok {
 		return "", errors.New("the token of the other cluster is missing: add --auth-token TOKEN, or --auth-token - to read it from the standard input, " +
-			"or set " + tokenVariable + "; run `generate peer-command` in the other cluster to print it")
+			"or set " + TokenVariable + "; run `generate peer-command` in the other cluster to print it")
 	}
 	return strings.TrimSpace(token), nil
 }

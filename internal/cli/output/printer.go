@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package cli
+// Package output prints: lines and a spinner while a command runs, boxes for people, and formats for programs. It must not know
+// what it prints. Its proof are printable_test.go and the golden files of package cli.
+package output
 
 import (
 	"fmt"
@@ -17,13 +19,13 @@ import (
 	"liqo.io/liqo/internal/kube/printable"
 )
 
-// printer reports the progress of a command: a line for each event, and on a terminal a spinner during each step. The result of
+// Printer reports the progress of a command: a line for each event, and on a terminal a spinner during each step. The result of
 // a command does not go through the printer but to the standard output, so that it can be piped.
-type printer struct {
+type Printer struct {
 	out, err io.Writer
-	terminal bool
-	// name under which the user called the program.
-	name string
+	Terminal bool
+	// Name under which the user called the program.
+	Name string
 
 	mu     sync.Mutex
 	text   string // the current step, or empty
@@ -33,14 +35,14 @@ type printer struct {
 	warned map[string]bool // warnings of API servers that were printed
 }
 
-func newPrinter(streams genericiooptions.IOStreams) *printer {
+func New(streams genericiooptions.IOStreams) *Printer {
 	file, ok := streams.ErrOut.(*os.File)
-	return &printer{out: streams.Out, err: streams.ErrOut, terminal: ok && term.IsTerminal(int(file.Fd()))}
+	return &Printer{out: streams.Out, err: streams.ErrOut, Terminal: ok && term.IsTerminal(int(file.Fd()))}
 }
 
-// quietOut sends all lines to the standard error, for commands whose output programs read.
-func (p *printer) quietOut() *printer {
-	return &printer{out: p.err, err: p.err, terminal: p.terminal, name: p.name}
+// QuietOut sends all lines to the standard error, for commands whose output programs read.
+func (p *Printer) QuietOut() *Printer {
+	return &Printer{out: p.err, err: p.err, Terminal: p.Terminal, Name: p.Name}
 }
 
 const (
@@ -53,37 +55,37 @@ const (
 const turn = 100 * time.Millisecond
 
 // line prints a line, above the spinner if there is one.
-func (p *printer) line(to io.Writer, level, text string) {
+func (p *Printer) line(to io.Writer, level, text string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.clear()
 	const indent = "\n        "
-	if p.name != "" && p.name != "liqoctl" {
-		text = strings.ReplaceAll(text, "`liqoctl ", "`"+p.name+" ")
+	if p.Name != "" && p.Name != "liqoctl" {
+		text = strings.ReplaceAll(text, "`liqoctl ", "`"+p.Name+" ")
 	}
 	fmt.Fprintf(to, " %s   %s\n", level, strings.ReplaceAll(printable.Text(text), "\n", indent))
 	p.draw()
 }
 
 // Done reports a completed step and ends its spinner.
-func (p *printer) Done(text string) {
+func (p *Printer) Done(text string) {
 	p.Stop()
 	p.line(p.out, levelInfo, text)
 }
 
 // Info reports a message.
-func (p *printer) Info(text string) { p.line(p.out, levelInfo, text) }
+func (p *Printer) Info(text string) { p.line(p.out, levelInfo, text) }
 
 // Warn reports a problem on the standard error.
-func (p *printer) Warn(text string) { p.line(p.err, levelWarn, text) }
+func (p *Printer) Warn(text string) { p.line(p.err, levelWarn, text) }
 
-func (p *printer) fail(err error) {
+func (p *Printer) Fail(err error) {
 	p.Stop()
 	p.line(p.err, levelError, err.Error())
 }
 
 // HandleWarningHeader prints each warning of an API server once.
-func (p *printer) HandleWarningHeader(code int, _, text string) {
+func (p *Printer) HandleWarningHeader(code int, _, text string) {
 	p.mu.Lock()
 	known := code != 299 || text == "" || p.warned[text]
 	if !known {
@@ -99,8 +101,8 @@ func (p *printer) HandleWarningHeader(code int, _, text string) {
 }
 
 // Start shows a spinner for a step. Without a terminal it prints nothing, because the line of Done names the step as well.
-func (p *printer) Start(text string) {
-	if !p.terminal {
+func (p *Printer) Start(text string) {
+	if !p.Terminal {
 		return
 	}
 	p.Stop()
@@ -111,7 +113,7 @@ func (p *printer) Start(text string) {
 	go p.spin(p.stop)
 }
 
-func (p *printer) spin(stop <-chan struct{}) {
+func (p *Printer) spin(stop <-chan struct{}) {
 	tick := time.NewTicker(turn)
 	defer tick.Stop()
 	for {
@@ -132,7 +134,7 @@ func (p *printer) spin(stop <-chan struct{}) {
 }
 
 // Stop ends the spinner without a message.
-func (p *printer) Stop() {
+func (p *Printer) Stop() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.text == "" {
@@ -145,36 +147,36 @@ func (p *printer) Stop() {
 
 var frames = []rune("⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏")
 
-func (p *printer) draw() {
+func (p *Printer) draw() {
 	if p.text != "" {
 		fmt.Fprintf(p.err, "\r\x1b[K %c %s (%s)", frames[p.frame%len(frames)], p.text, time.Since(p.start).Round(turn))
 	}
 }
 
-func (p *printer) clear() {
+func (p *Printer) clear() {
 	if p.text != "" {
 		fmt.Fprint(p.err, "\r\x1b[K")
 	}
 }
 
-// box is a frame with a title and lines.
-type box struct {
-	title string
-	lines []string
+// Box is a frame with a title and lines.
+type Box struct {
+	Title string
+	Lines []string
 }
 
-// draw writes boxes below each other, all with the same width.
-func draw(to io.Writer, boxes []box) {
+// Draw writes boxes below each other, all with the same width.
+func Draw(to io.Writer, boxes []Box) {
 	width := 0
 	for _, b := range boxes {
-		width = max(width, utf8.RuneCountInString(b.title)+2)
-		for _, line := range b.lines {
+		width = max(width, utf8.RuneCountInString(b.Title)+2)
+		for _, line := range b.Lines {
 			width = max(width, utf8.RuneCountInString(line))
 		}
 	}
 	for _, b := range boxes {
-		fmt.Fprintf(to, "┌─ %s %s┐\n", b.title, strings.Repeat("─", width-utf8.RuneCountInString(b.title)-1))
-		for _, line := range b.lines {
+		fmt.Fprintf(to, "┌─ %s %s┐\n", b.Title, strings.Repeat("─", width-utf8.RuneCountInString(b.Title)-1))
+		for _, line := range b.Lines {
 			fmt.Fprintf(to, "│ %s%s │\n", line, strings.Repeat(" ", width-utf8.RuneCountInString(line)))
 		}
 		fmt.Fprintf(to, "└%s┘\n", strings.Repeat("─", width+2))

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package cli
+package boxes
 
 import (
 	"fmt"
@@ -9,10 +9,11 @@ import (
 	"unicode/utf8"
 
 	"liqo.io/liqo/internal/action/networktest"
+	"liqo.io/liqo/internal/cli/output"
 )
 
-// failedPaths is the error of a test in which paths failed.
-func failedPaths(report networktest.Report) error {
+// FailedPaths is the error of a test in which paths failed.
+func FailedPaths(report networktest.Report) error {
 	if report.Failed == 0 {
 		return nil
 	}
@@ -28,16 +29,16 @@ func failedPaths(report networktest.Report) error {
 // columns of the table.
 var columns = []string{"From", "To", "Protocol", "Size", "Result", "Seen as"}
 
-// matrixBox is the table of a test: a line for each path if verbose, otherwise one for each kind of path and direction.
-func matrixBox(report networktest.Report, verbose bool) box {
-	var w textWriter
+// Network is the table of a test: a line for each path if verbose, otherwise one for each kind of path and direction.
+func Network(report networktest.Report, verbose bool) output.Box {
+	var w output.Text
 	title := ""
 	for _, group := range groups(report.Results, verbose) {
 		if group.title != title {
 			title = group.title
-			w.depth = 0
-			w.line("%s", title)
-			w.depth = 1
+			w.Depth = 0
+			w.Line("%s", title)
+			w.Depth = 1
 		}
 		width := make([]int, len(columns))
 		for _, row := range append([][]string{columns}, group.rows...) {
@@ -50,10 +51,10 @@ func matrixBox(report networktest.Report, verbose bool) box {
 			for i, cell := range row {
 				line += fmt.Sprintf("%-*s  ", width[i], cell)
 			}
-			w.line("%s", strings.TrimRight(line, " "))
+			w.Line("%s", strings.TrimRight(line, " "))
 		}
 	}
-	return box{"Network between " + report.Local + " and " + report.Remote, w.lines}
+	return output.Box{Title: "Network between " + report.Local + " and " + report.Remote, Lines: w.Lines}
 }
 
 // group is a case with its rows.
