@@ -7,16 +7,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"path"
 )
-
-// NonRoot is the user and group of every image that does not need root.
-const NonRoot = "65532:65532"
-
-// searchPath is PATH of every image. /busybox comes last: its applets are poor
-// versions of programs an image may have for real.
-const searchPath = "PATH=/usr/sbin:/usr/bin:/sbin:/bin:/busybox"
 
 // errBinary is wrapped by every refusal of a binary.
 var errBinary = errors.New("binary does not fit an image")
@@ -66,15 +58,4 @@ func staticArchitecture(binary string) (architecture string, err error) {
 		return nil
 	})
 	return architecture, err
-}
-
-// skeleton returns the files of every image besides its programs: names for the two users,
-// where names are looked up, and a /tmp everyone may write to.
-func skeleton() []File {
-	return []File{
-		Regular("/etc/passwd", 0o644, Inline("root:x:0:0:root:/:/bin/sh\nnonroot:x:65532:65532:nonroot:/tmp:/bin/sh\n")),
-		Regular("/etc/group", 0o644, Inline("root:x:0:\nnonroot:x:65532:\n")),
-		Regular("/etc/nsswitch.conf", 0o644, Inline("passwd: files\ngroup: files\nhosts: files dns\n")),
-		Dir("/tmp", fs.ModeSticky|0o777),
-	}
 }
