@@ -7,6 +7,9 @@ import (
 	"flag"
 	"fmt"
 	"net/http"
+
+	"liqo.io/liqo/playground/demo/command"
+	"liqo.io/liqo/playground/demo/server"
 )
 
 const (
@@ -21,20 +24,20 @@ type object = map[string]any
 // apiserver is the smallest server the aggregation layer accepts: discovery and one
 // cluster-wide resource, greetings, with one object, to get and to list. It lets
 // everyone in: the main API server authorizes clients, and only tests run this.
-func apiserver(ctx context.Context, c call) error {
-	at := listener{certificateOut: c.stdout}
+func apiserver(ctx context.Context, c command.Call) error {
+	at := server.Listener{CertificateOut: c.Stdout}
 	flags := flag.NewFlagSet("apiserver", flag.ContinueOnError)
-	at.register(flags, ":8443")
-	if err := noArguments(c.parse(flags)); err != nil {
+	at.Register(flags, ":8443")
+	if err := command.NoArguments(c.Parse(flags)); err != nil {
 		return err
 	}
-	if err := at.requireTLS(); err != nil {
+	if err := at.RequireTLS(); err != nil {
 		return err
 	}
-	return at.run(ctx, apiHandler(c.env), func() {})
+	return at.Run(ctx, apiHandler(c.Env), func() {})
 }
 
-func apiHandler(env environment) http.Handler {
+func apiHandler(env command.Environment) http.Handler {
 	hello := greeting(env)
 	group := object{
 		"kind": "APIGroup", "apiVersion": "v1", "name": apiGroup,
@@ -70,14 +73,14 @@ func apiHandler(env environment) http.Handler {
 		case r.Method != http.MethodGet:
 			writeStatus(w, http.StatusMethodNotAllowed, "MethodNotAllowed", fmt.Sprintf("%s %s: greetings can only be read", r.Method, r.URL.Path))
 		default:
-			writeJSON(w, http.StatusOK, value)
+			server.WriteJSON(w, http.StatusOK, value)
 		}
 	})
 	return mux
 }
 
 // greeting is the one object: it names the pod and the cluster that it comes from.
-func greeting(env environment) object {
+func greeting(env command.Environment) object {
 	return object{
 		"kind": "Greeting", "apiVersion": groupVersion,
 		"metadata": object{
@@ -90,7 +93,7 @@ func greeting(env environment) object {
 
 // writeStatus answers with an error in the form that Kubernetes clients show.
 func writeStatus(w http.ResponseWriter, code int, reason, message string) {
-	writeJSON(w, code, object{
+	server.WriteJSON(w, code, object{
 		"kind": "Status", "apiVersion": "v1", "metadata": object{}, "status": "Failure",
 		"reason": reason, "message": message, "code": code,
 	})

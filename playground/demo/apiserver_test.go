@@ -6,10 +6,12 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"testing"
+
+	"liqo.io/liqo/playground/demo/command"
 )
 
 func TestAPI(t *testing.T) {
-	server := httptest.NewServer(apiHandler(environment{Pod: "api-1", Cluster: "rome"}))
+	server := httptest.NewServer(apiHandler(command.Environment{Pod: "api-1", Cluster: "rome"}))
 	defer server.Close()
 	for path, want := range map[string]string{
 		"/apis":                                 "APIGroupList",

@@ -18,6 +18,9 @@ import (
 	"sync/atomic"
 	"syscall"
 	"time"
+
+	"liqo.io/liqo/playground/demo/command"
+	"liqo.io/liqo/playground/demo/histogram"
 )
 
 // loadPlan defines the load.
@@ -32,7 +35,7 @@ type loadPlan struct {
 	insecure    bool
 }
 
-func load(ctx context.Context, c call) error {
+func load(ctx context.Context, c command.Call) error {
 	var plan loadPlan
 	flags := flag.NewFlagSet("load", flag.ContinueOnError)
 	flags.StringVar(&plan.url, "url", "", "`URL` to get; /api/info of demo serve also reports the pod that answered")
@@ -44,14 +47,14 @@ func load(ctx context.Context, c call) error {
 		"because a Service chooses the pod per connection")
 	flags.BoolVar(&plan.insecure, "insecure", false, "accept any certificate")
 	output := outputFlag(flags)
-	if err := noArguments(c.parse(flags)); err != nil {
+	if err := command.NoArguments(c.Parse(flags)); err != nil {
 		return err
 	}
 	if err := errors.Join(plan.validate(), validOutput(*output)); err != nil {
-		return fmt.Errorf("%w: %w", errUsage, err)
+		return fmt.Errorf("%w: %w", command.ErrUsage, err)
 	}
 	report := plan.run(ctx)
-	if err := report.print(c.stdout, *output); err != nil {
+	if err := report.print(c.Stdout, *output); err != nil {
 		return fmt.Errorf("print report: %w", err)
 	}
 	if report.OK == 0 {
@@ -190,7 +193,7 @@ func problem(err error) string {
 
 // tally counts the outcomes of one worker; workers share nothing.
 type tally struct {
-	latencies               histogram
+	latencies               histogram.Histogram
 	statuses, problems      map[string]int
 	pods, nodes, clusters   map[string]int
 	requests, ok, badStatus int
@@ -198,7 +201,7 @@ type tally struct {
 
 func (t *tally) add(o outcome) {
 	t.requests++
-	t.latencies.add(o.latency)
+	t.latencies.Add(o.latency)
 	switch {
 	case o.problem != "":
 		count(&t.problems, o.problem)

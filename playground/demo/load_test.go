@@ -10,13 +10,15 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"liqo.io/liqo/playground/demo/command"
 )
 
 // TestLoadCountsWhoAnswered stands two pods of two clusters behind one address.
 func TestLoadCountsWhoAnswered(t *testing.T) {
 	pods := []http.Handler{
-		newWeb(environment{Pod: "a", Node: "n1", Cluster: "rome"}).handler(),
-		newWeb(environment{Pod: "b", Node: "n2", Cluster: "milan"}).handler(),
+		newWeb(command.Environment{Pod: "a", Node: "n1", Cluster: "rome"}).handler(),
+		newWeb(command.Environment{Pod: "b", Node: "n2", Cluster: "milan"}).handler(),
 	}
 	var n atomic.Int64
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -29,7 +31,7 @@ func TestLoadCountsWhoAnswered(t *testing.T) {
 	}))
 	defer server.Close()
 
-	code, out, complaints := command(t, "load", "--url", server.URL+"/api/info", "--rate", "200", "--concurrency", "4", "--duration", "500ms", "-o", "json")
+	code, out, complaints := execute(t, "load", "--url", server.URL+"/api/info", "--rate", "200", "--concurrency", "4", "--duration", "500ms", "-o", "json")
 	if code != exitOK {
 		t.Fatalf("exit %d: %s", code, complaints)
 	}
@@ -71,7 +73,7 @@ func TestStallIsNotHidden(t *testing.T) {
 // TestTooFewWorkersShow: a plan that the workers cannot follow ends, and reports how many
 // requests were not sent.
 func TestTooFewWorkersShow(t *testing.T) {
-	server := webServer(t, environment{Pod: "p"})
+	server := webServer(t, command.Environment{Pod: "p"})
 	plan := loadPlan{url: server.URL + "/api/slow?ms=50", rate: 1000, concurrency: 1, duration: 200 * time.Millisecond, timeout: 200 * time.Millisecond}
 	if r := plan.run(t.Context()); r.NotSent < 150 || r.NotSent+r.Requests != 200 {
 		t.Errorf("%d sent, %d not sent; want 200 together and at most some dozens sent", r.Requests, r.NotSent)
@@ -99,7 +101,7 @@ func TestLoadFailures(t *testing.T) {
 			if test.problem == "timeout" {
 				timeout = "300ms"
 			}
-			code, out, complaints := command(t, "load", "--url", test.url, "--rate", "20", "--duration", "200ms", "--timeout", timeout, "-o", "json")
+			code, out, complaints := execute(t, "load", "--url", test.url, "--rate", "20", "--duration", "200ms", "--timeout", timeout, "-o", "json")
 			r := parsed[loadReport](t, out)
 			if code != exitFailed || r.Requests == 0 || r.OK != 0 || r.Errors[test.problem] != r.Requests || !strings.Contains(complaints, test.url) {
 				t.Errorf("exit %d, %q, report %+v; want only %q", code, complaints, r, test.problem)
@@ -110,7 +112,7 @@ func TestLoadFailures(t *testing.T) {
 
 // TestLoadStopsWithItsContext: the limit only guards against the planned hour.
 func TestLoadStopsWithItsContext(t *testing.T) {
-	server := webServer(t, environment{Pod: "p"})
+	server := webServer(t, command.Environment{Pod: "p"})
 	ctx, stop := context.WithTimeout(t.Context(), 100*time.Millisecond)
 	defer stop()
 	for _, rate := range []float64{0, 1000} {

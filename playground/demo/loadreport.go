@@ -11,6 +11,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"liqo.io/liqo/playground/demo/histogram"
 )
 
 // loadReport is the result of demo load. Latencies are in milliseconds, over all
@@ -50,10 +52,10 @@ func (p loadPlan) report(tallies []tally, took time.Duration) loadReport {
 		Statuses: map[string]int{}, Errors: map[string]int{},
 		Pods: map[string]int{}, Nodes: map[string]int{}, Clusters: map[string]int{},
 	}
-	var all histogram
+	var all histogram.Histogram
 	for i := range tallies {
 		t := &tallies[i]
-		all.merge(&t.latencies)
+		all.Merge(&t.latencies)
 		report.Requests += t.requests
 		report.OK += t.ok
 		report.Failed += t.requests - t.ok
@@ -72,9 +74,9 @@ func (p loadPlan) report(tallies []tally, took time.Duration) loadReport {
 	report.RequestsPerSecond = float64(report.Requests) / took.Seconds()
 	report.NotSent = max(0, int(p.rate*p.duration.Seconds())-report.Requests)
 	report.Latency = latencies{
-		Min: milliseconds(all.min), Mean: milliseconds(all.mean()), Max: milliseconds(all.max),
-		P50: milliseconds(all.quantile(0.50)), P90: milliseconds(all.quantile(0.90)),
-		P95: milliseconds(all.quantile(0.95)), P99: milliseconds(all.quantile(0.99)),
+		Min: milliseconds(all.Min), Mean: milliseconds(all.Mean()), Max: milliseconds(all.Max),
+		P50: milliseconds(all.Quantile(0.50)), P90: milliseconds(all.Quantile(0.90)),
+		P95: milliseconds(all.Quantile(0.95)), P99: milliseconds(all.Quantile(0.99)),
 	}
 	return report
 }

@@ -16,6 +16,8 @@ import (
 	"os"
 	"os/signal"
 	"syscall"
+
+	"liqo.io/liqo/playground/demo/command"
 )
 
 const usage = `demo shows, loads and probes connections between pods, nodes and clusters.
@@ -52,38 +54,38 @@ func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, os.Interrupt)
 	// A second signal ends the process at once, also while it drains.
 	context.AfterFunc(ctx, stop)
-	os.Exit(run(ctx, call{args: os.Args[1:], env: readEnvironment(os.Getenv), stdout: os.Stdout, stderr: os.Stderr}))
+	os.Exit(run(ctx, command.Call{Args: os.Args[1:], Env: command.ReadEnvironment(os.Getenv), Stdout: os.Stdout, Stderr: os.Stderr}))
 }
 
 // run runs one command and returns the exit code.
-func run(ctx context.Context, c call) int {
-	if len(c.args) == 0 {
-		fmt.Fprint(c.stderr, usage)
+func run(ctx context.Context, c command.Call) int {
+	if len(c.Args) == 0 {
+		fmt.Fprint(c.Stderr, usage)
 		return exitUsage
 	}
-	commands := map[string]func(context.Context, call) error{
+	commands := map[string]func(context.Context, command.Call) error{
 		"serve": serve, "load": load, "probe": probe, "webhook": webhook, "apiserver": apiserver,
 	}
-	name := c.args[0]
-	command, known := commands[name]
-	if !known {
+	name := c.Args[0]
+	role, ok := commands[name]
+	if !ok {
 		if name == "help" || name == "--help" || name == "-h" {
-			fmt.Fprint(c.stdout, usage)
+			fmt.Fprint(c.Stdout, usage)
 			return exitOK
 		}
-		fmt.Fprintf(c.stderr, "demo: unknown command %q\n\n%s", name, usage)
+		fmt.Fprintf(c.Stderr, "demo: unknown command %q\n\n%s", name, usage)
 		return exitUsage
 	}
-	c.args = c.args[1:]
-	err := command(ctx, c)
+	c.Args = c.Args[1:]
+	err := role(ctx, c)
 	switch {
 	case err == nil, errors.Is(err, flag.ErrHelp):
 		return exitOK
-	case errors.Is(err, errUsage):
-		fmt.Fprintf(c.stderr, "demo %s: %v; see: demo %s --help\n", name, err, name)
+	case errors.Is(err, command.ErrUsage):
+		fmt.Fprintf(c.Stderr, "demo %s: %v; see: demo %s --help\n", name, err, name)
 		return exitUsage
 	default:
-		fmt.Fprintf(c.stderr, "demo %s: %v\n", name, err)
+		fmt.Fprintf(c.Stderr, "demo %s: %v\n", name, err)
 		return exitFailed
 	}
 }

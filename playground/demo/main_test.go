@@ -10,13 +10,15 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"liqo.io/liqo/playground/demo/command"
 )
 
-// command runs demo with args and returns exit code, stdout and stderr.
-func command(t *testing.T, args ...string) (int, string, string) {
+// execute runs demo with args and returns exit code, stdout and stderr.
+func execute(t *testing.T, args ...string) (int, string, string) {
 	t.Helper()
 	var out, complaints bytes.Buffer
-	code := run(t.Context(), call{args: args, stdout: &out, stderr: &complaints})
+	code := run(t.Context(), command.Call{Args: args, Stdout: &out, Stderr: &complaints})
 	return code, out.String(), complaints.String()
 }
 
@@ -44,7 +46,7 @@ func TestWrongCallsExplainThemselves(t *testing.T) {
 		{"probe tcp a:1 --require most", `"most"`},
 		{"probe tcp a:1 --count 0", "--count 0"},
 	} {
-		code, out, complaints := command(t, strings.Fields(test.args)...)
+		code, out, complaints := execute(t, strings.Fields(test.args)...)
 		if code != exitUsage || !strings.Contains(complaints, test.want) || out != "" {
 			t.Errorf("demo %s: exit %d, stdout %q, stderr %q; want exit 2 and %q", test.args, code, out, complaints, test.want)
 		}
@@ -53,7 +55,7 @@ func TestWrongCallsExplainThemselves(t *testing.T) {
 
 func TestHelp(t *testing.T) {
 	for _, args := range [][]string{{"--help"}, {"help"}, {"serve", "--help"}, {"load", "-h"}, {"probe", "--help"}, {"webhook", "--help"}, {"apiserver", "--help"}} {
-		code, out, complaints := command(t, args...)
+		code, out, complaints := execute(t, args...)
 		if code != exitOK || !strings.Contains(out, "demo ") || complaints != "" {
 			t.Errorf("demo %q: exit %d, stdout %q, stderr %q", args, code, out, complaints)
 		}
@@ -61,14 +63,14 @@ func TestHelp(t *testing.T) {
 }
 
 func TestFailureIsNotAUsageError(t *testing.T) {
-	code, _, complaints := command(t, "serve", "--tls-cert", "/none.crt", "--tls-key", "/none.key")
+	code, _, complaints := execute(t, "serve", "--tls-cert", "/none.crt", "--tls-key", "/none.key")
 	if code != exitFailed || !strings.Contains(complaints, "/none.crt") {
 		t.Errorf("exit %d, %q; want 1 and the file", code, complaints)
 	}
 }
 
 func TestEnvironment(t *testing.T) {
-	env := readEnvironment(func(name string) string {
+	env := command.ReadEnvironment(func(name string) string {
 		return map[string]string{"NODE_NAME": "n", "CLUSTER_NAME": "c", "BACKEND_URLS": "http://a, http://b\n"}[name]
 	})
 	if env.Node != "n" || env.Cluster != "c" || !slices.Equal(env.Backends, []string{"http://a", "http://b"}) {

@@ -10,6 +10,8 @@ import (
 	"io"
 	"strings"
 	"time"
+
+	"liqo.io/liqo/playground/demo/command"
 )
 
 // try is one attempt of a probe. Numbers start at 1.
@@ -49,7 +51,7 @@ type probePlan struct {
 	output            string
 }
 
-func probe(ctx context.Context, c call) error {
+func probe(ctx context.Context, c command.Call) error {
 	var plan probePlan
 	var options proberOptions
 	flags := flag.NewFlagSet("probe tcp|http|udp|dns TARGET", flag.ContinueOnError)
@@ -61,28 +63,28 @@ func probe(ctx context.Context, c call) error {
 	flags.IntVar(&options.status, "status", 0, "http: status `code` that counts as answered; default: any 2xx or 3xx")
 	flags.BoolVar(&options.insecure, "insecure", false, "http: accept any certificate")
 	output := outputFlag(flags)
-	positional, err := c.parse(flags)
+	positional, err := c.Parse(flags)
 	if err != nil {
 		return err
 	}
 	plan.output = *output
 	if len(positional) != 2 {
-		return fmt.Errorf("%w: want a kind (tcp, http, udp, dns) and a target, got %q", errUsage, positional)
+		return fmt.Errorf("%w: want a kind (tcp, http, udp, dns) and a target, got %q", command.ErrUsage, positional)
 	}
 	kind, target := positional[0], positional[1]
 	attempt, err := newProber(kind, target, options)
 	if err := errors.Join(err, plan.validate()); err != nil {
-		return fmt.Errorf("%w: %w", errUsage, err)
+		return fmt.Errorf("%w: %w", command.ErrUsage, err)
 	}
 	report := probeReport{Kind: kind, Target: target}
 	report.Tries = plan.run(ctx, attempt, func(t try) {
 		if plan.output == "text" {
 			// If the output is closed, the summary's error below ends the command.
-			fmt.Fprintln(c.stdout, t.text(kind, target)) //nolint:errcheck // see above
+			fmt.Fprintln(c.Stdout, t.text(kind, target)) //nolint:errcheck // see above
 		}
 	})
 	report.Summary = summarise(report.Tries)
-	if err := report.print(c.stdout, plan.output); err != nil {
+	if err := report.print(c.Stdout, plan.output); err != nil {
 		return fmt.Errorf("print result: %w", err)
 	}
 	return plan.judge(report.Summary)

@@ -11,6 +11,8 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+
+	"liqo.io/liqo/playground/demo/command"
 )
 
 func udpSocket(t *testing.T) net.PacketConn {
@@ -24,7 +26,7 @@ func udpSocket(t *testing.T) net.PacketConn {
 }
 
 func TestProbeAnswered(t *testing.T) {
-	web := webServer(t, environment{Pod: "web-1", Node: "n", Cluster: "rome"})
+	web := webServer(t, command.Environment{Pod: "web-1", Node: "n", Cluster: "rome"})
 	echoes := udpSocket(t)
 	go echoUDP(echoes)
 	names := udpSocket(t)
@@ -42,7 +44,7 @@ func TestProbeAnswered(t *testing.T) {
 		{[]string{"dns", "web.test.", "--server", names.LocalAddr().String()}, "192.0.2.7"},
 	} {
 		args := append([]string{"probe", "--count", "3", "-o", "json", "--interval", "1ms"}, test.args...)
-		code, out, complaints := command(t, args...)
+		code, out, complaints := execute(t, args...)
 		r := parsed[probeReport](t, out)
 		if code != exitOK || r.Summary.Sent != 3 || r.Summary.Answered != 3 || r.Summary.LossPercent != 0 || r.Kind != test.args[0] || r.Target != test.args[1] {
 			t.Errorf("%q: exit %d %s %+v", test.args, code, complaints, r)
@@ -58,7 +60,7 @@ func TestProbeAnswered(t *testing.T) {
 }
 
 func TestProbeFailures(t *testing.T) {
-	web := webServer(t, environment{})
+	web := webServer(t, command.Environment{})
 	silent, unrelated := udpSocket(t), udpSocket(t)
 	go func() {
 		buffer := make([]byte, maxUDP)
@@ -87,7 +89,7 @@ func TestProbeFailures(t *testing.T) {
 		{[]string{"dns", "none.test.", "--server", names.LocalAddr().String()}, "no such host"},
 	} {
 		args := append([]string{"probe", "-o", "json", "--count", "2", "--interval", "1ms", "--timeout", "500ms"}, test.args...)
-		code, out, complaints := command(t, args...)
+		code, out, complaints := execute(t, args...)
 		r := parsed[probeReport](t, out)
 		if code != exitFailed || r.Summary.Answered != 0 || r.Summary.LossPercent != 100 || !strings.Contains(complaints, "0 of 2") {
 			t.Errorf("%q: exit %d %s %+v", test.args, code, complaints, r)
@@ -119,7 +121,7 @@ func TestRequire(t *testing.T) {
 		{gone, "any", exitFailed},
 		{gone, "none", exitOK},
 	} {
-		code, out, _ := command(t, "probe", "http", test.url, "--count", "2", "--interval", "1ms", "--require", test.require)
+		code, out, _ := execute(t, "probe", "http", test.url, "--count", "2", "--interval", "1ms", "--require", test.require)
 		if code != test.want {
 			t.Errorf("require %s: exit %d, want %d:\n%s", test.require, code, test.want, out)
 		}
@@ -130,8 +132,8 @@ func TestRequire(t *testing.T) {
 }
 
 func TestProbeText(t *testing.T) {
-	server := webServer(t, environment{Pod: "p"})
-	_, out, _ := command(t, "probe", "tcp", server.Listener.Addr().String(), "--count", "2", "--interval", "1ms")
+	server := webServer(t, command.Environment{Pod: "p"})
+	_, out, _ := execute(t, "probe", "tcp", server.Listener.Addr().String(), "--count", "2", "--interval", "1ms")
 	lines := strings.Split(strings.TrimSpace(out), "\n")
 	if len(lines) != 3 || !strings.HasPrefix(lines[0], "1 tcp 127.0.0.1:") || !strings.Contains(lines[2], "2 sent, 2 answered, 0.0 % lost, min/avg/max") {
 		t.Errorf("got:\n%s", out)

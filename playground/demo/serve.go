@@ -13,6 +13,9 @@ import (
 	"strconv"
 	"sync/atomic"
 	"time"
+
+	"liqo.io/liqo/playground/demo/command"
+	"liqo.io/liqo/playground/demo/server"
 )
 
 const (
@@ -49,18 +52,18 @@ type echo struct {
 
 // web is the state of one demo serve.
 type web struct {
-	env      environment
+	env      command.Environment
 	requests atomic.Uint64
 	draining atomic.Bool
 	backends backends
 }
 
-func serve(ctx context.Context, c call) error {
-	at := listener{certificateOut: c.stdout}
+func serve(ctx context.Context, c command.Call) error {
+	at := server.Listener{CertificateOut: c.Stdout}
 	flags := flag.NewFlagSet("serve", flag.ContinueOnError)
-	at.register(flags, ":8080")
+	at.Register(flags, ":8080")
 	udp := flags.String("udp", "", "UDP `address` to echo datagrams on, e.g. :8081; empty: none")
-	if err := noArguments(c.parse(flags)); err != nil {
+	if err := command.NoArguments(c.Parse(flags)); err != nil {
 		return err
 	}
 	if *udp != "" {
@@ -71,15 +74,15 @@ func serve(ctx context.Context, c call) error {
 		defer socket.Close()
 		go func() {
 			if err := echoUDP(socket); err != nil {
-				fmt.Fprintln(c.stderr, "demo serve:", err)
+				fmt.Fprintln(c.Stderr, "demo serve:", err)
 			}
 		}()
 	}
-	w := newWeb(c.env)
-	return at.run(ctx, w.handler(), func() { w.draining.Store(true) })
+	w := newWeb(c.Env)
+	return at.Run(ctx, w.handler(), func() { w.draining.Store(true) })
 }
 
-func newWeb(env environment) *web {
+func newWeb(env command.Environment) *web {
 	return &web{env: env, backends: newBackends(env.Backends)}
 }
 
@@ -130,11 +133,11 @@ func (s *web) info(w http.ResponseWriter, r *http.Request) {
 	if r.URL.Query().Has("fresh") {
 		w.Header().Set("Connection", "close")
 	}
-	writeJSON(w, http.StatusOK, s.responder(r))
+	server.WriteJSON(w, http.StatusOK, s.responder(r))
 }
 
 func (s *web) askBackends(w http.ResponseWriter, r *http.Request) {
-	writeJSON(w, http.StatusOK, s.backends.ask(r.Context()))
+	server.WriteJSON(w, http.StatusOK, s.backends.ask(r.Context()))
 }
 
 func (s *web) echo(w http.ResponseWriter, r *http.Request) {
@@ -143,21 +146,21 @@ func (s *web) echo(w http.ResponseWriter, r *http.Request) {
 		answer(w, http.StatusBadRequest, fmt.Sprintf("read request body: %v", err))
 		return
 	}
-	writeJSON(w, http.StatusOK, echo{
+	server.WriteJSON(w, http.StatusOK, echo{
 		Method: r.Method, URL: r.URL.String(), Proto: r.Proto, Host: r.Host,
 		Client: r.RemoteAddr, Headers: r.Header, Body: string(body),
 	})
 }
 
 func (s *web) slow(w http.ResponseWriter, r *http.Request) {
-	ms, err := number(r, "ms", 1000, int64(maxSlow/time.Millisecond))
+	ms, err := number(r, "ms", 1000, int64(server.MaxSlow/time.Millisecond))
 	if err != nil {
 		answer(w, http.StatusBadRequest, err.Error())
 		return
 	}
 	select {
 	case <-time.After(time.Duration(ms) * time.Millisecond):
-		writeJSON(w, http.StatusOK, s.responder(r))
+		server.WriteJSON(w, http.StatusOK, s.responder(r))
 	case <-r.Context().Done(): // the client is gone
 	}
 }

@@ -9,9 +9,11 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"liqo.io/liqo/playground/demo/command"
 )
 
-func webServer(t *testing.T, env environment) *httptest.Server {
+func webServer(t *testing.T, env command.Environment) *httptest.Server {
 	t.Helper()
 	server := httptest.NewServer(newWeb(env).handler())
 	t.Cleanup(server.Close)
@@ -19,7 +21,7 @@ func webServer(t *testing.T, env environment) *httptest.Server {
 }
 
 func TestInfo(t *testing.T) {
-	server := webServer(t, environment{Pod: "web-1", Node: "rome-worker", Namespace: "shop", Cluster: "rome", IP: "10.200.1.5"})
+	server := webServer(t, command.Environment{Pod: "web-1", Node: "rome-worker", Namespace: "shop", Cluster: "rome", IP: "10.200.1.5"})
 	for n := uint64(1); n <= 2; n++ {
 		get(t, server.Client(), server.URL+"/healthz") // must not count
 		_, body := get(t, server.Client(), server.URL+"/api/info")
@@ -43,7 +45,7 @@ func TestInfo(t *testing.T) {
 }
 
 func TestEcho(t *testing.T) {
-	server := webServer(t, environment{})
+	server := webServer(t, command.Environment{})
 	request, err := http.NewRequest(http.MethodPut, server.URL+"/api/echo?x=1", strings.NewReader("hello"))
 	if err != nil {
 		t.Fatal(err)
@@ -65,7 +67,7 @@ func TestEcho(t *testing.T) {
 }
 
 func TestSlow(t *testing.T) {
-	server := webServer(t, environment{Pod: "p"})
+	server := webServer(t, command.Environment{Pod: "p"})
 	start := time.Now()
 	status, _ := get(t, server.Client(), server.URL+"/api/slow?ms=120")
 	if took := time.Since(start); status != http.StatusOK || took < 120*time.Millisecond {
@@ -79,7 +81,7 @@ func TestSlow(t *testing.T) {
 }
 
 func TestBytes(t *testing.T) {
-	server := webServer(t, environment{})
+	server := webServer(t, command.Environment{})
 	for _, n := range []string{"0", "1", "65536", "200001"} {
 		status, body := get(t, server.Client(), server.URL+"/api/bytes?n="+n)
 		wrong := 0
@@ -98,7 +100,7 @@ func TestBytes(t *testing.T) {
 }
 
 func TestUnknownPathsAndMethods(t *testing.T) {
-	server := webServer(t, environment{})
+	server := webServer(t, command.Environment{})
 	if status, _ := get(t, server.Client(), server.URL+"/none"); status != http.StatusNotFound {
 		t.Errorf("/none: %d", status)
 	}
@@ -114,11 +116,11 @@ func TestUnknownPathsAndMethods(t *testing.T) {
 
 // TestBackends asks two clusters, a server that is no demo, and one that is gone.
 func TestBackends(t *testing.T) {
-	milan := webServer(t, environment{Pod: "web-2", Cluster: "milan"})
+	milan := webServer(t, command.Environment{Pod: "web-2", Cluster: "milan"})
 	foreign := httptest.NewServer(http.NotFoundHandler())
 	defer foreign.Close()
 	gone := "http://" + freePort(t)
-	server := webServer(t, environment{Pod: "front", Cluster: "rome <b>", Backends: []string{milan.URL, foreign.URL, gone}})
+	server := webServer(t, command.Environment{Pod: "front", Cluster: "rome <b>", Backends: []string{milan.URL, foreign.URL, gone}})
 
 	_, body := get(t, server.Client(), server.URL+"/api/backends")
 	answers := parsed[[]backendAnswer](t, body)

@@ -18,6 +18,9 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"liqo.io/liqo/playground/demo/command"
+	"liqo.io/liqo/playground/demo/server"
 )
 
 // started runs listener.serve like listener.run, on a port of the kernel's choice.
@@ -27,9 +30,9 @@ type started struct {
 	ended   chan error
 }
 
-func start(t *testing.T, l *listener, w *web) started {
+func start(t *testing.T, l *server.Listener, w *web) started {
 	t.Helper()
-	config, err := l.tls()
+	config, err := l.TLS()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -40,15 +43,15 @@ func start(t *testing.T, l *listener, w *web) started {
 	ctx, stop := context.WithCancel(t.Context())
 	s := started{address: socket.Addr().String(), stop: stop, ended: make(chan error, 1)}
 	server := &http.Server{Handler: w.handler(), TLSConfig: config, ReadHeaderTimeout: time.Second}
-	go func() { s.ended <- l.serve(ctx, server, socket, func() { w.draining.Store(true) }) }()
+	go func() { s.ended <- l.Serve(ctx, server, socket, func() { w.draining.Store(true) }) }()
 	return s
 }
 
 // TestDrain is what a rolling update needs: after SIGTERM not ready, but still
 // answering new connections; then the end, with a running request finished.
 func TestDrain(t *testing.T) {
-	w := newWeb(environment{Pod: "p"})
-	server := start(t, &listener{drain: 2 * time.Second}, w)
+	w := newWeb(command.Environment{Pod: "p"})
+	server := start(t, &server.Listener{Drain: 2 * time.Second}, w)
 	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
 	base := "http://" + server.address
 	if status, _ := get(t, client, base+"/readyz"); status != http.StatusOK {
@@ -78,7 +81,7 @@ func TestDrain(t *testing.T) {
 
 func TestSelfSigned(t *testing.T) {
 	var printed bytes.Buffer
-	server := start(t, &listener{selfSigned: "demo.default.svc", certificateOut: &printed}, newWeb(environment{}))
+	server := start(t, &server.Listener{SelfSigned: "demo.default.svc", CertificateOut: &printed}, newWeb(command.Environment{}))
 	roots := x509.NewCertPool()
 	if !roots.AppendCertsFromPEM(printed.Bytes()) {
 		t.Fatalf("printed no PEM certificate: %q", printed.String())
@@ -96,7 +99,7 @@ func TestSelfSigned(t *testing.T) {
 }
 
 func TestCertificateFiles(t *testing.T) {
-	certificate, ca, err := selfSigned("127.0.0.1", time.Now())
+	certificate, ca, err := server.SelfSigned("127.0.0.1", time.Now())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -105,13 +108,13 @@ func TestCertificateFiles(t *testing.T) {
 		t.Fatal(err)
 	}
 	dir := t.TempDir()
-	l := &listener{cert: filepath.Join(dir, "tls.crt"), key: filepath.Join(dir, "tls.key")}
-	for name, content := range map[string][]byte{l.cert: ca, l.key: pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: key})} {
+	l := &server.Listener{Cert: filepath.Join(dir, "tls.crt"), Key: filepath.Join(dir, "tls.key")}
+	for name, content := range map[string][]byte{l.Cert: ca, l.Key: pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: key})} {
 		if err := os.WriteFile(name, content, 0o600); err != nil {
 			t.Fatal(err)
 		}
 	}
-	server := start(t, l, newWeb(environment{Pod: "p"}))
+	server := start(t, l, newWeb(command.Environment{Pod: "p"}))
 	roots := x509.NewCertPool()
 	roots.AddCert(parseCertificate(t, certificate.Certificate[0]))
 	client := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: roots}, ForceAttemptHTTP2: true}}
@@ -141,12 +144,12 @@ func TestServeCommand(t *testing.T) {
 	ended := make(chan int, 1)
 	var complaints bytes.Buffer
 	go func() {
-		ended <- run(ctx, call{args: []string{"serve", "--listen", address, "--udp", udp, "--drain", "1ms"}, stdout: io.Discard, stderr: &complaints})
+		ended <- run(ctx, command.Call{Args: []string{"serve", "--listen", address, "--udp", udp, "--drain", "1ms"}, Stdout: io.Discard, Stderr: &complaints})
 	}()
 	for code := exitFailed; code != exitOK; { // until it listens, or the test's own deadline
-		code, _, _ = command(t, "probe", "tcp", address, "--count", "2", "--interval", "20ms", "--require", "any")
+		code, _, _ = execute(t, "probe", "tcp", address, "--count", "2", "--interval", "20ms", "--require", "any")
 	}
-	if code, out, _ := command(t, "probe", "udp", udp, "--count", "3", "--interval", "1ms"); code != exitOK {
+	if code, out, _ := execute(t, "probe", "udp", udp, "--count", "3", "--interval", "1ms"); code != exitOK {
 		t.Errorf("UDP: %s", out)
 	}
 	stop()

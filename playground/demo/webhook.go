@@ -8,6 +8,9 @@ import (
 	"flag"
 	"fmt"
 	"net/http"
+
+	"liqo.io/liqo/playground/demo/command"
+	"liqo.io/liqo/playground/demo/server"
 )
 
 // admittedLabel is the label that the webhook adds to every object.
@@ -47,17 +50,17 @@ type patchOperation struct {
 	Value any    `json:"value"`
 }
 
-func webhook(ctx context.Context, c call) error {
-	at := listener{certificateOut: c.stdout}
+func webhook(ctx context.Context, c command.Call) error {
+	at := server.Listener{CertificateOut: c.Stdout}
 	flags := flag.NewFlagSet("webhook", flag.ContinueOnError)
-	at.register(flags, ":8443")
-	if err := noArguments(c.parse(flags)); err != nil {
+	at.Register(flags, ":8443")
+	if err := command.NoArguments(c.Parse(flags)); err != nil {
 		return err
 	}
-	if err := at.requireTLS(); err != nil {
+	if err := at.RequireTLS(); err != nil {
 		return err
 	}
-	return at.run(ctx, webhookHandler(), func() {})
+	return at.Run(ctx, webhookHandler(), func() {})
 }
 
 // webhookHandler reviews on every path, so that a webhook configuration may use any.
@@ -82,7 +85,7 @@ func webhookHandler() http.Handler {
 			answer(w, http.StatusInternalServerError, err.Error())
 			return
 		}
-		writeJSON(w, http.StatusOK, admissionReview{APIVersion: review.APIVersion, Kind: review.Kind, Response: &response})
+		server.WriteJSON(w, http.StatusOK, admissionReview{APIVersion: review.APIVersion, Kind: review.Kind, Response: &response})
 	})
 	return mux
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/opencontainers/go-digest"
 
 	"liqo.io/liqo/playground/internal/image"
+	"liqo.io/liqo/playground/internal/image/oci"
 )
 
 // FromDebian writes the image of Debian packages to the file to. The packages are kept in the cache.
@@ -25,5 +26,5 @@ func (b Builder) FromDebian(ctx context.Context, ask image.Packaged, to string) 
 		return "", err
 	}
 	defer func() { err = errors.Join(err, debian.Close()) }()
-	return image.WriteFile(to, ask.Image(debian))
+	return oci.WriteFile(to, ask.Image(debian))
 }

@@ -18,6 +18,7 @@ import (
 
 	"liqo.io/liqo/playground/internal/cluster"
 	"liqo.io/liqo/playground/internal/image"
+	"liqo.io/liqo/playground/internal/image/oci"
 )
 
 // imageSource are the directories, below the playground's, that decide what is in an image.
@@ -285,7 +286,7 @@ func imageBinaries(bin string) image.Binaries {
 }
 
 // images that are part of every set; image tools is not, because it needs Debian's packages.
-var images = map[string]func(image.Binaries) (image.Image, error){
+var images = map[string]func(image.Binaries) (oci.Image, error){
 	"pause": image.Pause, "coredns": image.CoreDNS, "metrics-server": image.MetricsServer, "demo": image.Demo,
 }
 
@@ -305,7 +306,7 @@ func writeImages(bin, to string) error {
 		if err != nil {
 			return fmt.Errorf("compose image %s: %w", name, err)
 		}
-		if _, err := image.WriteFile(filepath.Join(to, name+".tar"), img); err != nil {
+		if _, err := oci.WriteFile(filepath.Join(to, name+".tar"), img); err != nil {
 			return err
 		}
 	}
@@ -342,7 +343,7 @@ func (b Builder) Tools(ctx context.Context) (archive string, err error) {
 		return "", err
 	}
 	defer func() { err = errors.Join(err, debian.Close()) }()
-	if _, err := image.WriteFile(archive, image.Tools(debian)); err != nil {
+	if _, err := oci.WriteFile(archive, image.Tools(debian)); err != nil {
 		return "", err
 	}
 	if err := os.WriteFile(keyFile, []byte(key), 0o644); err != nil {

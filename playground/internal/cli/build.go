@@ -16,6 +16,7 @@ import (
 
 	"liqo.io/liqo/playground/internal/build"
 	"liqo.io/liqo/playground/internal/image"
+	"liqo.io/liqo/playground/internal/image/oci"
 )
 
 func (a *app) build() *cobra.Command {
@@ -132,8 +133,8 @@ const toolsImage = "tools"
 
 func shippedImages() []string { return append(build.SetImages(), toolsImage) }
 
-func (a *app) writeImage(to string, img image.Image) error {
-	digest, err := image.WriteFile(to, img)
+func (a *app) writeImage(to string, img oci.Image) error {
+	digest, err := oci.WriteFile(to, img)
 	if err != nil {
 		return err
 	}

@@ -8,6 +8,8 @@ import (
 	"fmt"
 	"io"
 	"path"
+
+	"liqo.io/liqo/playground/internal/image/oci"
 )
 
 // errBinary is wrapped by every refusal of a binary.
@@ -23,25 +25,25 @@ var goArchitecture = map[elf.Machine]string{
 // /usr/bin/<base name>, as entrypoint, run as NonRoot from /. It refuses a program
 // that needs a dynamic linker, because in such an image it would only fail with "no such
 // file or directory". The architecture is read from the program.
-func StaticBinary(name, binary string) (Image, error) {
+func StaticBinary(name, binary string) (oci.Image, error) {
 	architecture, err := staticArchitecture(binary)
 	if err != nil {
-		return Image{}, fmt.Errorf("image %s: %w", name, err)
+		return oci.Image{}, fmt.Errorf("image %s: %w", name, err)
 	}
 	location := "/usr/bin/" + path.Base(binary)
-	return Image{
+	return oci.Image{
 		Name:         name,
 		Architecture: architecture,
 		Entrypoint:   []string{location},
-		Env:          []string{searchPath},
-		User:         NonRoot,
+		Env:          []string{oci.SearchPath},
+		User:         oci.NonRoot,
 		WorkDir:      "/",
-		Files:        append(skeleton(), Regular(location, 0o755, HostFile(binary))),
+		Files:        append(oci.Skeleton(), oci.Regular(location, 0o755, oci.HostFile(binary))),
 	}, nil
 }
 
 func staticArchitecture(binary string) (architecture string, err error) {
-	err = HostFile(binary).with(func(content *io.SectionReader) error {
+	err = oci.HostFile(binary).With(func(content *io.SectionReader) error {
 		file, err := elf.NewFile(content)
 		if err != nil {
 			return fmt.Errorf("%w: %s is not an ELF program (%w); build it for Linux", errBinary, binary, err)

@@ -1,8 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
 
+// Package image chooses what is in the container images of the playground: static binaries, and files of Debian packages. Package
+// oci writes them.
+//
+// It must not know clusters, nodes or how an archive is imported. Describing an image and choosing its files is pure; apt.go and
+// debian.go run programs.
+//
+// Proof: closure_test.go (which files of a package set a program needs), hollow_test.go, and tools_test.go (the real tools run
+// inside the unpacked layer; needs root and apt).
 package image
 
-import "strings"
+import (
+	"strings"
+
+	"liqo.io/liqo/playground/internal/image/oci"
+)
 
 // Names of the playground's own images. The tags of CoreDNS and metrics-server are
 // the versions of the programs inside.
@@ -28,21 +40,21 @@ type Binaries struct {
 }
 
 // Pause is the image that holds a pod's namespaces open.
-func Pause(b Binaries) (Image, error) { return StaticBinary(PauseName, b.Pause) }
+func Pause(b Binaries) (oci.Image, error) { return StaticBinary(PauseName, b.Pause) }
 
 // CoreDNS is the cluster DNS server. As non-root it can open port 53 because the
 // container runtime lets unprivileged programs do that in a pod's network namespace
 // (enable_unprivileged_ports, the default since containerd 2.0).
-func CoreDNS(b Binaries) (Image, error) { return StaticBinary(CoreDNSName, b.CoreDNS) }
+func CoreDNS(b Binaries) (oci.Image, error) { return StaticBinary(CoreDNSName, b.CoreDNS) }
 
 // MetricsServer is the source of kubectl top. It writes its own certificate below
 // its --cert-dir, for which only /tmp is writable.
-func MetricsServer(b Binaries) (Image, error) {
+func MetricsServer(b Binaries) (oci.Image, error) {
 	return StaticBinary(MetricsServerName, b.MetricsServer)
 }
 
 // Demo is the image of the demo program; without arguments its pod serves the page.
-func Demo(b Binaries) (Image, error) {
+func Demo(b Binaries) (oci.Image, error) {
 	img, err := StaticBinary(DemoName, b.Demo)
 	img.Cmd = []string{"serve"}
 	return img, err
@@ -78,15 +90,15 @@ func ToolsSelection() Selection {
 // Tools is the image of network tools, from what Fetch made of ToolsSelection. It
 // runs as root, since ip and nft are of little use otherwise. Its command waits and
 // ends at once on SIGTERM, so that a pod of it can be exec'd into and deletes fast.
-func Tools(debian *Debian) Image {
+func Tools(debian *Debian) oci.Image {
 	// /bin/sh must not be busybox: its shell prefers its own applets to
 	// PATH, so "ip" would never be the real ip.
-	files := append(skeleton(), Symlink("/usr/bin/sh", "dash"))
-	files = append(files, Regular(packagesFile, 0o644, Inline(strings.Join(debian.Packages, "\n")+"\n")))
-	return Image{
+	files := append(oci.Skeleton(), oci.Symlink("/usr/bin/sh", "dash"))
+	files = append(files, oci.Regular(packagesFile, 0o644, oci.Inline(strings.Join(debian.Packages, "\n")+"\n")))
+	return oci.Image{
 		Name:    ToolsName,
 		Cmd:     []string{"/bin/sh", "-c", "trap 'exit 0' TERM INT; sleep infinity & wait"},
-		Env:     []string{searchPath},
+		Env:     []string{oci.SearchPath},
 		User:    "0:0",
 		WorkDir: "/",
 		Labels:  map[string]string{packagesLabel: strings.Join(debian.Packages, " ")},

@@ -13,10 +13,11 @@ import (
 	"testing"
 
 	"github.com/opencontainers/go-digest"
+	"liqo.io/liqo/playground/internal/image/oci"
 )
 
 // binaryFile puts an ELF file on disk and returns its path.
-func binaryFile(t *testing.T, name string, content Content) string {
+func binaryFile(t *testing.T, name string, content oci.Content) string {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), name)
 	if err := os.WriteFile(file, []byte(read(t, content)), 0o600); err != nil {
@@ -32,7 +33,7 @@ func TestCatalogue(t *testing.T) {
 		MetricsServer: binaryFile(t, "metrics-server", static), Demo: binaryFile(t, "demo", static),
 	}
 	for name, test := range map[string]struct {
-		image      func(Binaries) (Image, error)
+		image      func(Binaries) (oci.Image, error)
 		entrypoint string
 	}{
 		PauseName:         {Pause, "/usr/bin/pause"},
@@ -56,9 +57,9 @@ func TestCatalogue(t *testing.T) {
 }
 
 func TestStaticBinaryRefuses(t *testing.T) {
-	for name, content := range map[string]Content{
+	for name, content := range map[string]oci.Content{
 		"dynamic":         elfFile(x86, ldPath, "libc.so.6"),
-		"script":          Inline("#!/bin/sh\n"),
+		"script":          oci.Inline("#!/bin/sh\n"),
 		"empty":           {},
 		"unknown machine": elfFile(elf.EM_RISCV, ""),
 	} {
@@ -72,7 +73,7 @@ func TestStaticBinaryRefuses(t *testing.T) {
 }
 
 func TestToolsRecordsPackages(t *testing.T) {
-	img := Tools(&Debian{Packages: []string{"curl=7", "dash=1"}, Files: []File{program("/usr/bin/dash")}})
+	img := Tools(&Debian{Packages: []string{"curl=7", "dash=1"}, Files: []oci.File{program("/usr/bin/dash")}})
 	if got := img.Labels["playground.local/packages"]; got != "curl=7 dash=1" {
 		t.Errorf("label is %q", got)
 	}
@@ -86,15 +87,15 @@ func TestToolsRecordsPackages(t *testing.T) {
 		t.Error("/etc/playground-packages is missing or wrong")
 	}
 	before := digestOf(t, img)
-	if after := digestOf(t, Tools(&Debian{Packages: []string{"curl=8", "dash=1"}, Files: []File{program("/usr/bin/dash")}})); before == after {
+	if after := digestOf(t, Tools(&Debian{Packages: []string{"curl=8", "dash=1"}, Files: []oci.File{program("/usr/bin/dash")}})); before == after {
 		t.Error("another package version gave the same digest")
 	}
 }
 
 // digestOf writes an image, and returns its digest.
-func digestOf(t *testing.T, img Image) digest.Digest {
+func digestOf(t *testing.T, img oci.Image) digest.Digest {
 	t.Helper()
-	id, err := Write(io.Discard, img)
+	id, err := oci.Write(io.Discard, img)
 	if err != nil {
 		t.Fatal(err)
 	}

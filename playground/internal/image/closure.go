@@ -13,6 +13,8 @@ import (
 	"path"
 	"slices"
 	"strings"
+
+	"liqo.io/liqo/playground/internal/image/oci"
 )
 
 // Selection is what an image takes from Debian packages: programs with all they link
@@ -43,8 +45,8 @@ var libraryPath = map[elf.Machine][]string{
 // closure picks the files that sel names and, recursively, the dynamic linker, the shared
 // libraries and the symlinks that picked files need. It returns the files and their packages
 // ("name=version"), both sorted.
-func (t *tree) closure(sel Selection) ([]File, []string, error) {
-	c := picking{tree: t, picked: map[string]File{}, owners: map[string]bool{}}
+func (t *tree) closure(sel Selection) ([]oci.File, []string, error) {
+	c := picking{tree: t, picked: map[string]oci.File{}, owners: map[string]bool{}}
 	for _, program := range sel.Programs {
 		linked, err := c.pick(program)
 		if err != nil {
@@ -61,7 +63,7 @@ func (t *tree) closure(sel Selection) ([]File, []string, error) {
 		}
 	}
 	c.mergeUsr()
-	files := slices.SortedFunc(maps.Values(c.picked), func(a, b File) int { return strings.Compare(a.Path, b.Path) })
+	files := slices.SortedFunc(maps.Values(c.picked), func(a, b oci.File) int { return strings.Compare(a.Path, b.Path) })
 	if err := hollowOut(files, t, sel.Hollow); err != nil {
 		return nil, nil, err
 	}
@@ -71,7 +73,7 @@ func (t *tree) closure(sel Selection) ([]File, []string, error) {
 // picking is the state of closure.
 type picking struct {
 	tree   *tree
-	picked map[string]File
+	picked map[string]oci.File
 	owners map[string]bool
 }
 
@@ -175,9 +177,9 @@ func (c *picking) mergeUsr() {
 			used = used || strings.HasPrefix(name, "/usr"+top+"/")
 		}
 		if used {
-			c.picked[top] = Symlink(top, "usr"+top)
+			c.picked[top] = oci.Symlink(top, "usr"+top)
 			if dir := "/usr" + top; !c.hasBelow(dir) {
-				c.picked[dir] = Dir(dir, 0o755)
+				c.picked[dir] = oci.Dir(dir, 0o755)
 			}
 		}
 	}
@@ -200,9 +202,9 @@ type linkage struct {
 	runPath     []string
 }
 
-func inspect(content Content) (linkage, error) {
+func inspect(content oci.Content) (linkage, error) {
 	var linked linkage
-	err := content.with(func(r *io.SectionReader) error {
+	err := content.With(func(r *io.SectionReader) error {
 		magic := make([]byte, len(elf.ELFMAG))
 		if n, err := r.ReadAt(magic, 0); n < len(magic) || string(magic) != elf.ELFMAG {
 			if err == io.EOF {

@@ -9,10 +9,12 @@ import (
 	"io/fs"
 	"strings"
 	"testing"
+
+	"liqo.io/liqo/playground/internal/image/oci"
 )
 
 // elfFile makes a 64-bit ELF file that holds nothing but what it links to.
-func elfFile(machine elf.Machine, interpreter string, needed ...string) Content {
+func elfFile(machine elf.Machine, interpreter string, needed ...string) oci.Content {
 	const headerSize, segmentSize, sectionSize = 64, 56, 64
 	names := []byte{0}
 	var dynamic []elf.Dyn64
@@ -56,7 +58,7 @@ func elfFile(machine elf.Machine, interpreter string, needed ...string) Content 
 			panic(err) // a bug of this function
 		}
 	}
-	return Inline(out.String())
+	return oci.Inline(out.String())
 }
 
 const (
@@ -64,26 +66,26 @@ const (
 	ldPath = "/lib64/ld-linux-x86-64.so.2"
 )
 
-func program(path string, needed ...string) File {
-	return Regular(path, 0o755, elfFile(x86, ldPath, needed...))
+func program(path string, needed ...string) oci.File {
+	return oci.Regular(path, 0o755, elfFile(x86, ldPath, needed...))
 }
 
-func library(path string, needed ...string) File {
-	return Regular(path, 0o644, elfFile(x86, "", needed...))
+func library(path string, needed ...string) oci.File {
+	return oci.Regular(path, 0o644, elfFile(x86, "", needed...))
 }
 
 // libc looks like Debian 12's: files under the old top-level names, the dynamic
 // linker as an absolute symlink into another directory.
-var libc = []File{
-	Dir("/lib64", 0o755),
-	Symlink(ldPath, "/lib/x86_64-linux-gnu/ld-linux-x86-64.so.2"),
+var libc = []oci.File{
+	oci.Dir("/lib64", 0o755),
+	oci.Symlink(ldPath, "/lib/x86_64-linux-gnu/ld-linux-x86-64.so.2"),
 	library("/lib/x86_64-linux-gnu/ld-linux-x86-64.so.2"),
 	library("/lib/x86_64-linux-gnu/libc.so.6", "ld-linux-x86-64.so.2"),
-	Regular("/usr/lib/x86_64-linux-gnu/gconv/BIG5.so", 0o644, Inline("not wanted")),
+	oci.Regular("/usr/lib/x86_64-linux-gnu/gconv/BIG5.so", 0o644, oci.Inline("not wanted")),
 }
 
 // text prints a closure one file per line: path, and target of a symlink.
-func text(files []File) string {
+func text(files []oci.File) string {
 	var out strings.Builder
 	for _, file := range files {
 		out.WriteString(file.Path)
@@ -100,7 +102,7 @@ func text(files []File) string {
 
 type pack struct {
 	id    string
-	files []File
+	files []oci.File
 }
 
 func TestClosure(t *testing.T) {
@@ -112,7 +114,7 @@ func TestClosure(t *testing.T) {
 	}{
 		"static program": {
 			packages: []pack{
-				{"box=1", []File{Regular("/bin/box", 0o755, elfFile(x86, ""))}},
+				{"box=1", []oci.File{oci.Regular("/bin/box", 0o755, elfFile(x86, ""))}},
 				{"libc6=2", libc},
 			},
 			sel: Selection{Programs: []string{"/bin/box"}},
@@ -127,17 +129,17 @@ func TestClosure(t *testing.T) {
 		},
 		"libraries of libraries, versioned symlinks, old top-level directories": {
 			packages: []pack{
-				{"tool=1", []File{
+				{"tool=1", []oci.File{
 					program("/bin/tool", "libfoo.so.1", "libc.so.6"),
-					Symlink("/sbin/tool", "/bin/tool"),
-					Regular("/usr/share/doc/tool/copyright", 0o644, Inline("long text")),
+					oci.Symlink("/sbin/tool", "/bin/tool"),
+					oci.Regular("/usr/share/doc/tool/copyright", 0o644, oci.Inline("long text")),
 				}},
-				{"libfoo1=3", []File{
-					Symlink("/usr/lib/x86_64-linux-gnu/libfoo.so.1", "libfoo.so.1.2.3"),
+				{"libfoo1=3", []oci.File{
+					oci.Symlink("/usr/lib/x86_64-linux-gnu/libfoo.so.1", "libfoo.so.1.2.3"),
 					library("/usr/lib/x86_64-linux-gnu/libfoo.so.1.2.3", "libbar.so.0"),
 				}},
-				{"libbar0=4", []File{library("/lib/x86_64-linux-gnu/libbar.so.0", "libfoo.so.1")}}, // a circle
-				{"unused=9", []File{library("/usr/lib/x86_64-linux-gnu/libunused.so.0")}},
+				{"libbar0=4", []oci.File{library("/lib/x86_64-linux-gnu/libbar.so.0", "libfoo.so.1")}}, // a circle
+				{"unused=9", []oci.File{library("/usr/lib/x86_64-linux-gnu/libunused.so.0")}},
 				{"libc6=2", libc},
 			},
 			sel: Selection{Programs: []string{"/sbin/tool"}},
@@ -158,18 +160,18 @@ func TestClosure(t *testing.T) {
 		},
 		"run path, wrong architecture passed over, extras with alternatives": {
 			packages: []pack{
-				{"tool=1", []File{
+				{"tool=1", []oci.File{
 					program("/usr/bin/tool", "libprivate.so", "runpath:$ORIGIN/../lib/tool"),
 					library("/usr/lib/tool/libprivate.so", "libwide.so"),
 				}},
-				{"wide=1", []File{
-					Regular("/usr/lib/x86_64-linux-gnu/libwide.so", 0o644, elfFile(elf.EM_386, "")),
+				{"wide=1", []oci.File{
+					oci.Regular("/usr/lib/x86_64-linux-gnu/libwide.so", 0o644, elfFile(elf.EM_386, "")),
 					library("/usr/lib/libwide.so"),
 				}},
-				{"conf=1", []File{
-					Regular("/usr/share/conf/a", 0o644, Inline("a")),
-					Regular("/usr/share/conf/sub/b", 0o644, Inline("b")),
-					Regular("/usr/share/other", 0o644, Inline("c")),
+				{"conf=1", []oci.File{
+					oci.Regular("/usr/share/conf/a", 0o644, oci.Inline("a")),
+					oci.Regular("/usr/share/conf/sub/b", 0o644, oci.Inline("b")),
+					oci.Regular("/usr/share/other", 0o644, oci.Inline("c")),
 				}},
 				{"libc6=2", libc},
 			},
@@ -205,7 +207,7 @@ func TestClosure(t *testing.T) {
 			if got := strings.Join(owners, " "); got != test.owners {
 				t.Errorf("packages %q, want %q", got, test.owners)
 			}
-			if _, err := complete(append(files, skeleton()...)); err != nil {
+			if _, err := oci.Complete(append(files, oci.Skeleton()...)); err != nil {
 				t.Errorf("an image cannot hold these files: %v", err)
 			}
 		})
@@ -231,29 +233,29 @@ func TestClosureRefuses(t *testing.T) {
 	}{
 		"no such program": {[]pack{{"libc6=2", libc}}, Selection{Programs: []string{"/usr/bin/none"}}, []string{"/usr/bin/none", "not exist"}},
 		"library missing": {
-			[]pack{{"t=1", []File{tool}}, {"libc6=2", libc}},
+			[]pack{{"t=1", []oci.File{tool}}, {"libc6=2", libc}},
 			Selection{Programs: []string{"/usr/bin/tool"}},
 			[]string{"/usr/bin/tool", "libmissing.so.1", "package missing"},
 		},
-		"no dynamic linker": {[]pack{{"t=1", []File{tool}}}, Selection{Programs: []string{"/usr/bin/tool"}}, []string{"dynamic linker", "/usr/lib64"}},
+		"no dynamic linker": {[]pack{{"t=1", []oci.File{tool}}}, Selection{Programs: []string{"/usr/bin/tool"}}, []string{"dynamic linker", "/usr/lib64"}},
 		"script": {
-			[]pack{{"t=1", []File{Regular("/usr/bin/s", 0o755, Inline("#!/bin/sh\n"))}}},
+			[]pack{{"t=1", []oci.File{oci.Regular("/usr/bin/s", 0o755, oci.Inline("#!/bin/sh\n"))}}},
 			Selection{Programs: []string{"/usr/bin/s"}},
 			[]string{"/usr/bin/s", "not an ELF"},
 		},
 		"directory": {[]pack{{"libc6=2", libc}}, Selection{Programs: []string{"/lib/x86_64-linux-gnu"}}, []string{"directory"}},
 		"symlinks in a circle": {
-			[]pack{{"t=1", []File{Symlink("/usr/bin/a", "b"), Symlink("/usr/bin/b", "a")}}},
+			[]pack{{"t=1", []oci.File{oci.Symlink("/usr/bin/a", "b"), oci.Symlink("/usr/bin/b", "a")}}},
 			Selection{Programs: []string{"/usr/bin/a"}},
 			[]string{"more than 40 symlinks"},
 		},
 		"in two packages": {
-			[]pack{{"a=1", []File{program("/bin/x")}}, {"b=1", []File{program("/usr/bin/x")}}, {"libc6=2", libc}},
+			[]pack{{"a=1", []oci.File{program("/bin/x")}}, {"b=1", []oci.File{program("/usr/bin/x")}}, {"libc6=2", libc}},
 			Selection{Programs: []string{"/usr/bin/x"}},
 			[]string{"a=1", "b=1"},
 		},
 		"extra missing": {[]pack{{"libc6=2", libc}}, Selection{Extras: []Extra{{"/etc/a", "/etc/b"}}}, []string{"/etc/a or /etc/b"}},
-		"damaged ELF":   {[]pack{{"t=1", []File{Regular("/usr/bin/d", 0o755, Inline(elf.ELFMAG+"cut"))}}}, Selection{Programs: []string{"/usr/bin/d"}}, []string{"/usr/bin/d", "ELF file"}},
+		"damaged ELF":   {[]pack{{"t=1", []oci.File{oci.Regular("/usr/bin/d", 0o755, oci.Inline(elf.ELFMAG+"cut"))}}}, Selection{Programs: []string{"/usr/bin/d"}}, []string{"/usr/bin/d", "ELF file"}},
 	} {
 		_, _, err := overlay(test.packages).closure(test.sel)
 		if err == nil {

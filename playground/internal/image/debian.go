@@ -16,12 +16,14 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"liqo.io/liqo/playground/internal/image/oci"
 )
 
 // Debian is a set of files taken from Debian packages. Their contents lie unpacked in
 // the cache, which stays locked, until Close.
 type Debian struct {
-	Files    []File
+	Files    []oci.File
 	Packages []string // that gave files, "name=version", sorted
 	spool    string
 	lock     *os.File
@@ -137,12 +139,12 @@ func unpack(ctx context.Context, archive debArchive, spool string, files *tree) 
 
 // list reads the table of contents of a tar file. Hard links become regular files of
 // the same content.
-func list(in *os.File) ([]File, error) {
+func list(in *os.File) ([]oci.File, error) {
 	if _, err := in.Seek(0, io.SeekStart); err != nil {
 		return nil, err
 	}
-	var files []File
-	regular := map[string]Content{}
+	var files []oci.File
+	regular := map[string]oci.Content{}
 	reader := tar.NewReader(in)
 	for {
 		header, err := reader.Next()
@@ -161,20 +163,20 @@ func list(in *os.File) ([]File, error) {
 			if err != nil {
 				return nil, err
 			}
-			regular[name] = section(in.Name(), offset, header.Size)
-			files = append(files, Regular(name, mode, regular[name]))
+			regular[name] = oci.Section(in.Name(), offset, header.Size)
+			files = append(files, oci.Regular(name, mode, regular[name]))
 		case tar.TypeLink:
 			content, ok := regular[path.Join("/", header.Linkname)]
 			if !ok {
 				return nil, fmt.Errorf("%w: %s is a hard link to %s, which does not come before it", errTree, name, header.Linkname)
 			}
-			files = append(files, Regular(name, mode, content))
+			files = append(files, oci.Regular(name, mode, content))
 			regular[name] = content
 		case tar.TypeSymlink:
-			files = append(files, Symlink(name, header.Linkname))
+			files = append(files, oci.Symlink(name, header.Linkname))
 		case tar.TypeDir:
 			if name != "/" {
-				files = append(files, Dir(name, mode))
+				files = append(files, oci.Dir(name, mode))
 			}
 		default: // devices and the like: no package we use has them, and an image cannot
 			return nil, fmt.Errorf("%w: %s is of tar type %q", errTree, name, header.Typeflag)
@@ -201,8 +203,8 @@ func listApplets(ctx context.Context, debian *Debian, location string) (string, 
 	return "", fmt.Errorf("%w: not among the selected programs", errTree)
 }
 
-func copyOut(content Content, program string) error {
-	return content.with(func(r *io.SectionReader) (err error) {
+func copyOut(content oci.Content, program string) error {
+	return content.With(func(r *io.SectionReader) (err error) {
 		out, err := os.OpenFile(program, os.O_CREATE|os.O_WRONLY|os.O_EXCL, 0o700)
 		if err != nil {
 			return err
@@ -216,14 +218,14 @@ func copyOut(content Content, program string) error {
 // appletLinks makes the links in /busybox for the applets of list, one per line. Left
 // out are busybox itself, which it lists (the link would shadow the program), and its
 // shells, which prefer built-in applets to the programs in PATH.
-func appletLinks(list, location string) []File {
-	var links []File
+func appletLinks(list, location string) []oci.File {
+	var links []oci.File
 	for applet := range strings.FieldsSeq(list) {
 		switch applet {
 		case "busybox", "sh", "ash", "hush":
 			continue
 		}
-		links = append(links, Symlink("/busybox/"+applet, mergedPath(location)))
+		links = append(links, oci.Symlink("/busybox/"+applet, mergedPath(location)))
 	}
 	return links
 }

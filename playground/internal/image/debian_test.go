@@ -10,6 +10,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"liqo.io/liqo/playground/internal/image/oci"
 )
 
 func TestParseURIs(t *testing.T) {
@@ -107,10 +109,10 @@ func TestAppletLinks(t *testing.T) {
 	}
 }
 
-func read(t *testing.T, content Content) string {
+func read(t *testing.T, content oci.Content) string {
 	t.Helper()
 	var out []byte
-	err := content.with(func(r *io.SectionReader) (err error) {
+	err := content.With(func(r *io.SectionReader) (err error) {
 		out, err = io.ReadAll(r)
 		return err
 	})

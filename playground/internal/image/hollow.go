@@ -9,6 +9,8 @@ import (
 	"fmt"
 	"io"
 	"slices"
+
+	"liqo.io/liqo/playground/internal/image/oci"
 )
 
 // errHollow marks a library whose data cannot be left out.
@@ -97,7 +99,7 @@ func overwrite(out []byte, value any) error {
 
 // hollowOut replaces the content of the picked regular files that match a pattern.
 // It is no error if none matches: the patterns concern only the size.
-func hollowOut(files []File, t *tree, patterns []string) error {
+func hollowOut(files []oci.File, t *tree, patterns []string) error {
 	for _, pattern := range patterns {
 		names, err := t.match(pattern)
 		if err != nil {
@@ -107,9 +109,9 @@ func hollowOut(files []File, t *tree, patterns []string) error {
 			if file.Mode.Type() != 0 || !slices.Contains(names, file.Path) {
 				continue
 			}
-			err := file.Content.with(func(library *io.SectionReader) error {
+			err := file.Content.With(func(library *io.SectionReader) error {
 				small, err := hollow(library)
-				files[i].Content = Content{inline: small}
+				files[i].Content = oci.Content{Inline: small}
 				return err
 			})
 			if err != nil {

@@ -8,6 +8,8 @@ import (
 	"path"
 	"slices"
 	"strings"
+
+	"liqo.io/liqo/playground/internal/image/oci"
 )
 
 // errPackaged is wrapped by every refusal of a Packaged.
@@ -25,7 +27,7 @@ type Packaged struct {
 
 // Selection is what has to be fetched for it.
 func (p Packaged) Selection() (Selection, error) {
-	if _, err := tag(p.Name); err != nil {
+	if _, err := oci.Tag(p.Name); err != nil {
 		return Selection{}, err
 	}
 	if len(p.Packages) == 0 {
@@ -62,15 +64,15 @@ func (p Packaged) programs() []string {
 }
 
 // Image is the image, from what Fetch made of the Selection. It runs as NonRoot.
-func (p Packaged) Image(debian *Debian) Image {
+func (p Packaged) Image(debian *Debian) oci.Image {
 	list := strings.Join(debian.Packages, "\n") + "\n"
-	return Image{
+	return oci.Image{
 		Name:       p.Name,
 		Entrypoint: p.programs()[:1],
-		Env:        []string{searchPath},
-		User:       NonRoot,
+		Env:        []string{oci.SearchPath},
+		User:       oci.NonRoot,
 		WorkDir:    "/",
 		Labels:     map[string]string{packagesLabel: strings.Join(debian.Packages, " ")},
-		Files:      append(append(skeleton(), Regular(packagesFile, 0o644, Inline(list))), debian.Files...),
+		Files:      append(append(oci.Skeleton(), oci.Regular(packagesFile, 0o644, oci.Inline(list))), debian.Files...),
 	}
 }

@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"liqo.io/liqo/playground/internal/image/oci"
 )
 
 func TestPackaged(t *testing.T) {
@@ -30,9 +32,9 @@ func TestPackaged(t *testing.T) {
 		if !slices.Contains(selection.Packages, "redis-server") || selection.Programs[0] != test.entrypoint {
 			t.Errorf("%s: selection is %+v", name, selection)
 		}
-		debian := &Debian{Packages: []string{"libc6=2", "redis-server=7"}, Files: []File{Regular(test.entrypoint, 0o755, elfFile(elf.EM_X86_64, ""))}}
+		debian := &Debian{Packages: []string{"libc6=2", "redis-server=7"}, Files: []oci.File{oci.Regular(test.entrypoint, 0o755, elfFile(elf.EM_X86_64, ""))}}
 		img := test.ask.Image(debian)
-		if !slices.Equal(img.Entrypoint, []string{test.entrypoint}) || img.User != NonRoot || img.Labels[packagesLabel] != "libc6=2 redis-server=7" {
+		if !slices.Equal(img.Entrypoint, []string{test.entrypoint}) || img.User != oci.NonRoot || img.Labels[packagesLabel] != "libc6=2 redis-server=7" {
 			t.Errorf("%s: image is %+v", name, img)
 		}
 		if got := text(img.Files); !strings.Contains(got, test.entrypoint+"\n") || !strings.Contains(got, "/etc/passwd\n") || !strings.Contains(got, packagesFile+"\n") {
@@ -58,7 +60,7 @@ func TestPackagedRefuses(t *testing.T) {
 			t.Errorf("%s: error %v, want %v", name, err, errPackaged)
 		}
 	}
-	if _, err := (Packaged{Name: "redis", Packages: []string{"redis-server"}}).Selection(); !errors.Is(err, errName) {
-		t.Errorf("name without host: error %v, want %v", err, errName)
+	if _, err := (Packaged{Name: "redis", Packages: []string{"redis-server"}}).Selection(); !errors.Is(err, oci.ErrName) {
+		t.Errorf("name without host: error %v, want %v", err, oci.ErrName)
 	}
 }

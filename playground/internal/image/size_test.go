@@ -8,20 +8,22 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"liqo.io/liqo/playground/internal/image/oci"
 )
 
 // testDeadline bounds one command run by a test.
 const testDeadline = 20 * time.Second
 
 // largest lists the ten largest files: the candidates to make an image smaller.
-func largest(files []File) string {
+func largest(files []oci.File) string {
 	type sized struct {
 		path string
 		size int64
 	}
 	var all []sized
 	for _, file := range files {
-		if err := file.Content.with(func(r *io.SectionReader) error {
+		if err := file.Content.With(func(r *io.SectionReader) error {
 			all = append(all, sized{file.Path, r.Size()})
 			return nil
 		}); err != nil {

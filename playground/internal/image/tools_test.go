@@ -15,6 +15,8 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+
+	"liqo.io/liqo/playground/internal/image/oci"
 )
 
 // toolsBudget is the largest tools image we accept, in bytes.
@@ -44,7 +46,7 @@ func TestTools(t *testing.T) {
 	}()
 	img := Tools(debian)
 	var archive bytes.Buffer
-	id, err := Write(&archive, img)
+	id, err := oci.Write(&archive, img)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -52,7 +54,7 @@ func TestTools(t *testing.T) {
 	if archive.Len() > toolsBudget {
 		t.Errorf("tools image has %d bytes, budget %d; the largest files are:\n%s", archive.Len(), toolsBudget, largest(img.Files))
 	}
-	if again, err := Write(io.Discard, Tools(debian)); err != nil || again != id {
+	if again, err := oci.Write(io.Discard, Tools(debian)); err != nil || again != id {
 		t.Errorf("second build gave %s, %v; want %s", again, err, id)
 	}
 	checkTools(t, unpackImage(t, img))
@@ -88,7 +90,7 @@ func checkTools(t *testing.T, root string) {
 			defer cancel()
 			script := "mount -t proc proc /proc; ip link set lo up; " + command + " 2>&1"
 			run := exec.CommandContext(ctx, "/bin/sh", "-c", script)
-			run.Env = []string{searchPath}
+			run.Env = []string{oci.SearchPath}
 			run.Dir = "/"
 			run.SysProcAttr = &syscall.SysProcAttr{
 				Chroot:     root,
@@ -103,14 +105,14 @@ func checkTools(t *testing.T, root string) {
 }
 
 // unpackImage writes the image's layer to a directory, as a container runtime does.
-func unpackImage(t *testing.T, img Image) string {
+func unpackImage(t *testing.T, img oci.Image) string {
 	t.Helper()
-	files, err := complete(img.Files)
+	files, err := oci.Complete(img.Files)
 	if err != nil {
 		t.Fatal(err)
 	}
 	var layer bytes.Buffer
-	if err := writeLayer(&layer, files); err != nil {
+	if err := oci.WriteLayer(&layer, files); err != nil {
 		t.Fatal(err)
 	}
 	dir := t.TempDir()

@@ -9,6 +9,8 @@ import (
 	"path"
 	"slices"
 	"strings"
+
+	"liqo.io/liqo/playground/internal/image/oci"
 )
 
 // merged are the top-level directories that are symlinks into /usr on a merged-usr
@@ -27,7 +29,7 @@ type tree struct {
 }
 
 type packaged struct {
-	File
+	oci.File
 	owner  string // package, "name=version"
 	others []string
 }
@@ -48,7 +50,7 @@ func mergedPath(p string) string {
 
 // add lays one file of a package over the tree. Directories are only noted: the
 // image makes those it needs.
-func (t *tree) add(owner string, file File) {
+func (t *tree) add(owner string, file oci.File) {
 	if slices.Contains(merged, file.Path) && file.Mode.Type() == fs.ModeSymlink {
 		return // the package that merges /usr ships these links; we make our own
 	}

@@ -9,12 +9,14 @@ import (
 	"io"
 	"os"
 	"os/exec"
+
+	"liqo.io/liqo/playground/internal/image/oci"
 )
 
 // Unpack writes the files below dir, which becomes the root directory of their programs. Files with a path that leads out of dir are
 // refused (complete), or by tar.
 func (d *Debian) Unpack(ctx context.Context, dir string) error {
-	files, err := complete(d.Files)
+	files, err := oci.Complete(d.Files)
 	if err != nil {
 		return err
 	}
@@ -26,7 +28,7 @@ func (d *Debian) Unpack(ctx context.Context, dir string) error {
 	command.Stdin = in
 	written := make(chan error, 1)
 	go func() {
-		err := writeLayer(out, files)
+		err := oci.WriteLayer(out, files)
 		written <- errors.Join(err, out.CloseWithError(err))
 	}()
 	ran := run(command)

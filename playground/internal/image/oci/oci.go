@@ -1,17 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package image builds container images as OCI layout archives without a
-// container engine or a registry: from static binaries, and from files of Debian
-// packages. The same input always gives the same digest, so it is known
-// whether a node already has an image, and a test can pin one.
-//
-// It must not know clusters, nodes or how an archive is imported. Describing an image and choosing its files is pure;
-// apt.go and debian.go run programs, content.go and archive.go read and write files.
-//
-// Proof: archive_test.go (layout, determinism, refusals), closure_test.go (which
-// files of a package set a program needs), hollow_test.go, and tools_test.go (the
-// real tools run inside the unpacked layer; needs root and apt).
-package image
+// Package oci writes a container image as an OCI layout archive without a container engine: its files, its layer and its
+// configuration. The same input always gives the same digest, so it is known whether a node already has an image. It must not
+// know where files come from. Proof: archive_test.go (layout, determinism, refusals).
+package oci
 
 import (
 	"errors"
@@ -68,29 +60,29 @@ func Symlink(path, target string) File {
 	return File{Path: path, Mode: fs.ModeSymlink | 0o777, Target: target}
 }
 
-// errName is wrapped by every refusal of an image name.
-var errName = errors.New("image name is not usable")
+// ErrName is wrapped by every refusal of an image name.
+var ErrName = errors.New("image name is not usable")
 
-// tag checks name and returns its tag.
-func tag(name string) (string, error) {
+// Tag checks name and returns its tag.
+func Tag(name string) (string, error) {
 	slash := strings.LastIndexByte(name, '/')
 	colon := strings.LastIndexByte(name, ':')
 	if colon <= slash || colon == len(name)-1 {
-		return "", fmt.Errorf("%w: %q has no tag; write e.g. playground.local/demo:1", errName, name)
+		return "", fmt.Errorf("%w: %q has no tag; write e.g. playground.local/demo:1", ErrName, name)
 	}
 	host, _, _ := strings.Cut(name, "/")
 	if slash < 0 || !strings.ContainsAny(host, ".:") && host != "localhost" {
 		return "", fmt.Errorf("%w: %q has no registry host, so a runtime would look for it in a public registry; "+
-			"write e.g. playground.local/%s", errName, name, name)
+			"write e.g. playground.local/%s", ErrName, name, name)
 	}
 	for _, r := range name {
 		if !isNameRune(r) {
-			return "", fmt.Errorf("%w: %q contains %q; allowed are a-z, digits and . _ - / : (A-Z in the tag)", errName, name, r)
+			return "", fmt.Errorf("%w: %q contains %q; allowed are a-z, digits and . _ - / : (A-Z in the tag)", ErrName, name, r)
 		}
 	}
 	if repository := name[:colon]; strings.ToLower(repository) != repository ||
 		strings.Contains(repository, "//") || strings.Contains(name[slash:], "/:") {
-		return "", fmt.Errorf("%w: %q: before the tag only lower-case, non-empty path parts are allowed", errName, name)
+		return "", fmt.Errorf("%w: %q: before the tag only lower-case, non-empty path parts are allowed", ErrName, name)
 	}
 	return name[colon+1:], nil
 }

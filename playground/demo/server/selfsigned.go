@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package main
+package server
 
 import (
 	"crypto/ecdsa"
@@ -16,9 +16,9 @@ import (
 	"time"
 )
 
-// selfSigned makes a certificate for one DNS name or IP address, valid for a year from
+// SelfSigned makes a certificate for one DNS name or IP address, valid for a year from
 // now, and returns it with the PEM text that clients trust: itself.
-func selfSigned(name string, now time.Time) (tls.Certificate, []byte, error) {
+func SelfSigned(name string, now time.Time) (tls.Certificate, []byte, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
 		return tls.Certificate{}, nil, fmt.Errorf("key for %s: %w", name, err)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package image
+package oci
 
 import (
 	"bytes"
@@ -15,7 +15,7 @@ import (
 // describing an image of many large files costs no memory and no descriptors. The
 // zero value is an empty file.
 type Content struct {
-	inline []byte
+	Inline []byte
 	path   string
 	offset int64
 	size   int64 // of a section; wholeFile otherwise
@@ -24,20 +24,20 @@ type Content struct {
 const wholeFile = -1
 
 // Inline is content held in memory, for small generated files.
-func Inline(text string) Content { return Content{inline: []byte(text)} }
+func Inline(text string) Content { return Content{Inline: []byte(text)} }
 
 // HostFile is the content of a file of this machine, read when the image is written.
 func HostFile(path string) Content { return Content{path: path, size: wholeFile} }
 
-// section is size bytes of a file of this machine, from offset.
-func section(path string, offset, size int64) Content {
+// Section is size bytes of a file of this machine, from offset.
+func Section(path string, offset, size int64) Content {
 	return Content{path: path, offset: offset, size: size}
 }
 
-// with opens the content, hands it to use, and closes it.
-func (c Content) with(use func(*io.SectionReader) error) (err error) {
+// With opens the content, hands it to use, and closes it.
+func (c Content) With(use func(*io.SectionReader) error) (err error) {
 	if c.path == "" {
-		return use(io.NewSectionReader(bytes.NewReader(c.inline), 0, int64(len(c.inline))))
+		return use(io.NewSectionReader(bytes.NewReader(c.Inline), 0, int64(len(c.Inline))))
 	}
 	file, err := os.Open(c.path)
 	if err != nil {

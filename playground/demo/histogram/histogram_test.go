@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package main
+package histogram
 
 import (
 	"math"
@@ -20,32 +20,32 @@ func TestBucketsAreExactEnough(t *testing.T) {
 			t.Fatalf("bucket %d of %d ends at %d", i, d, end)
 		}
 	}
-	if last := bucket(math.MaxInt64); last >= len(histogram{}.buckets) {
-		t.Errorf("largest duration falls into bucket %d of %d", last, len(histogram{}.buckets))
+	if last := bucket(math.MaxInt64); last >= len(Histogram{}.buckets) {
+		t.Errorf("largest duration falls into bucket %d of %d", last, len(Histogram{}.buckets))
 	}
 }
 
 func TestQuantiles(t *testing.T) {
-	var odd, even, empty histogram
+	var odd, even, empty Histogram
 	for i := 1; i <= 1000; i++ {
 		h := &odd
 		if i%2 == 0 {
 			h = &even
 		}
-		h.add(time.Duration(i) * time.Millisecond)
+		h.Add(time.Duration(i) * time.Millisecond)
 	}
-	odd.merge(&even)
-	odd.merge(&empty)
+	odd.Merge(&even)
+	odd.Merge(&empty)
 	for q, want := range map[float64]time.Duration{0: 1, 0.5: 500, 0.9: 900, 0.99: 990, 1: 1000} {
 		want *= time.Millisecond
-		if got := odd.quantile(q); got < want || float64(got-want) > float64(want)/64 {
+		if got := odd.Quantile(q); got < want || float64(got-want) > float64(want)/64 {
 			t.Errorf("quantile %g is %s, want %s and at most 1/64 more", q, got, want)
 		}
 	}
-	if odd.min != time.Millisecond || odd.max != time.Second || odd.mean() != 500500*time.Microsecond || odd.count != 1000 {
-		t.Errorf("min %s max %s mean %s count %d", odd.min, odd.max, odd.mean(), odd.count)
+	if odd.Min != time.Millisecond || odd.Max != time.Second || odd.Mean() != 500500*time.Microsecond || odd.count != 1000 {
+		t.Errorf("min %s max %s mean %s count %d", odd.Min, odd.Max, odd.Mean(), odd.count)
 	}
-	if empty.quantile(0.5) != 0 || empty.mean() != 0 {
+	if empty.Quantile(0.5) != 0 || empty.Mean() != 0 {
 		t.Error("an empty histogram is not zero")
 	}
 }

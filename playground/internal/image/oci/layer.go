@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package image
+package oci
 
 import (
 	"archive/tar"
@@ -21,10 +21,10 @@ var epoch = time.Unix(0, 0).UTC()
 // errFiles is wrapped by every refusal of an image's file list.
 var errFiles = errors.New("image files do not fit together")
 
-// complete returns the files sorted by path, with missing parent directories added.
+// Complete returns the files sorted by path, with missing parent directories added.
 // It refuses paths that are relative or unclean, listed twice, or below something
 // that is not a directory.
-func complete(files []File) ([]File, error) {
+func Complete(files []File) ([]File, error) {
 	byPath := make(map[string]File, len(files))
 	for _, file := range files {
 		if !path.IsAbs(file.Path) || path.Clean(file.Path) != file.Path || file.Path == "/" {
@@ -59,8 +59,8 @@ func complete(files []File) ([]File, error) {
 	return slices.SortedFunc(maps.Values(byPath), func(a, b File) int { return strings.Compare(a.Path, b.Path) }), nil
 }
 
-// writeLayer writes completed files as an uncompressed layer: import then is one copy.
-func writeLayer(w io.Writer, files []File) error {
+// WriteLayer writes completed files as an uncompressed layer: import then is one copy.
+func WriteLayer(w io.Writer, files []File) error {
 	archive := tar.NewWriter(w)
 	for _, file := range files {
 		if err := writeEntry(archive, file); err != nil {
@@ -87,7 +87,7 @@ func writeEntry(archive *tar.Writer, file File) error {
 		header.Typeflag, header.Linkname = tar.TypeSymlink, file.Target
 		return archive.WriteHeader(header)
 	}
-	return file.Content.with(func(content *io.SectionReader) error {
+	return file.Content.With(func(content *io.SectionReader) error {
 		header.Typeflag, header.Size = tar.TypeReg, content.Size()
 		if err := archive.WriteHeader(header); err != nil {
 			return err

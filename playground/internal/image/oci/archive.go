@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package image
+package oci
 
 import (
 	"archive/tar"
@@ -77,11 +77,11 @@ type layout struct {
 
 // describe computes the metadata of img, reading each file once.
 func describe(img Image) (layout, error) {
-	refName, err := tag(img.Name)
+	refName, err := Tag(img.Name)
 	if err != nil {
 		return layout{}, err
 	}
-	files, err := complete(img.Files)
+	files, err := Complete(img.Files)
 	if err != nil {
 		return layout{}, err
 	}
@@ -133,7 +133,7 @@ func describe(img Image) (layout, error) {
 
 func layerDescriptor(files []File) (ocispec.Descriptor, error) {
 	digester, size := digest.Canonical.Digester(), counter(0)
-	if err := writeLayer(io.MultiWriter(digester.Hash(), &size), files); err != nil {
+	if err := WriteLayer(io.MultiWriter(digester.Hash(), &size), files); err != nil {
 		return ocispec.Descriptor{}, err
 	}
 	return ocispec.Descriptor{MediaType: ocispec.MediaTypeImageLayer, Digest: digester.Digest(), Size: int64(size)}, nil
@@ -181,7 +181,7 @@ func (l layout) writeLayerBlob(archive *tar.Writer) error {
 		return fmt.Errorf("layer: %w", err)
 	}
 	digester := digest.Canonical.Digester()
-	err := writeLayer(io.MultiWriter(archive, digester.Hash()), l.files)
+	err := WriteLayer(io.MultiWriter(archive, digester.Hash()), l.files)
 	if errors.Is(err, tar.ErrWriteTooLong) || err == nil && digester.Digest() != l.layer.Digest {
 		return fmt.Errorf("layer changed while the image was written (a binary rebuilt meanwhile?): %w; run it again", errChanged)
 	}

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package image
+package oci
 
 import (
 	"io/fs"
@@ -9,13 +9,13 @@ import (
 // NonRoot is the user and group of every image that does not need root.
 const NonRoot = "65532:65532"
 
-// searchPath is PATH of every image. /busybox comes last: its applets are poor
+// SearchPath is PATH of every image. /busybox comes last: its applets are poor
 // versions of programs an image may have for real.
-const searchPath = "PATH=/usr/sbin:/usr/bin:/sbin:/bin:/busybox"
+const SearchPath = "PATH=/usr/sbin:/usr/bin:/sbin:/bin:/busybox"
 
-// skeleton returns the files of every image besides its programs: names for the two users,
+// Skeleton returns the files of every image besides its programs: names for the two users,
 // where names are looked up, and a /tmp everyone may write to.
-func skeleton() []File {
+func Skeleton() []File {
 	return []File{
 		Regular("/etc/passwd", 0o644, Inline("root:x:0:0:root:/:/bin/sh\nnonroot:x:65532:65532:nonroot:/tmp:/bin/sh\n")),
 		Regular("/etc/group", 0o644, Inline("root:x:0:\nnonroot:x:65532:\n")),

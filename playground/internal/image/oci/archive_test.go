@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package image
+package oci
 
 import (
 	"archive/tar"
@@ -25,10 +25,10 @@ func sample() Image {
 		Name:         "playground.local/sample:1",
 		Architecture: "amd64",
 		Entrypoint:   []string{"/usr/bin/sample"},
-		Env:          []string{searchPath},
+		Env:          []string{SearchPath},
 		User:         NonRoot,
 		Labels:       map[string]string{"b": "2", "a": "1"},
-		Files: append(skeleton(),
+		Files: append(Skeleton(),
 			Regular("/usr/bin/sample", 0o755|fs.ModeSetuid, Inline("program")),
 			Symlink("/usr/bin/alias", "sample"),
 			Regular("/a/"+strings.Repeat("long/", 60)+"name", 0o600, Inline("x")),
@@ -37,7 +37,7 @@ func sample() Image {
 	}
 }
 
-func write(t *testing.T, img Image) ([]byte, digest.Digest) {
+func pack(t *testing.T, img Image) ([]byte, digest.Digest) {
 	t.Helper()
 	var out bytes.Buffer
 	id, err := Write(&out, img)
@@ -72,26 +72,26 @@ func entries(t *testing.T, data []byte) (map[string]*tar.Header, map[string][]by
 // imports every image again, so it must be meant.
 func TestGoldenDigest(t *testing.T) {
 	const want = "sha256:52c5415b378dc8510d5ebb8dd2685bd6448d783d3aab83266154fa689cb36d62"
-	if _, id := write(t, sample()); id != want {
+	if _, id := pack(t, sample()); id != want {
 		t.Errorf("digest of the sample image is %s, want %s; if the change is meant, put the new one here", id, want)
 	}
 }
 
 func TestSameInputSameBytes(t *testing.T) {
-	first, firstID := write(t, sample())
-	again, againID := write(t, sample())
+	first, firstID := pack(t, sample())
+	again, againID := pack(t, sample())
 	if !bytes.Equal(first, again) || firstID != againID {
 		t.Error("writing twice gave different archives")
 	}
 	reversed := sample()
 	slices.Reverse(reversed.Files)
-	other, otherID := write(t, reversed)
+	other, otherID := pack(t, reversed)
 	if !bytes.Equal(first, other) || firstID != otherID {
 		t.Error("the order of files changed the archive")
 	}
 	changed := sample()
 	changed.Files[len(changed.Files)-1].Content = Inline("y")
-	if _, id := write(t, changed); id == firstID {
+	if _, id := pack(t, changed); id == firstID {
 		t.Error("another content gave the same digest")
 	}
 }
@@ -103,7 +103,7 @@ func TestHostFileMetadataDoesNotMatter(t *testing.T) {
 		if err := os.WriteFile(name, []byte("same"), mode); err != nil {
 			t.Fatal(err)
 		}
-		_, id := write(t, Image{Name: "h.local/x:1", Files: []File{Regular("/x", 0o755, HostFile(name))}})
+		_, id := pack(t, Image{Name: "h.local/x:1", Files: []File{Regular("/x", 0o755, HostFile(name))}})
 		ids = append(ids, id)
 	}
 	if ids[0] != ids[1] {
@@ -112,7 +112,7 @@ func TestHostFileMetadataDoesNotMatter(t *testing.T) {
 }
 
 func TestArchiveIsAnOCILayout(t *testing.T) {
-	data, id := write(t, sample())
+	data, id := pack(t, sample())
 	headers, parts, _ := entries(t, data)
 	for name, header := range headers {
 		if !header.ModTime.Equal(epoch) || header.Uid != 0 || header.Gid != 0 || header.Uname+header.Gname != "" {
@@ -147,7 +147,7 @@ func TestArchiveIsAnOCILayout(t *testing.T) {
 }
 
 func TestLayer(t *testing.T) {
-	data, id := write(t, sample())
+	data, id := pack(t, sample())
 	_, parts, _ := entries(t, data)
 	manifest := decode[ocispec.Manifest](t, parts[blobName(id)])
 	headers, contents, names := entries(t, parts[blobName(manifest.Layers[0].Digest)])
@@ -183,8 +183,8 @@ func TestRefusedNames(t *testing.T) {
 		"playground.local:5000/demo", "playground.local/De mo:1", "playground.local/Demo:1", "playground.local//demo:1",
 		"playground.local/demo@sha256:1", "playground.local/:1",
 	} {
-		if _, err := Write(io.Discard, Image{Name: name}); !errors.Is(err, errName) {
-			t.Errorf("name %q: error %v, want %v", name, err, errName)
+		if _, err := Write(io.Discard, Image{Name: name}); !errors.Is(err, ErrName) {
+			t.Errorf("name %q: error %v, want %v", name, err, ErrName)
 		}
 	}
 	for _, name := range []string{"localhost/liqo:dev", "localhost:5000/a/b:V1.2_3-x", "localhost/a:1"} {
@@ -253,7 +253,7 @@ func TestWriteFileIsWholeOrNotAtAll(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if want, wantID := write(t, sample()); !bytes.Equal(before, want) || id != wantID {
+	if want, wantID := pack(t, sample()); !bytes.Equal(before, want) || id != wantID {
 		t.Error("WriteFile and Write differ")
 	}
 	broken := sample()
