@@ -23,26 +23,31 @@ func Apply(ctx context.Context, socket string, wanted fault.Emulation) (changes 
 		return nil, fmt.Errorf("encode emulation: %w", err)
 	}
 	var done result
-	err = call(ctx, socket, http.MethodPut, configPath, body, &done)
+	request, err := http.NewRequestWithContext(ctx, http.MethodPut, "http://netem"+configPath, bytes.NewReader(body))
+	if err != nil {
+		return nil, fmt.Errorf("link emulator: %w", err)
+	}
+	err = call(socket, request, &done)
 	return done.Changes, err
 }
 
 // ReadStatus asks the emulator that listens at the socket for its configuration and counters.
 func ReadStatus(ctx context.Context, socket string) (Status, error) {
 	var status Status
-	err := call(ctx, socket, http.MethodGet, statusPath, nil, &status)
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://netem"+statusPath, http.NoBody)
+	if err != nil {
+		return status, fmt.Errorf("link emulator: %w", err)
+	}
+	err = call(socket, request, &status)
 	return status, err
 }
 
-func call(ctx context.Context, socket, method, path string, body []byte, into any) error {
+// call sends a request to the emulator that listens at the socket, and decodes its answer.
+func call(socket string, request *http.Request, into any) error {
 	transport := &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
 		return new(net.Dialer).DialContext(ctx, "unix", socket)
 	}}
 	defer transport.CloseIdleConnections()
-	request, err := http.NewRequestWithContext(ctx, method, "http://netem"+path, bytes.NewReader(body))
-	if err != nil {
-		return fmt.Errorf("link emulator: %w", err)
-	}
 	response, err := (&http.Client{Transport: transport}).Do(request)
 	if err != nil {
 		return fmt.Errorf("link emulator at %s (is it running?): %w", socket, err)
