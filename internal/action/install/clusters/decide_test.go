@@ -65,10 +65,6 @@ func TestDecide(t *testing.T) {
 		{"reserved around the services", facts(), Overrides{ReservedSubnets: []string{"10.3.0.0/16", "10.90.0.0/11"}, SkipValidation: true}, "--reserved-subnets 10.90.0.0/11 overlaps 10.80.0.0/12"},
 		{"reserved elsewhere", facts(), Overrides{ReservedSubnets: []string{"10.3.0.0/16"}}, "|10.200.0.0/16|10.90.0.0/12|https://192.0.2.7:6443|"},
 		{"reserved", facts(), Overrides{ReservedSubnets: []string{"x"}}, "--reserved-subnets x"},
-		{"aks", facts(), Overrides{Type: "aks"}, "no installation for"},
-		{"eks", facts(), Overrides{Type: "eks"}, "no installation for"},
-		{"gke", facts(), Overrides{Type: "gke"}, "no installation for"},
-		{"openshift", facts(), Overrides{Type: "openshift"}, "--pod-cidr CIDR"},
 	} {
 		plan, err := Decide(c.facts, c.overrides)
 		have := strings.Join([]string{string(plan.Type), plan.PodCIDR, plan.ServiceCIDR, plan.Published(), plan.ServiceType}, "|")
@@ -77,6 +73,19 @@ func TestDecide(t *testing.T) {
 		}
 		if err == nil && have != c.want || err != nil && !strings.Contains(have, c.want) {
 			t.Errorf("%s: %s\n    want %s", c.name, have, c.want)
+		}
+	}
+}
+
+// TestRefused: a type without an installation is refused by name, with what can be tried, and never recognised.
+func TestRefused(t *testing.T) {
+	for _, row := range All {
+		if row.Refused == "" {
+			continue
+		}
+		_, err := Decide(facts(), Overrides{Type: row.Name})
+		if err == nil || !strings.Contains(err.Error(), "no installation for "+string(row.Name)) || !strings.Contains(err.Error(), "--pod-cidr CIDR") || row.Recognised != nil {
+			t.Errorf("%s: %v", row.Name, err)
 		}
 	}
 }
