@@ -86,13 +86,6 @@ func (o *authOptions) Validate() error {
 	return nil
 }
 
-func authEnvironment(name, otherwise string) string {
-	if value := os.Getenv(name); value != "" {
-		return value
-	}
-	return otherwise
-}
-
 // runAuth serves until ctx ends.
 func runAuth(ctx context.Context, cfg *rest.Config, o authOptions) error {
 	frugal(ctx)

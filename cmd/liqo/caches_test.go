@@ -17,17 +17,23 @@ import (
 // each of its kinds when it is made.
 func TestCachesWithoutPolicies(t *testing.T) {
 	scheme, err := newScheme()
-	must(t, err)
+	if err != nil {
+		t.Fatal(err)
+	}
 	mapper := meta.NewDefaultRESTMapper(nil)
 	o := &controllerManagerOptions{namespace: "liqo"}
 	for kind := range o.caches().ByObject {
 		known, err := apiutil.GVKForObject(kind, scheme)
-		must(t, err)
+		if err != nil {
+			t.Fatal(err)
+		}
 		mapper.Add(known, meta.RESTScopeNamespace)
 	}
 	for kind := range policies.Caches() {
 		known, err := apiutil.GVKForObject(kind, scheme)
-		must(t, err)
+		if err != nil {
+			t.Fatal(err)
+		}
 		if _, err := mapper.RESTMapping(known.GroupKind(), known.Version); err == nil {
 			t.Errorf("without policies, the cache has %s", known)
 		}

@@ -9,14 +9,10 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
-	"os"
-	"strings"
 	"time"
 
-	"github.com/go-logr/logr"
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client/config"
@@ -151,31 +147,4 @@ func openDNS(ctx context.Context, address string) (*net.UDPConn, net.Listener, e
 		return nil, nil, fmt.Errorf("port of the name server: %w", err)
 	}
 	return datagrams, connections, nil
-}
-
-// resolverOf reads what the kubelet has written for this pod.
-func resolverOf(file string) (domain.Resolver, error) {
-	text, err := os.ReadFile(file)
-	if err != nil {
-		return domain.Resolver{}, fmt.Errorf("read the domain of this cluster: %w", err)
-	}
-	return domain.Parse(string(text))
-}
-
-// clusterResolver is resolverOf for a process that works without: peers then find Services of this cluster by short names only.
-func clusterResolver(log logr.Logger) domain.Resolver {
-	found, err := resolverOf(domain.File)
-	if err != nil {
-		log.Info("the domain of this cluster is not known, so its pods find Services in peers by short names only", "reason", err.Error())
-	}
-	return found
-}
-
-// parseService reads NAMESPACE/NAME.
-func parseService(text string) (types.NamespacedName, error) {
-	namespace, name, _ := strings.Cut(text, "/")
-	if len(validation.IsDNS1123Label(namespace)) > 0 || len(validation.IsDNS1035Label(name)) > 0 {
-		return types.NamespacedName{}, fmt.Errorf("%q: want NAMESPACE/NAME of a Service, such as kube-system/kube-dns", text)
-	}
-	return types.NamespacedName{Namespace: namespace, Name: name}, nil
 }

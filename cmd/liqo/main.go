@@ -11,19 +11,9 @@ import (
 	"syscall"
 
 	"github.com/spf13/cobra"
-	"github.com/spf13/pflag"
-	"k8s.io/client-go/rest"
-	ctrllog "sigs.k8s.io/controller-runtime/pkg/log"
 
-	kubemanager "liqo.io/liqo/internal/kube/manager"
 	"liqo.io/liqo/internal/kube/version"
 )
-
-// role is one process. Several pods may run the same role, but a process runs only one.
-type role struct {
-	name, short string
-	new         func() *cobra.Command
-}
 
 func roles() []role {
 	return []role{
@@ -68,43 +58,4 @@ func program() *cobra.Command {
 		root.AddCommand(cmd)
 	}
 	return root
-}
-
-// options are the flags of a role.
-type options interface {
-	Register(flags *pflag.FlagSet)
-	Validate() error
-}
-
-// named returns a copy of cfg that names the role to the API server, in audit logs and in the managed fields of what it writes.
-func named(cfg *rest.Config, role string) *rest.Config {
-	cfg = rest.CopyConfig(cfg)
-	if cfg.UserAgent == "" {
-		cfg.UserAgent = "liqo-" + role + "/" + version.Version
-	}
-	return cfg
-}
-
-// command returns the command of a role that uses the API server of its own cluster. home returns how to reach it, or nil if the role needs none
-// with these flags.
-func command(o options, home func() (*rest.Config, error), run func(*cobra.Command, *rest.Config) error) *cobra.Command {
-	cmd := &cobra.Command{
-		Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			reportIgnored(cmd.Flags(), ctrllog.FromContext(cmd.Context()))
-			if err := o.Validate(); err != nil {
-				return err
-			}
-			cfg, err := home()
-			if err != nil {
-				return err
-			}
-			if cfg != nil {
-				cfg = kubemanager.WaitWatches(named(cfg, cmd.Name()))
-			}
-			return run(cmd, cfg)
-		},
-	}
-	o.Register(cmd.Flags())
-	return cmd
 }

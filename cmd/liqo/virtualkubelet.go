@@ -4,7 +4,6 @@ package main
 
 import (
 	"context"
-	"crypto/tls"
 	"errors"
 	"fmt"
 	"net/http"
@@ -18,9 +17,7 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	"sigs.k8s.io/controller-runtime/pkg/client/config"
-	"sigs.k8s.io/controller-runtime/pkg/log"
 
-	"liqo.io/liqo/internal/kube/listener"
 	kubemanager "liqo.io/liqo/internal/kube/manager"
 	vk "liqo.io/liqo/internal/offloading/virtualkubelet"
 	"liqo.io/liqo/internal/storage/claims"
@@ -152,24 +149,4 @@ func healthOf(node *vk.Node) http.Handler {
 		fmt.Fprintln(w, "ok")
 	})
 	return mux
-}
-
-// serve serves probes, metrics or reports at an address until ctx ends. What it answers may last.
-func serve(ctx context.Context, address string, handler http.Handler) error {
-	return serveSecurely(ctx, address, handler, nil)
-}
-
-// serveSecurely does it over TLS, if it gets a certificate.
-func serveSecurely(ctx context.Context, address string, handler http.Handler, certificate func(*tls.ClientHelloInfo) (*tls.Certificate, error)) error {
-	limits := listener.Small()
-	limits.Write = 0
-	port := listener.Port{Limits: limits, Handler: handler, Log: log.FromContext(ctx)}
-	if certificate != nil {
-		port.TLS = &tls.Config{MinVersion: tls.VersionTLS13, GetCertificate: certificate}
-	}
-	server, err := listener.Listen(ctx, address, port)
-	if err != nil {
-		return err
-	}
-	return server.Serve(ctx)
 }
