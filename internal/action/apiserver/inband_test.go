@@ -124,7 +124,7 @@ func TestPeerInBand(t *testing.T) {
 	rome, milan := discoveryv1alpha1.ClusterIdentity{ClusterID: actiontest.LocalID, ClusterName: "rome"}, discoveryv1alpha1.ClusterIdentity{ClusterID: actiontest.RemoteID, ClusterName: "milan"}
 	romeKeys, milanKeys := clusterkey.Keys{}, clusterkey.Keys{}
 	local, remote := ready(t, here, rome, &romeKeys), ready(t, there, milan, &milanKeys)
-	o := peer.InBandOptions{Timeout: time.Minute, Local: pair.Access{local, actiontest.Namespace}, Remote: pair.Access{remote, actiontest.Namespace}}
+	o := peer.InBandOptions{Timeout: time.Minute, Local: pair.Access{Client: local, Namespace: actiontest.Namespace}, Remote: pair.Access{Client: remote, Namespace: actiontest.Namespace}}
 	end := unpeer.InBandOptions{Timeout: o.Timeout, Local: o.Local, Remote: o.Remote}
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
