@@ -15,6 +15,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	rbacv1 "k8s.io/api/rbac/v1"
+
+	"liqo.io/liqo/internal/offloading/kinds"
 )
 
 const rightsTable = "../../docs/rights.md"
@@ -133,6 +135,14 @@ func allMarks(t *testing.T) rightMarks {
 					name := strings.TrimPrefix(filepath.ToSlash(source), "../../internal/")
 					all[role] = append(all[role], rightMark{name, string(found[1]), string(found[2])})
 				}
+			}
+		}
+	}
+	for _, role := range []struct{ name, namespace string }{{kinds.VirtualKubelet, kinds.Offloaded}, {kinds.Manager, kinds.Remote}} {
+		for _, kind := range kinds.All() {
+			if rule, needed := kind.Rule(role.name, role.namespace); needed {
+				file := "offloading/kinds/" + strings.ToLower(kind.Local.Kind) + ".go"
+				all["liqo-"+role.name] = append(all["liqo-"+role.name], rightMark{file, rule.APIGroups[0], rule.Resources[0]})
 			}
 		}
 	}

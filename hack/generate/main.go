@@ -2,7 +2,7 @@
 
 // Command generate writes what is made from other files: deep copies, apply configurations and resource
 // definitions from the API types, the rights of each role from the marks in the code that needs them, the table of values in the
-// chart's README, and the table of what a pod may ask for in docs/offloading.md. With --check it changes nothing and fails if something is not as it would write it.
+// chart's README, what the chart has of each reflected kind, and the table of what a pod may ask for in docs/offloading.md. With --check it changes nothing and fails if something is not as it would write it.
 //
 // It must not know what the generated things mean; controller-gen does the work, in the version that hack/tools
 // pins. rights.go decides from values, and its proof is rights_test.go.
@@ -75,6 +75,7 @@ func generate(ctx context.Context) error {
 		metricsPage,
 		commandsPage,
 		unlisted,
+		chartData,
 	}
 	for _, r := range roles {
 		jobs = append(jobs, func() error { return writeRights(ctx, r) })
@@ -145,7 +146,9 @@ func generated() (map[string][]byte, error) {
 		}
 		return add(path)
 	})
-	for _, pattern := range []string{crds + "/*.yaml", fmt.Sprintf(rightsOf, "*"), readmePath, offloadingPath, reference + "/*.md"} {
+	for _, pattern := range []string{
+		crds + "/*.yaml", fmt.Sprintf(rightsOf, "*"), readmePath, offloadingPath, reference + "/*.md", kindsPath, valuesPath, schemaPath,
+	} {
 		paths, globErr := filepath.Glob(pattern)
 		err = errors.Join(err, globErr)
 		for _, path := range paths {

@@ -29,6 +29,9 @@ const (
 
 // readme writes the tables of values between their marks in the chart's README.
 func readme() error {
+	if err := allowedKeys(); err != nil { // the table has them
+		return err
+	}
 	text, err := os.ReadFile(readmePath)
 	if err != nil {
 		return err

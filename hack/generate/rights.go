@@ -14,6 +14,8 @@ import (
 
 	rbacv1 "k8s.io/api/rbac/v1"
 	"sigs.k8s.io/yaml"
+
+	"liqo.io/liqo/internal/offloading/kinds"
 )
 
 // role is a process with rights of its own: what packages it is made of, as far as they talk to the API server of
@@ -110,7 +112,11 @@ func unlisted() (err error) {
 // rights turns what controller-gen made of the marks into the roles of the chart.
 func rights(r role, marks []byte) ([]byte, error) {
 	var out bytes.Buffer
-	fmt.Fprintf(&out, "# Made by `make generate` from the marks +kubebuilder:rbac in:\n# %s\n", strings.Join(r.packages, " "))
+	source := "the marks +kubebuilder:rbac in"
+	if r.name == kinds.VirtualKubelet || r.name == kinds.Manager {
+		source = "the rows in internal/offloading/kinds, and " + source
+	}
+	fmt.Fprintf(&out, "# Made by `make generate` from %s:\n# %s\n", source, strings.Join(r.packages, " "))
 	for _, document := range strings.Split(string(marks), "---\n") {
 		var in rbacv1.ClusterRole
 		if err := yaml.Unmarshal([]byte(document), &in); err != nil {
@@ -131,7 +137,7 @@ func rights(r role, marks []byte) ([]byte, error) {
 			Kind     string              `json:"kind"`
 			Metadata map[string]string   `json:"metadata"`
 			Rules    []rbacv1.PolicyRule `json:"rules"`
-		}{kind, map[string]string{"name": in.Name + suffix}, in.Rules}
+		}{kind, map[string]string{"name": in.Name + suffix}, merged(in.Rules, kinds.Rules(r.name, in.Namespace))}
 		text, err := yaml.Marshal(role)
 		if err != nil {
 			return nil, err

@@ -331,8 +331,15 @@ A bound that is null is none, because values of earlier versions drop a default 
 {{- if or $stated (kindIs "invalid" $quota) (semverCompare ">=1.28.0-0" .Capabilities.KubeVersion.Version) -}}
 {{- toJson $stated -}}
 {{- else -}}
-{{- $default := dict "secrets" "5000" "configmaps" "1000" "services" "500" "services.loadbalancers" "10" "services.nodeports" "100" "count/ingresses.networking.k8s.io" "100" "count/poddisruptionbudgets.policy" "100" "persistentvolumeclaims" "100" "requests.storage" "1Ti" -}}
+{{- $default := merge (dict "services.loadbalancers" "10" "services.nodeports" "100" "requests.storage" "1Ti") (include "liqo.kinds" . | fromYaml).most -}}
 {{- range $name, $none := $quota }}{{ $_ := unset $default $name }}{{ end -}}
 {{- toJson $default -}}
 {{- end -}}
+{{- end }}
+
+{{/*
+What the chart has to know of each kind that a peer writes, as YAML: made by `make generate` from the rows in internal/offloading/kinds.
+*/}}
+{{- define "liqo.kinds" -}}
+{{ .Files.Get "files/kinds.yaml" }}
 {{- end }}

@@ -37,6 +37,7 @@ import (
 	vkv1alpha1 "liqo.io/liqo/apis/virtualkubelet/v1alpha1"
 	"liqo.io/liqo/internal/kube/kubetest"
 	"liqo.io/liqo/internal/kube/manager"
+	"liqo.io/liqo/internal/offloading/kinds"
 )
 
 const (
@@ -102,7 +103,7 @@ func (b *Env) rights() {
 	b.Bind(User, "", everywhere)
 	b.Bind(User, Tenant, inTenants)
 
-	inRemote := b.RBACMarkers("../remotenamespace/*.go")["liqo-remote"]
+	inRemote := append(b.RBACMarkers("../remotenamespace/*.go")["liqo-remote"], kinds.Rules(kinds.Manager, kinds.Remote)...)
 	b.Make(&rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: "liqo-controller-manager-remote"}, Rules: inRemote})
 	b.Make(&rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: "liqo-virtual-kubelet-remote"}, Rules: []rbacv1.PolicyRule{{ // any rights
 		APIGroups: []string{""}, Resources: []string{"secrets"}, Verbs: []string{"get", "list", "watch"},

@@ -14,4 +14,5 @@ var ConfigMap = row(Kind{
 	Register: []func(*runtime.Scheme) error{corev1.AddToScheme}, Order: 40,
 	Flag: "configmap", Workers: defaultWorkers,
 	Counted: true, Content: true,
+	Metadata: &Metadata{Value: "configMaps", Collected: true}, Most: "1000", Total: "10000",
 })

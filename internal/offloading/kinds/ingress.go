@@ -14,4 +14,5 @@ var Ingress = row(Kind{
 	Register: []func(*runtime.Scheme) error{networkingv1.AddToScheme}, Order: 70,
 	Flag: "ingress", Workers: defaultWorkers,
 	Events: true, Counted: true, Content: true,
+	Metadata: &Metadata{Value: "ingresses"}, Most: "100", Total: "500",
 })

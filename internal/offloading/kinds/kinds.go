@@ -34,6 +34,17 @@ type Kind struct {
 	// Data: the objects hold data, so that they stay in a remote namespace that is kept for it.
 	Data bool
 
+	// Rights are those of a peer on its remote objects.
+	Rights Rights
+	// Metadata is which labels and annotations a peer may write; nil: Guard, or a webhook, judges that.
+	Metadata *Metadata
+	// Guard is a policy for what a peer writes of the kind; nil: it is judged with all kinds, or by a policy of the chart.
+	Guard *Guard
+	// Judged: a policy of its own in the chart judges what a peer writes.
+	Judged bool
+	// Total is how many remote objects a peer may have by default, Most how many a namespace where nothing counts them over all of a peer.
+	Total, Most string
+
 	// Custom: its objects have no Go type. Users add the kind, so that All does not return it.
 	Custom bool
 }

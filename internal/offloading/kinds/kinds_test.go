@@ -39,6 +39,15 @@ func TestRows(t *testing.T) {
 				t.Errorf("has the order of %s", other)
 			}
 			orders[kind.Order] = kind.Local.Kind
+			if kind.Foreign() && (kind.Metadata == nil) == (kind.Guard == nil) {
+				t.Error("a peer writes labels and annotations, of which components take orders: Metadata, or a Guard, has to state which it may")
+			}
+			if kind.Foreign() && kind.Counted && (kind.Total == "" || kind.Most == "" || kind.Remote.Version != "v1") {
+				t.Errorf("%q and %q bound the number of objects, and webhooks see version v1, of %s", kind.Total, kind.Most, kind.Remote.GroupVersionKind)
+			}
+			if rights := kind.Rights; !rights.Bounded && rights.Elsewhere != nil || rights.Value == "" && rights.Without != nil {
+				t.Errorf("the rights %+v name verbs that are never granted", rights)
+			}
 		})
 	}
 }

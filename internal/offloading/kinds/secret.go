@@ -14,4 +14,5 @@ var Secret = row(Kind{
 	Register: []func(*runtime.Scheme) error{corev1.AddToScheme}, Order: 50,
 	Flag: "secret", Workers: defaultWorkers,
 	Counted: true, Content: true,
+	Metadata: &Metadata{Value: "secrets", Collected: true}, Most: "5000", Total: "20000",
 })

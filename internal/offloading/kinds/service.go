@@ -14,4 +14,5 @@ var Service = row(Kind{
 	Register: []func(*runtime.Scheme) error{corev1.AddToScheme}, Order: 20,
 	Flag: "service", Workers: defaultWorkers,
 	Events: true, Counted: true, Content: true,
+	Metadata: &Metadata{Value: "services", Annotations: []string{"service.kubernetes.io/topology-mode", "service.kubernetes.io/topology-aware-hints"}}, Most: "500", Total: "1000",
 })

@@ -24,10 +24,6 @@ import (
 // +kubebuilder:rbac:groups="",resources=persistentvolumeclaims,verbs=list;watch
 // +kubebuilder:rbac:groups="",resources=namespaces,verbs=patch
 // +kubebuilder:rbac:groups=virtualkubelet.liqo.io,resources=shadowpods,verbs=list;watch
-// +kubebuilder:rbac:namespace=liqo-remote,groups="",resources=configmaps;secrets;services,verbs=deletecollection
-// +kubebuilder:rbac:namespace=liqo-remote,groups=networking.k8s.io,resources=ingresses,verbs=deletecollection
-// +kubebuilder:rbac:namespace=liqo-remote,groups=policy,resources=poddisruptionbudgets,verbs=deletecollection
-// +kubebuilder:rbac:namespace=liqo-remote,groups=virtualkubelet.liqo.io,resources=shadowpods;shadowendpointslices,verbs=deletecollection
 
 // Values of the annotation labels.KeptForData.
 const (

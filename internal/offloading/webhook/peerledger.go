@@ -36,9 +36,6 @@ import (
 	"liqo.io/liqo/internal/offloading/ledger"
 )
 
-// +kubebuilder:rbac:namespace=liqo-remote,groups="",resources=configmaps;secrets;services;persistentvolumeclaims,verbs=list
-// +kubebuilder:rbac:namespace=liqo-remote,groups=networking.k8s.io,resources=ingresses,verbs=list
-// +kubebuilder:rbac:namespace=liqo-remote,groups=policy,resources=poddisruptionbudgets,verbs=list
 // +kubebuilder:rbac:groups=virtualkubelet.liqo.io,resources=shadowpods;shadowendpointslices;namespacemaps,verbs=list;watch
 // +kubebuilder:rbac:groups=sharing.liqo.io,resources=resourceslices,verbs=list;watch
 // +kubebuilder:rbac:groups="",resources=namespaces,verbs=get;list;watch

@@ -19,11 +19,6 @@ import (
 	"liqo.io/liqo/internal/offloading/reflection/project"
 )
 
-// +kubebuilder:rbac:namespace=liqo-offloaded,groups="",resources=services;configmaps;secrets,verbs=list;watch
-// +kubebuilder:rbac:namespace=liqo-offloaded,groups=discovery.k8s.io,resources=endpointslices,verbs=list;watch
-// +kubebuilder:rbac:namespace=liqo-offloaded,groups=networking.k8s.io,resources=ingresses,verbs=list;watch
-// +kubebuilder:rbac:namespace=liqo-offloaded,groups=policy,resources=poddisruptionbudgets,verbs=list;watch
-
 // kind is a row of the catalogue: a kind that is copied to the peer. Pods have files of their own, since they also bring their status back.
 type kind struct {
 	*kinds.Kind
