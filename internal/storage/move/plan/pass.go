@@ -84,10 +84,13 @@ func (f *Facts) pass(mode string) (*v1alpha1.MovePass, Step) {
 		return nil, do(Apply, f.policy(only(now.Status.PodIP)))
 	case now.Status.Phase == corev1.PodSucceeded:
 		result, err := resultOf(now)
-		if err == nil && (mode != modeFinish || result.Verified) {
-			return &v1alpha1.MovePass{All: result.All, Sent: result.Sent, Seconds: result.Seconds}, Step{}
+		switch {
+		case err != nil:
+			return nil, f.failed(fmt.Sprintf("pod %s left no result: %v", now.Name, err), false)
+		case mode == modeFinish && !result.Verified:
+			return nil, f.failed(fmt.Sprintf("pod %s has not verified the files", now.Name), false)
 		}
-		return nil, f.failed(fmt.Sprintf("pod %s left no result: %v", now.Name, err), false)
+		return &v1alpha1.MovePass{All: result.All, Sent: result.Sent, Seconds: result.Seconds}, Step{}
 	case now.Status.Phase == corev1.PodFailed:
 		text := ended(now)
 		return nil, f.failed(text, strings.Contains(text, "No space left on device") || strings.Contains(text, "Disk quota exceeded"))
