@@ -28,7 +28,9 @@
 //
 // [Env] has what nearly every such test does to a cluster: create, read, change,
 // wait. An error fails the test. [Eventually] is the only way to wait: it polls, and its
-// bound only protects against hanging. [Env.RBACMarkers] and [Env.Bind] give
+// bound only protects against hanging. If it fails, it prints what the test has read last
+// through an Env or [Remembering]; the logs of controllers and API servers are printed as
+// well. [Env.RBACMarkers] and [Env.Bind] give
 // the code under test the rights that its RBAC markers name, and no others.
 //
 // The package must not know any Liqo kind: callers install what they need.

@@ -77,9 +77,11 @@ func (b *Env) Until(what string, holds func() bool) {
 
 var errFalse = errors.New("the condition is still false")
 
-// Eventually polls check until it returns nil. After InTime it fails the test with the last error.
+// Eventually polls check until it returns nil. After InTime it fails the test with the last error, and with what the test has read meanwhile.
 func Eventually(t testing.TB, what string, check func() error) {
 	t.Helper()
+	seen := readsOf(t)
+	seen.forget()
 	start := time.Now()
 	for {
 		began := time.Now()
@@ -88,7 +90,7 @@ func Eventually(t testing.TB, what string, check func() error) {
 			return
 		}
 		if time.Since(start) > InTime {
-			t.Fatalf("not within %v: %s: %v", InTime, what, err)
+			t.Fatalf("not within %v: %s: %v%s", InTime, what, err, seen)
 		}
 		time.Sleep(pause(time.Since(start), time.Since(began)))
 	}

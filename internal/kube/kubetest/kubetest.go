@@ -15,7 +15,9 @@ import (
 	"time"
 
 	"k8s.io/client-go/rest"
+	"k8s.io/klog/v2"
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
+	"sigs.k8s.io/controller-runtime/pkg/log"
 )
 
 // assetsVariable is envtest's own name, so that tools which know envtest work here too.
@@ -57,6 +59,7 @@ func lend(t testing.TB, n int) (configs []*rest.Config) {
 	for _, c := range clusters {
 		t.Cleanup(func() {
 			if t.Failed() { // what it holds may be why
+				t.Logf("the end of what the API server and its etcd have written:\n%s", c.guard.logs())
 				report(t, c.stop())
 				return
 			}
@@ -114,10 +117,14 @@ var shared = func() func(string) ([]*rest.Config, error) {
 	}
 }()
 
+// logged has controllers log what they do, unless the package has set a logger before: `go test` prints it if a test fails.
+var logged = sync.OnceFunc(func() { log.SetLogger(klog.Background()) })
+
 // assets returns the directory with etcd, kube-apiserver and kubectl. It skips
 // the test if the variable is not set, and fails it if a program is missing.
 func assets(t testing.TB) string {
 	t.Helper()
+	logged()
 	dir := os.Getenv(assetsVariable)
 	if dir == "" {
 		t.Skipf("NOT RUN: %s is not set, so there is no API server to test against; "+

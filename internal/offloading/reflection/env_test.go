@@ -255,6 +255,7 @@ func newEnv(t *testing.T) *env {
 	e.must(err)
 	e.provider, err = client.NewWithWatch(provider, client.Options{Scheme: scheme})
 	e.must(err)
+	e.consumer, e.provider = kubetest.Remembering(e.t, e.consumer), kubetest.Remembering(e.t, e.provider)
 	e.tenant = e.namespaceOf(e.consumer, "liqo-tenant-milan-")
 	e.kubelet, e.subject = account(e, e.consumer, consumer, e.tenant)
 	e.kubelet.Wrap(e.toConsumer.RoundTripper)
@@ -442,7 +443,7 @@ func (e *env) until(what string, done func() bool) {
 	e.t.Helper()
 	kubetest.Eventually(e.t, what, func() error {
 		if !done() {
-			return errors.New("not yet")
+			return errors.New("the condition is still false")
 		}
 		return nil
 	})
