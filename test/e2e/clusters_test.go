@@ -356,7 +356,7 @@ func purge(t *testing.T) {
 	})
 }
 
-// sameName: another cluster of the same name is a peer of its own.
+// sameName: a cluster that is a peer already is refused under another name.
 func sameName(t *testing.T) {
 	command := milan.PeerCommand(t)
 	rome.Peer(t, milan)

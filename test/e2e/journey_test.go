@@ -42,7 +42,7 @@ func peered(t *testing.T) {
 // step runs a test in a state of the clusters. If it fails it leaves what the clusters looked like.
 func step(t *testing.T, need state, run func(*testing.T)) {
 	t.Helper()
-	clusters.Step(t)
+	defer clusters.Step(t)()
 	need(t)
 	run(t)
 }

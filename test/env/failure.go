@@ -35,14 +35,20 @@ var asked = map[string][]string{
 const hostState = "ip -d link; ip address; ip route show table all; ip rule; ip neighbour; nft list ruleset"
 
 // Step must be the first call of a test that stands alone. If the test fails, it leaves a folder with events, conditions, logs of our
-// processes and the state of the hosts of all clusters, and prints its path.
-func (b *Env) Step(t *testing.T) {
+// processes and the state of the hosts of all clusters, and prints its path. What it returns does so at once: with `defer clusters.Step(t)()` the
+// folder shows the clusters before the clean-ups of the test, which take its pods and their events away.
+func (b *Env) Step(t *testing.T) (now func()) {
 	t.Helper()
-	t.Cleanup(func() {
-		if t.Failed() {
+	collected := false
+	now = func() {
+		t.Helper()
+		if t.Failed() && !collected {
+			collected = true
 			t.Logf("events, conditions, logs and host state of the clusters are in %s", b.collect(t.Name()))
 		}
-	})
+	}
+	t.Cleanup(now)
+	return now
 }
 
 // collect writes what the clusters look like now, and returns the folder.

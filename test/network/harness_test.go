@@ -21,7 +21,7 @@ import (
 
 // TestHarness checks the tools of these tests on the playground without Liqo: with a tool that sees nothing, every test would pass.
 func TestHarness(t *testing.T) {
-	clusters.Step(t)
+	defer clusters.Step(t)()
 	uninstall(t)
 	for _, c := range []*env.Cluster{alpha, beta} {
 		c.Serve(t)

@@ -76,7 +76,7 @@ func compare(before, now string) string {
 
 // TestSnapshotSees creates on a node the kinds of objects that Liqo creates, and checks that the snapshot shows each of them.
 func TestSnapshotSees(t *testing.T) {
-	clusters.Step(t)
+	defer clusters.Step(t)()
 	node := gamma.Nodes[0]
 	before := snapshot(t, node)
 	run := func(script string) { node.Net().Run(t, "sh", "-c", script) }

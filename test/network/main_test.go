@@ -72,7 +72,7 @@ func onlyLong(t *testing.T) {
 
 // TestNothingIsLeft is the last one: it leaves the clusters as they were before the installation.
 func TestNothingIsLeft(t *testing.T) {
-	clusters.Step(t)
+	defer clusters.Step(t)()
 	uninstall(t)
 	before := snapshots(t)
 	peered(t, 2)
@@ -85,7 +85,7 @@ func TestNothingIsLeft(t *testing.T) {
 // step runs a test on peered clusters with a number of gateways each. If it fails it leaves what the clusters looked like.
 func step(t *testing.T, lanes int, run func(*testing.T)) {
 	t.Helper()
-	clusters.Step(t)
+	defer clusters.Step(t)()
 	repair(t)
 	t.Cleanup(func() { uncertain = uncertain || t.Failed() })
 	peered(t, lanes)

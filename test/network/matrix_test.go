@@ -3,29 +3,19 @@
 package network
 
 import (
-	"encoding/json"
 	"fmt"
 	"net/netip"
 	"path/filepath"
-	"strings"
 	"testing"
 	"time"
 
 	"liqo.io/liqo/test/env"
 )
 
-// ask runs one check from a place, and repeats it once, because a route that is just being created is no fault.
+// ask runs one check from a place.
 func ask(t *testing.T, from env.Place, args ...string) (env.Answer, error) {
 	t.Helper()
-	var result env.Result
-	for range 2 {
-		result = from.Try(filepath.Join(clusters.Bin, "traffic"), append([]string{"check"}, args...)...)
-		var a env.Answer
-		if result.Code == 0 && json.Unmarshal([]byte(result.Out), &a) == nil {
-			return a, nil
-		}
-	}
-	return env.Answer{}, fmt.Errorf("from %s: %s", from.Name, strings.TrimSpace(result.Err))
+	return clusters.Ask(from.Name, func(args ...string) env.Result { return from.Try(filepath.Join(clusters.Bin, "traffic"), args...) }, args...)
 }
 
 // must runs one check and compares the address that the server saw; an invalid address stands for any.

@@ -62,7 +62,7 @@ func onlyLong(t *testing.T) {
 // step runs a test on clusters with Liqo and measures it. If it fails it leaves what the clusters looked like.
 func step(t *testing.T, run func(*testing.T)) {
 	t.Helper()
-	clusters.Step(t)
+	defer clusters.Step(t)()
 	start := time.Now()
 	if !t.Run("installed", func(t *testing.T) {
 		for _, c := range clusters.Clusters {

@@ -49,7 +49,7 @@ func TestMain(m *testing.M) {
 const forever = 365 * 24 * time.Hour
 
 func TestSoak(t *testing.T) {
-	clusters.Step(t)
+	defer clusters.Step(t)()
 	if *seed == 0 {
 		*seed = rand.Uint64N(1_000_000) + 1
 	}

@@ -90,7 +90,7 @@ func busy(status int) bool {
 // TestAttackNH4: a consumer creates a few node ports in each of many namespaces, less than a namespace may have. It gets no more than a peer may have in
 // all, and the provider's own Service still gets one.
 func TestAttackNH4(t *testing.T) {
-	clusters.Step(t)
+	defer clusters.Step(t)()
 	const each = 10
 	a, all := spread(t)
 	ctx := t.Context()
@@ -163,7 +163,7 @@ func TestAttackNH4(t *testing.T) {
 // TestAttackNH5: a consumer rewrites a large ConfigMap in each of many namespaces as fast as it can. After a burst it has to wait, etcd grows no faster than
 // a peer may write, and the pods of another consumer start meanwhile.
 func TestAttackNH5(t *testing.T) {
-	clusters.Step(t)
+	defer clusters.Step(t)()
 	a, all := spread(t)
 	offload(t, good)
 	t.Cleanup(func() {

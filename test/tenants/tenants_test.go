@@ -55,7 +55,7 @@ const namespace = "shop"
 
 // TestAttackH5: a consumer that tries to create 100,000 objects is stopped by its bounds, and the pods of another consumer start as before.
 func TestAttackH5(t *testing.T) {
-	clusters.Step(t)
+	defer clusters.Step(t)()
 	peered(t)
 	for _, consumer := range []*env.Cluster{hostile, good} {
 		offload(t, consumer)
