@@ -17,8 +17,11 @@ import (
 // resultsFolder holds, for each command that ran tests last, the events that it printed; hack/contract reads them.
 var resultsFolder = filepath.Join("bin", "results")
 
-// results is where the events of a command are kept, and which commit it tests; without a path they are not.
-type results struct{ path, commit string }
+// results is where the events of a command are kept, and which commit it tests; without a path they are not. tests counts what the stage ran.
+type results struct {
+	path, commit string
+	tests        *tally
+}
 
 // withResults has the results of all tests kept, each command's in a file of its own.
 func withResults(plan []stage, commit string) []stage {
@@ -27,7 +30,7 @@ func withResults(plan []stage, commit string) []stage {
 		for j := range plan[i].commands {
 			if c := &plan[i].commands[j]; c.tests() {
 				name := fmt.Sprintf("%s-%d.json", strings.ReplaceAll(plan[i].name, " ", "-"), j)
-				c.results = results{filepath.Join(resultsFolder, name), commit}
+				c.results = results{path: filepath.Join(resultsFolder, name), commit: commit}
 			}
 		}
 	}
@@ -53,7 +56,11 @@ func keep(where results, verbose bool, out io.Writer) (*events, error) {
 	if err == nil {
 		_, err = file.Write(append(head, '\n'))
 	}
-	return &events{file: file, out: out, verbose: verbose, printed: map[string]*bytes.Buffer{}}, err
+	tests := where.tests
+	if tests == nil {
+		tests = &tally{}
+	}
+	return &events{file: file, out: out, verbose: verbose, tests: tests, printed: map[string]*bytes.Buffer{}}, err
 }
 
 // events keeps what "go test -json" prints, and prints what "go test" would.
@@ -61,6 +68,7 @@ type events struct {
 	file    io.WriteCloser
 	out     io.Writer
 	verbose bool
+	tests   *tally
 
 	mu      sync.Mutex
 	rest    []byte                   // the start of a line
@@ -93,6 +101,9 @@ func (e *events) line(line []byte) error {
 		if _, err := e.file.Write(line); err != nil {
 			return err
 		}
+	}
+	if event.Test != "" {
+		e.tests.event(event.Action, event.Package+"."+event.Test, event.Output)
 	}
 	var now string
 	kept := e.printed[event.Package]

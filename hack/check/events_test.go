@@ -17,7 +17,7 @@ func TestWithResults(t *testing.T) {
 	plan := withResults([]stage{{name: "unit product", commands: []command{
 		{args: []string{"make", "image"}}, {args: []string{"go", "test", "./a"}}, {args: []string{"go", "test", "-fuzz", "^FuzzX$", "./a"}}, {args: []string{"go", "vet"}},
 	}}}, "0123")
-	for i, want := range []results{{}, {filepath.Join("bin", "results", "unit-product-1.json"), "0123"}, {}, {}} {
+	for i, want := range []results{{}, {path: filepath.Join("bin", "results", "unit-product-1.json"), commit: "0123"}, {}, {}} {
 		if got := plan[0].commands[i].results; got != want {
 			t.Errorf("command %d: %+v, want %+v", i, got, want)
 		}
@@ -45,7 +45,7 @@ no event
 	} {
 		var out bytes.Buffer
 		kept := &file{}
-		e := &events{file: kept, out: &out, verbose: verbose, printed: map[string]*bytes.Buffer{}}
+		e := &events{file: kept, out: &out, verbose: verbose, tests: &tally{}, printed: map[string]*bytes.Buffer{}}
 		for _, half := range []string{in[:100], in[100:]} {
 			if _, err := e.Write([]byte(half)); err != nil {
 				t.Fatal(err)

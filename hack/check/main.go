@@ -72,6 +72,7 @@ type result struct {
 	skipped string // reason, empty if it ran
 	err     error
 	output  string
+	tests   tally
 }
 
 func failed(results []result) bool {

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"os/exec"
 	"slices"
@@ -96,6 +97,7 @@ func runStage(ctx context.Context, s stage, failed bool, env *[]string, screen *
 	}
 	start := time.Now()
 	for _, c := range s.commands {
+		c.results.tests = &r.tests
 		if r.err = runCommand(ctx, c, env, out); r.err != nil {
 			fmt.Fprintf(out, "check: %v\n", r.err)
 			break
@@ -104,6 +106,11 @@ func runStage(ctx context.Context, s stage, failed bool, env *[]string, screen *
 	for _, c := range s.after {
 		// Also after an interrupt: what the stage has made goes with it.
 		r.err = errors.Join(r.err, runCommand(context.WithoutCancel(ctx), c, env, out))
+	}
+	if refused := r.tests.refused(s.skips); s.skips != nil && len(refused) > 0 {
+		err := fmt.Errorf("tests were skipped for reasons that %s does not have: %s", acceptedPath, strings.Join(refused, "; "))
+		fmt.Fprintf(out, "check: %v\n", err)
+		r.err = errors.Join(r.err, err)
 	}
 	r.took, r.output = time.Since(start), kept.String()
 	if screen.whole {
@@ -164,13 +171,38 @@ func summary(results []result, total time.Duration) string {
 		case r.skipped != "":
 			fmt.Fprintf(&text, "%-20s NOT RUN  %s\n", r.stage.name, r.skipped)
 		case r.err != nil:
-			fmt.Fprintf(&text, "%-20s FAILED   %s\n", r.stage.name, r.took.Round(100*time.Millisecond))
+			text.WriteString(line(r, "FAILED"))
 		default:
-			fmt.Fprintf(&text, "%-20s passed   %s\n", r.stage.name, r.took.Round(100*time.Millisecond))
+			text.WriteString(line(r, "passed"))
 		}
 	}
 	fmt.Fprintf(&text, "%-20s          %s\n", "in total", total.Round(100*time.Millisecond))
+	text.WriteString(withoutClusters(results))
 	return text.String()
+}
+
+// line is how long a stage took, and which of its tests were skipped.
+func line(r result, outcome string) string {
+	text := fmt.Sprintf("%-20s %-8s %-9s %s", r.stage.name, outcome, r.took.Round(100*time.Millisecond), &r.tests)
+	text = strings.TrimRight(text, " ") + "\n"
+	for _, reason := range slices.Sorted(maps.Keys(r.tests.reasons)) {
+		text += fmt.Sprintf("%-20s          %d skipped: %.150s\n", "", r.tests.reasons[reason], reason)
+	}
+	return text
+}
+
+// withoutClusters is the last line of a run whose stages on clusters did not run: a green run without them shows less than it seems.
+func withoutClusters(results []result) string {
+	var all []string
+	for _, r := range results {
+		if r.stage.skip == needsRoot {
+			all = append(all, fmt.Sprintf("%s (%s)", r.stage.name, r.stage.about))
+		}
+	}
+	if len(all) == 0 {
+		return ""
+	}
+	return fmt.Sprintf("NO CLUSTER WAS USED, because %s. This run shows nothing of: %s.\n", needsRoot, strings.Join(all, "; "))
 }
 
 // interesting returns what `go test` printed of what failed, without packages and tests that passed: the start, which holds the reason, and

@@ -23,6 +23,8 @@ type facts struct {
 	suites  string // comma separated names of long suites; empty: all
 	// vulnerabilities is the database of known vulnerabilities: a directory, or vulndb.zip. Empty: there is none.
 	vulnerabilities string
+	// skips are parts of the reasons for which a test may be skipped in the gate.
+	skips []string
 }
 
 type module struct {
@@ -41,9 +43,10 @@ type fuzzTarget struct{ dir, path, name string }
 type stage struct {
 	name     string
 	about    string
-	skip     string // reason not to run it
-	last     bool   // not worth starting once something before it or in its lane has failed
-	lane     string // runs at the same time as neighbours of other lanes; empty: alone
+	skip     string   // reason not to run it
+	last     bool     // not worth starting once something before it or in its lane has failed
+	skips    []string // parts of the reasons for which a test may be skipped; nil: any reason will do
+	lane     string   // runs at the same time as neighbours of other lanes; empty: alone
 	commands []command
 	after    []command // run in any case once the first command was started; they take away what the commands have made
 }
@@ -83,7 +86,7 @@ func groups() []string {
 func stages(group string, found facts) ([]stage, error) {
 	switch group {
 	case "all":
-		return gate(found), nil
+		return withSkips(gate(found), found), nil
 	case "unit":
 		return unit(found, true, " (those that need an API server skip themselves; `make test` runs them)"), nil
 	case "race":
@@ -238,6 +241,17 @@ func gate(found facts) (plan []stage) {
 		inLane("race", race...), inLane("others", others...),
 		[]stage{journey(found), severalShort(found), statefulShort(found)},
 	)
+}
+
+// withSkips has the gate fail for a test that is skipped without an accepted reason. As an ordinary user, more is skipped than the list has.
+func withSkips(plan []stage, found facts) []stage {
+	if !found.root {
+		return plan
+	}
+	for i := range plan {
+		plan[i].skips = append([]string{}, found.skips...)
+	}
+	return plan
 }
 
 // inLane has stages run one after the other, at the same time as neighbours in other lanes.

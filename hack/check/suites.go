@@ -106,10 +106,13 @@ func skipWithoutRoot(plan []stage, found facts) []stage {
 	return plan
 }
 
+// needsRoot is why a stage on clusters does not run.
+const needsRoot = "real clusters need root"
+
 // withRoot skips a stage that makes clusters if it could not.
 func withRoot(s stage, found facts) stage {
 	if !found.root {
-		s.skip = "real clusters need root"
+		s.skip = needsRoot
 	}
 	return s
 }
