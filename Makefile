@@ -24,7 +24,7 @@ LINK := -s -w -funcalign=1 -X liqo.io/liqo/internal/kube/version.Version=$(VERSI
 comma := ,
 space := $(subst ,, )
 
-.PHONY: help quickstart example playground down build image mover demo-images stateful-images ingress-images program-images traffic helm faults release generate contract test test-long unit race lint verify symbols vulnerabilities e2e fuzz soak bench bench-network bench-offload clean prerequisites
+.PHONY: help quickstart example playground down build image mover demo-images stateful-images ingress-images program-images traffic helm faults release generate contract test test-long unit race lint verify symbols vulnerabilities e2e fuzz soak bench bench-network bench-offload mutants clean prerequisites
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' Makefile
@@ -151,6 +151,9 @@ bench-network: prerequisites ## measure the network of two clusters beside bare 
 
 bench-offload: prerequisites ## measure offloading beside the same pods without us, see docs/benchmarks.md (root)
 	$(CHECK) bench-offload
+
+mutants: prerequisites ## change one condition at a time in packages that decide, or in PACKAGES, and report which changes no test notices
+	$(GO) run ./hack/mutants $(PACKAGES)
 
 clean: ## remove what was built here; caches of Go and of the playground stay
 	rm -rf bin

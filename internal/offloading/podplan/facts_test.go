@@ -8,6 +8,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+
+	"liqo.io/liqo/apis/labels"
 )
 
 // hasty is a world in which the remote pod ends and disappears, with its ShadowPod, after so many reads.
@@ -47,6 +49,36 @@ func TestObserveHasty(t *testing.T) {
 			if step := Plan(&f); step.Outbound.Create || step.Inbound.Report == ReportVanished || step.Inbound.Report == ReportGone {
 				t.Errorf("it ends after %d reads, restart policy %s: %+v", after, policy, step)
 			}
+		}
+	}
+}
+
+// TestAbandoned: the peer will not create the pod of a local one that is being deleted once its ShadowPod goes, or was never sent.
+func TestAbandoned(t *testing.T) {
+	moment := metav1.NewTime(start)
+	none := func(f *Facts) { f.Shadow = nil }
+	for _, row := range []struct {
+		name   string
+		change []func(*Facts)
+		want   bool
+	}{
+		{"its ShadowPod is there", nil, false},
+		{"its ShadowPod goes", []func(*Facts){func(f *Facts) { f.Shadow.DeletionTimestamp = &moment }}, true},
+		{"its ShadowPod is that of another pod", []func(*Facts){func(f *Facts) { f.Shadow.Annotations[labels.Fence] = "another" }}, true},
+		{"none is there", []func(*Facts){none}, true},
+		{"none is there yet, but one was sent", []func(*Facts){none, func(f *Facts) { f.Memory.Sent = true }}, false},
+		{"none is there, as far as is known", []func(*Facts){none, func(f *Facts) { f.Shadows.Current = false }}, false},
+		{"none is there, asked of the peer", []func(*Facts){none, func(f *Facts) { f.Memory.Sent, f.Live = true, &Live{} }}, true},
+		{"its namespace is not offloaded", []func(*Facts){func(f *Facts) { f.Offloading = None }}, true},
+		{"the local pod is not being deleted", []func(*Facts){none, func(f *Facts) { f.Local.DeletionTimestamp = nil }}, false},
+	} {
+		f := running()
+		f.Local.DeletionTimestamp = &moment
+		for _, change := range row.change {
+			change(&f)
+		}
+		if got := f.abandoned(); got != row.want {
+			t.Errorf("%s: abandoned %t, want %t", row.name, got, row.want)
 		}
 	}
 }

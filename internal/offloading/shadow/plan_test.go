@@ -612,6 +612,18 @@ func TestPlan(t *testing.T) {
 		{"deleted by force, long ago, without a report", retried, forced(kubeletDelay, corev1.PodRunning), true, Step{Release: true}, false},
 		{"deleted by force, and it had succeeded", retried, forced(kubeletDelay, corev1.PodSucceeded), true, Step{Phase: "Succeeded", Release: true}, false},
 		{"its label is gone: amend", phase(vkv1alpha1.ShadowPodRunning), is(func(p *corev1.Pod) { p.Annotations = nil }), false, Step{Amend: true}, false},
+		{"its end is recorded, and its label is gone: a pod that has ended stays as it is", phase(vkv1alpha1.ShadowPodSucceeded), is(func(p *corev1.Pod) {
+			p.Status.Phase, p.Annotations = corev1.PodSucceeded, nil
+		}), false, Step{}, false},
+		{"deleted with the shortest period: its kubelet reports its end", shadowPod(func(s *vkv1alpha1.ShadowPod) {
+			s.Status.Phase, s.Status.PodUID, s.Spec.Pod.RestartPolicy = vkv1alpha1.ShadowPodRunning, "pod", corev1.RestartPolicyOnFailure
+		}), is(func(p *corev1.Pod) {
+			p.DeletionTimestamp, p.DeletionGracePeriodSeconds = &metav1.Time{Time: now.Add(-kubeletDelay)}, new(int64(1))
+			p.Finalizers = []string{labels.FinalizerPodEnd}
+		}), true, Step{}, false},
+		{"running for a short time, after an earlier pod", shadowPod(func(s *vkv1alpha1.ShadowPod) {
+			s.Status.Phase, s.Status.PodUID = vkv1alpha1.ShadowPodRunning, "before"
+		}), is(nil), false, Step{RequeueAfter: runningDelay}, false},
 		{"in deletion, its pod runs", goes, is(nil), false, Step{Delete: true}, false},
 		{"in deletion, its pod runs without an owner reference", goes, is(func(p *corev1.Pod) { p.OwnerReferences = nil }), false, Step{Delete: true}, false},
 		{"in deletion, with a period", periodOf(goes, "3"), is(nil), false, Step{Delete: true, Period: 3}, false},

@@ -38,6 +38,7 @@ func TestShare(t *testing.T) {
 		{"one device at one percent", 1, list("nvidia.com/gpu", "1"), list("nvidia.com/gpu", "1")},
 		{"two devices at 90%", 90, list("nvidia.com/gpu", "2"), list("nvidia.com/gpu", "2")},
 		{"eight devices at 50%", 50, list("nvidia.com/gpu", "8"), list("nvidia.com/gpu", "4")},
+		{"three devices at 50%", 50, list("nvidia.com/gpu", "3"), list("nvidia.com/gpu", "2")},
 		{"three devices at 40%", 40, list("nvidia.com/gpu", "3"), list("nvidia.com/gpu", "1")},
 		{"no device left", 90, list("nvidia.com/gpu", "0"), list("nvidia.com/gpu", "0")},
 		{"pods", 90, list("pods", "110"), list("pods", "99")},
