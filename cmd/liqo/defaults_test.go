@@ -23,15 +23,24 @@ var defaults = map[string]map[string]string{
 	"gateway":      {"metrics-bind-addr": ":0", "gateway.listening-port": "5871"},
 	"route":        {"route.vxlan-vtep-port": "4879"},
 	"metric-agent": {"port": "8443"},
+	"cleanup":      {"timeout": "5m0s"},
 }
 
-// TestDocumentedDefaults: flags have their documented defaults.
+// otherDefaults are those of flags whose documented default docs/differences.md names as another one.
+var otherDefaults = map[string]map[string]string{
+	"controller-manager": {"disable-internal-network": "true", "foreign-cluster-workers": "10"},
+	"virtual-kubelet":    {"node-check-network": "false"},
+}
+
+// TestDocumentedDefaults: flags have their documented defaults, or those that the differences name.
 func TestDocumentedDefaults(t *testing.T) {
 	for _, role := range roles() {
 		flags := role.new().Flags()
-		for name, want := range defaults[role.name] {
-			if flag := flags.Lookup(name); flag == nil || flag.DefValue != want {
-				t.Errorf("%s --%s: %+v, want the default %q", role.name, name, flag, want)
+		for _, all := range []map[string]string{defaults[role.name], otherDefaults[role.name]} {
+			for name, want := range all {
+				if flag := flags.Lookup(name); flag == nil || flag.DefValue != want {
+					t.Errorf("%s --%s: %+v, want the default %q", role.name, name, flag, want)
+				}
 			}
 		}
 	}
