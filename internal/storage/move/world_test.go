@@ -481,19 +481,23 @@ var (
 	namespaceMap vkv1alpha1.NamespaceMap
 )
 
-// removeClaim and removeVolume delete an object at once.
-func (w *world) removeClaim(name string) {
-	if claim := w.claim(name); claim != nil {
+// removeClaim and removeVolume delete an object at once, and report whether it was there.
+func (w *world) removeClaim(name string) bool {
+	claim := w.claim(name)
+	if claim != nil {
 		w.must(w.Delete(w.t.Context(), claim))
 	}
+	return claim != nil
 }
 
-func (w *world) removeVolume(name string) {
-	if volume := w.volume(name); volume != nil {
+func (w *world) removeVolume(name string) bool {
+	volume := w.volume(name)
+	if volume != nil {
 		volume.Finalizers = nil
 		w.must(w.Update(w.t.Context(), volume))
 		w.must(client.IgnoreNotFound(w.Delete(w.t.Context(), volume)))
 	}
+	return volume != nil
 }
 
 // retarget makes the move again with another target, which cannot be changed.
