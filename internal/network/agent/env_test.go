@@ -37,7 +37,7 @@ import (
 	netv1alpha1 "liqo.io/liqo/apis/net/v1alpha1"
 	"liqo.io/liqo/internal/kube/kubetest"
 	"liqo.io/liqo/internal/network/host"
-	"liqo.io/liqo/internal/network/plan"
+	"liqo.io/liqo/internal/network/hoststate"
 	"liqo.io/liqo/internal/network/reach"
 )
 
@@ -226,7 +226,7 @@ func publicKey(name string) string {
 }
 
 // until waits until check holds, given the state that was applied last.
-func (e *env) until(what string, check func(plan.HostState) bool) {
+func (e *env) until(what string, check func(hoststate.State) bool) {
 	e.t.Helper()
 	tick := time.NewTicker(5 * time.Millisecond)
 	defer tick.Stop()
@@ -266,13 +266,13 @@ type memory struct {
 	changed chan struct{}
 
 	mu         sync.Mutex
-	applied    func(plan.HostState)
-	state      plan.HostState
+	applied    func(hoststate.State)
+	state      hoststate.State
 	reaches    reach.Facts
 	handshakes map[string]time.Time
 }
 
-func (m *memory) Apply(_ context.Context, state plan.HostState) ([]host.Change, error) {
+func (m *memory) Apply(_ context.Context, state hoststate.State) ([]host.Change, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.state = state
@@ -313,14 +313,14 @@ func (m *memory) Tunnel() (all []host.TunnelPeer, err error) {
 	return all, nil
 }
 
-func (m *memory) now() plan.HostState {
+func (m *memory) now() hoststate.State {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.state
 }
 
 // watch calls visit for each state that is applied from now on.
-func (m *memory) watch(visit func(plan.HostState)) {
+func (m *memory) watch(visit func(hoststate.State)) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.applied = visit
@@ -336,7 +336,7 @@ func (m *memory) shake(key string) {
 	m.handshakes[key] = time.Now()
 }
 
-func keysOf(state plan.HostState) (keys []string) {
+func keysOf(state hoststate.State) (keys []string) {
 	if state.WireGuard != nil {
 		for _, peer := range state.WireGuard.Peers {
 			keys = append(keys, peer.PublicKey)

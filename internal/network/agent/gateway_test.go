@@ -23,7 +23,7 @@ import (
 
 	"liqo.io/liqo/internal/kube/kubetest"
 	"liqo.io/liqo/internal/network/agent/gateway"
-	"liqo.io/liqo/internal/network/plan"
+	"liqo.io/liqo/internal/network/hoststate"
 	"liqo.io/liqo/internal/network/probe"
 	"liqo.io/liqo/internal/network/report"
 )
@@ -89,7 +89,7 @@ func TestGateway(t *testing.T) {
 	e := newEnv(t, "gateway")
 	g := e.gateway()
 	stop := e.start(g.Run)
-	e.until("ready without peers", func(plan.HostState) bool { return g.Ready() })
+	e.until("ready without peers", func(hoststate.State) bool { return g.Ready() })
 
 	// Without a key of its own the gateway changes nothing, and reports why.
 	tunnel := e.tunnelTo("milan", lane(0, publicKey("milan")))
@@ -99,12 +99,12 @@ func TestGateway(t *testing.T) {
 		t.Fatalf("planned without a key:\n%s", state)
 	}
 	e.create(&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: keysSecret}, Data: map[string][]byte{"key": []byte(publicKey("rome"))}})
-	e.until("the tunnel", func(s plan.HostState) bool { return slices.Equal(keysOf(s), []string{publicKey("milan")}) })
+	e.until("the tunnel", func(s hoststate.State) bool { return slices.Equal(keysOf(s), []string{publicKey("milan")}) })
 	if tunnel := e.host.now().WireGuard; tunnel.PublicKey != publicKey("rome") || tunnel.Peers[0].Endpoint.String() != "203.0.113.1:5871" {
 		t.Errorf("tunnel %+v", tunnel)
 	}
 	first := e.host.now().WireGuard.Peers[0].Dial
-	e.until("dialled again, as no peer answers", func(s plan.HostState) bool { return s.WireGuard.Peers[0].Dial > first })
+	e.until("dialled again, as no peer answers", func(s hoststate.State) bool { return s.WireGuard.Peers[0].Dial > first })
 
 	// Milan's gateway, as far as probes are concerned, and one of our nodes.
 	milan := func() (stop func()) {
@@ -136,7 +136,7 @@ func TestGateway(t *testing.T) {
 		t.Errorf("dialled although the tunnel works")
 	}
 	stopMilan()
-	e.until("dialled again", func(s plan.HostState) bool { return s.WireGuard.Peers[0].Dial > dial })
+	e.until("dialled again", func(s hoststate.State) bool { return s.WireGuard.Peers[0].Dial > dial })
 	reported.until("down", func(s report.Gateway) bool { return !isUp(s) })
 	milan()
 	reported.until("up again", isUp)
@@ -144,9 +144,9 @@ func TestGateway(t *testing.T) {
 	// A new key is accepted beside the old one, until it is used.
 	tunnel.Spec.Lanes[0].PublicKey = publicKey("milan2")
 	e.must(e.Update(t.Context(), tunnel))
-	e.until("both keys", func(s plan.HostState) bool { return len(keysOf(s)) == 2 })
+	e.until("both keys", func(s hoststate.State) bool { return len(keysOf(s)) == 2 })
 	e.host.shake(publicKey("milan2"))
-	e.until("the new key", func(s plan.HostState) bool { return slices.Equal(keysOf(s), []string{publicKey("milan2")}) })
+	e.until("the new key", func(s hoststate.State) bool { return slices.Equal(keysOf(s), []string{publicKey("milan2")}) })
 
 	// Without an API server the gateway goes on; it applies what changed meanwhile afterwards.
 	e.wire.cut()
@@ -160,7 +160,7 @@ func TestGateway(t *testing.T) {
 		t.Errorf("ready %v, alive %v, host\n%s", g.Ready(), g.Alive(), e.host.now())
 	}
 	e.wire.mend()
-	e.until("nothing is left", func(s plan.HostState) bool { return s.String() == plan.HostState{}.String() })
+	e.until("nothing is left", func(s hoststate.State) bool { return s.String() == hoststate.State{}.String() })
 	stop()
 }
 
@@ -220,7 +220,7 @@ func checkSnapshot(t *testing.T, g *gateway.Gateway) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, want := range []string{"clusterID: milan", "remotePods: 10.11.0.0/16", plan.TunnelLink, "applied: true"} {
+	for _, want := range []string{"clusterID: milan", "remotePods: 10.11.0.0/16", hoststate.TunnelLink, "applied: true"} {
 		if !strings.Contains(string(text), want) {
 			t.Errorf("/snapshot lacks %q:\n%s", want, text)
 		}

@@ -12,6 +12,7 @@ import (
 	"github.com/go-logr/logr"
 
 	"liqo.io/liqo/internal/network/host"
+	"liqo.io/liqo/internal/network/hoststate"
 	"liqo.io/liqo/internal/network/plan"
 )
 
@@ -32,7 +33,7 @@ const (
 // Host is the host that the loop keeps in its planned state.
 type Host interface {
 	// Apply brings the host to a state and returns what it changed.
-	Apply(ctx context.Context, state plan.HostState) (changes []host.Change, err error)
+	Apply(ctx context.Context, state hoststate.State) (changes []host.Change, err error)
 	// Changed has a value when another program may have changed the host.
 	Changed() <-chan struct{}
 }
@@ -42,7 +43,7 @@ type Role interface {
 	// Observe returns what is known now.
 	Observe(ctx context.Context, now time.Time) Observation
 	// Plan may return a state together with an error, see [plan.ForNode].
-	Plan(snapshot plan.Snapshot) (plan.HostState, error)
+	Plan(snapshot plan.Snapshot) (hoststate.State, error)
 	// Done is called at the end of each iteration.
 	Done(iteration Iteration)
 }
@@ -64,7 +65,7 @@ type Iteration struct {
 	// Known is that of the observation; without it there is neither snapshot nor state.
 	Known    bool
 	Snapshot plan.Snapshot
-	State    plan.HostState
+	State    hoststate.State
 	Changes  []host.Change
 	// Applied is true if the host is as planned. Err joins the errors of all steps.
 	Applied bool

@@ -14,19 +14,20 @@ import (
 	"github.com/go-logr/logr"
 
 	"liqo.io/liqo/internal/network/host"
+	"liqo.io/liqo/internal/network/hoststate"
 	"liqo.io/liqo/internal/network/plan"
 )
 
 // memory is a host that remembers what was applied.
 type memory struct {
 	mu      sync.Mutex
-	state   plan.HostState
+	state   hoststate.State
 	applied int
 	fails   error
 	changed chan struct{}
 }
 
-func (m *memory) Apply(_ context.Context, state plan.HostState) (changes []host.Change, err error) {
+func (m *memory) Apply(_ context.Context, state hoststate.State) (changes []host.Change, err error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.applied++
@@ -51,7 +52,7 @@ func (m *memory) attempts() (count int) {
 	return count
 }
 
-func (m *memory) links() (links []plan.Link) {
+func (m *memory) links() (links []hoststate.Link) {
 	m.set(func() { links = m.state.Links })
 	return links
 }
@@ -62,7 +63,7 @@ func (m *memory) Changed() <-chan struct{} { return m.changed }
 type script struct {
 	mu         sync.Mutex
 	observed   Observation
-	state      plan.HostState
+	state      hoststate.State
 	err        error
 	iterations chan Iteration
 }
@@ -73,7 +74,7 @@ func (s *script) Observe(context.Context, time.Time) Observation {
 	return s.observed
 }
 
-func (s *script) Plan(plan.Snapshot) (plan.HostState, error) {
+func (s *script) Plan(plan.Snapshot) (hoststate.State, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.state, s.err
@@ -93,7 +94,7 @@ type blocked struct {
 	release chan struct{}
 }
 
-func (b *blocked) Apply(ctx context.Context, state plan.HostState) ([]host.Change, error) {
+func (b *blocked) Apply(ctx context.Context, state hoststate.State) ([]host.Change, error) {
 	<-b.release
 	return b.memory.Apply(ctx, state)
 }
@@ -143,7 +144,7 @@ func testLoop(t *testing.T) {
 	ended := make(chan error)
 	go func() { ended <- loop.Run(ctx) }()
 	next := func() Iteration { return <-role.iterations } // the bubble fails if the loop is stuck
-	one := plan.HostState{Links: []plan.Link{{Name: "one", Kind: plan.VXLAN}}}
+	one := hoststate.State{Links: []hoststate.Link{{Name: "one", Kind: hoststate.VXLAN}}}
 
 	if next(); host.attempts() != 0 || loop.Ready() {
 		t.Error("the host was changed before anything was known")
@@ -173,7 +174,7 @@ func testLoop(t *testing.T) {
 		t.Errorf("%+v", iteration)
 	}
 
-	host.set(func() { host.fails, host.state = nil, plan.HostState{} })
+	host.set(func() { host.fails, host.state = nil, hoststate.State{} })
 	next() // an iteration that had started before
 	synctest.Wait()
 	event := time.Now()

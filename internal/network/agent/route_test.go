@@ -20,8 +20,8 @@ import (
 	netv1alpha1 "liqo.io/liqo/apis/net/v1alpha1"
 	"liqo.io/liqo/internal/kube/kubetest"
 	"liqo.io/liqo/internal/network/agent/route"
+	"liqo.io/liqo/internal/network/hoststate"
 	"liqo.io/liqo/internal/network/ipam"
-	"liqo.io/liqo/internal/network/plan"
 	"liqo.io/liqo/internal/network/probe"
 	"liqo.io/liqo/internal/network/reach"
 )
@@ -40,7 +40,7 @@ func (e *env) route(cfg *rest.Config) *route.Route {
 var external = netip.MustParsePrefix("10.70.0.0/16")
 
 // laneTo returns the lane to milan's pods, -1 for none.
-func laneTo(state plan.HostState) int {
+func laneTo(state hoststate.State) int {
 	for _, one := range state.Routes {
 		if one.To == netip.MustParsePrefix("10.11.0.0/16") {
 			for lane := range ipam.MaxLanes {
@@ -73,16 +73,16 @@ func TestRoute(t *testing.T) {
 	stop1 := e.echo(1)
 	r := e.route(e.cfg)
 	stop := e.start(r.Run)
-	e.until("ready without peers", func(plan.HostState) bool { return r.Ready() })
+	e.until("ready without peers", func(hoststate.State) bool { return r.Ready() })
 
 	// With a peer, but no gateway, packets for the peer are dropped.
 	tunnel := e.tunnelTo("milan", lane(0, publicKey("milan0")), lane(1, publicKey("milan1")))
-	e.until("blackholes only", func(s plan.HostState) bool {
+	e.until("blackholes only", func(s hoststate.State) bool {
 		return len(s.Rules) > 0 && len(s.Routes) == 2 && s.Routes[0].Blackhole && s.Routes[1].Blackhole
 	})
 	e.gatewayPod(0)
 	e.gatewayPod(1)
-	e.until("the first lane", func(s plan.HostState) bool { return laneTo(s) == 0 && s.Links[0].MTU == 1370 })
+	e.until("the first lane", func(s hoststate.State) bool { return laneTo(s) == 0 && s.Links[0].MTU == 1370 })
 	sees := func(what string, lane int, up ...int) {
 		t.Helper()
 		for deadline := time.After(kubetest.InTime); ; {
@@ -99,7 +99,7 @@ func TestRoute(t *testing.T) {
 	sees("both lanes", 0, 0, 1)
 
 	stop0()
-	e.until("the second lane", func(s plan.HostState) bool { return laneTo(s) == 1 }) // probe/monitor_test.go judges when
+	e.until("the second lane", func(s hoststate.State) bool { return laneTo(s) == 1 }) // probe/monitor_test.go judges when
 	sees("one lane", 1, 1)
 
 	// A restarted agent does not switch back to the failed lane, however long it takes to find that another one works.
@@ -108,14 +108,14 @@ func TestRoute(t *testing.T) {
 	for len(reports) > 0 {
 		<-reports
 	}
-	e.host.watch(func(s plan.HostState) {
+	e.host.watch(func(s hoststate.State) {
 		if laneTo(s) != 1 {
 			t.Errorf("a new agent chose lane %d", laneTo(s))
 		}
 	})
 	r = e.route(e.cfg)
 	stop = e.start(r.Run)
-	e.until("the next agent", func(plan.HostState) bool { return r.Ready() })
+	e.until("the next agent", func(hoststate.State) bool { return r.Ready() })
 	sees("no lane", -1)
 	e.echo(1)
 	sees("the second lane again", 1, 1)
@@ -136,16 +136,16 @@ func TestRoute(t *testing.T) {
 	e.wire.mend()
 	r = e.route(e.cfg)
 	stop = e.start(r.Run)
-	e.until("the next agent", func(plan.HostState) bool { return r.Ready() })
+	e.until("the next agent", func(hoststate.State) bool { return r.Ready() })
 	stop()
 	if laneTo(e.host.now()) < 0 {
 		t.Error("the host was cleaned although the DaemonSet exists")
 	}
 	r = e.route(e.cfg)
 	e.start(r.Run)
-	e.until("the next agent", func(plan.HostState) bool { return r.Ready() })
+	e.until("the next agent", func(hoststate.State) bool { return r.Ready() })
 	e.must(e.Delete(t.Context(), tunnel))
-	e.until("the last peering ends", func(s plan.HostState) bool { return s.String() == plan.HostState{}.String() })
+	e.until("the last peering ends", func(s hoststate.State) bool { return s.String() == hoststate.State{}.String() })
 }
 
 func (e *env) daemonSet() *appsv1.DaemonSet {
@@ -178,7 +178,7 @@ func (e *env) allow(yes bool) {
 	review := &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{User: "route", ResourceAttributes: &authorizationv1.ResourceAttributes{
 		Namespace: namespace, Verb: "get", Group: "apps", Resource: "daemonsets", Name: "liqo-route",
 	}}}
-	e.until("the API server knows", func(plan.HostState) bool {
+	e.until("the API server knows", func(hoststate.State) bool {
 		asked := review.DeepCopy()
 		e.must(e.Create(e.t.Context(), asked))
 		return asked.Status.Allowed == yes
@@ -218,7 +218,7 @@ func TestStop(t *testing.T) {
 		}
 		r := e.route(e.cfg)
 		stop := e.start(r.Run)
-		e.until("planned", func(s plan.HostState) bool { return laneTo(s) == 0 })
+		e.until("planned", func(s hoststate.State) bool { return laneTo(s) == 0 })
 		test.set()
 		stop()
 		if stays := laneTo(e.host.now()) == 0; stays != test.stays {
@@ -238,7 +238,7 @@ func TestReport(t *testing.T) {
 	report := &netv1alpha1.NodeReport{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "n1"}}
 	reported := func(want string) {
 		t.Helper()
-		e.until("the report "+want, func(plan.HostState) bool {
+		e.until("the report "+want, func(hoststate.State) bool {
 			if err := e.Get(t.Context(), client.ObjectKeyFromObject(report), report); client.IgnoreNotFound(err) != nil {
 				t.Fatal(err)
 			}

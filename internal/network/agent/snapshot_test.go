@@ -19,6 +19,7 @@ import (
 	"liqo.io/liqo/apis/labels"
 	netv1alpha1 "liqo.io/liqo/apis/net/v1alpha1"
 	vkv1alpha1 "liqo.io/liqo/apis/virtualkubelet/v1alpha1"
+	"liqo.io/liqo/internal/network/hoststate"
 	"liqo.io/liqo/internal/network/plan"
 )
 
@@ -173,7 +174,7 @@ func TestAttackUnanswered(t *testing.T) {
 		var reached []int
 		for number := range 4 {
 			to := netip.MustParsePrefix(fmt.Sprintf("10.%d.0.0/16", 150+number))
-			if slices.ContainsFunc(state.Routes, func(r plan.Route) bool { return r.To == to && !r.Blackhole }) {
+			if slices.ContainsFunc(state.Routes, func(r hoststate.Route) bool { return r.To == to && !r.Blackhole }) {
 				reached = append(reached, number)
 			}
 		}

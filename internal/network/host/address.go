@@ -8,20 +8,22 @@ import (
 
 	"github.com/vishvananda/netlink"
 
-	"liqo.io/liqo/internal/network/plan"
+	"liqo.io/liqo/internal/network/hoststate"
 )
 
-func addressText(a plan.Address) string { return fmt.Sprintf("address %s dev %s", a.Prefix, a.Link) }
+func addressText(a hoststate.Address) string {
+	return fmt.Sprintf("address %s dev %s", a.Prefix, a.Link)
+}
 
 // addressSteps returns the steps for the addresses of our links. All addresses there are ours.
-func (h *Host) addressSteps(want plan.HostState) (steps, error) {
-	var ours []plan.Address
+func (h *Host) addressSteps(want hoststate.State) (steps, error) {
+	var ours []hoststate.Address
 	var errs []error
 	for _, link := range want.Links {
 		have, err := h.addresses(link.Name)
 		ours, errs = append(ours, have...), append(errs, err)
 	}
-	d := diff(want.Addresses, ours, nil, func(a plan.Address) plan.Address { return a })
+	d := diff(want.Addresses, ours, nil, func(a hoststate.Address) hoststate.Address { return a })
 	var todo steps
 	for _, one := range d.add {
 		todo.make = append(todo.make, step{Change{verbAdd, addressText(one)}, func() error {
@@ -44,19 +46,19 @@ func (h *Host) addressSteps(want plan.HostState) (steps, error) {
 	return todo, errors.Join(errs...)
 }
 
-func (h *Host) addresses(name string) ([]plan.Address, error) {
+func (h *Host) addresses(name string) ([]hoststate.Address, error) {
 	link, err := h.link(name)
 	if err != nil || link == nil {
 		return nil, err
 	}
-	var all []plan.Address
+	var all []hoststate.Address
 	for _, family := range families {
 		list, err := dump(func() ([]netlink.Addr, error) { return h.kernel.AddrList(link, family) })
 		if err != nil {
 			return nil, fmt.Errorf("list addresses of %s: %w", name, err)
 		}
 		for _, one := range list {
-			all = append(all, plan.Address{Link: name, Prefix: prefixOf(one.IPNet)})
+			all = append(all, hoststate.Address{Link: name, Prefix: prefixOf(one.IPNet)})
 		}
 	}
 	return all, nil

@@ -17,7 +17,7 @@ import (
 	"golang.org/x/sys/unix"
 	"golang.zx2c4.com/wireguard/wgctrl/wgtypes"
 
-	"liqo.io/liqo/internal/network/plan"
+	"liqo.io/liqo/internal/network/hoststate"
 )
 
 // here is a host in the namespace of the test, and one private key.
@@ -47,7 +47,7 @@ func open(t *testing.T) *here {
 }
 
 // apply returns the changes, a line each.
-func (h *here) apply(want plan.HostState) []string {
+func (h *here) apply(want hoststate.State) []string {
 	h.Helper()
 	changes, err := h.Apply(h.Context(), want)
 	fatal(h.T, err)
@@ -59,7 +59,7 @@ func (h *here) apply(want plan.HostState) []string {
 }
 
 // settled applies, then checks that a second time changes nothing.
-func (h *here) settled(want plan.HostState) []string {
+func (h *here) settled(want hoststate.State) []string {
 	h.Helper()
 	lines := h.apply(want)
 	if again := h.apply(want); len(again) > 0 {
@@ -69,7 +69,7 @@ func (h *here) settled(want plan.HostState) []string {
 }
 
 // gateway returns a state with every kind of object.
-func (h *here) gateway() plan.HostState {
+func (h *here) gateway() hoststate.State {
 	peer, err := wgtypes.GeneratePrivateKey()
 	fatal(h.T, err)
 	own := &cluster{key: h.key, podsHere: "10.201.0.0/16", nodesHere: "10.74.0.0/24", podsThere: "10.202.0.0/16", nodesThere: "10.73.0.0/24"}
@@ -134,7 +134,7 @@ func TestApplyAndRemove(t *testing.T) {
 	}
 	h := open(t)
 	before := snapshot(t)
-	if changes := h.settled(plan.HostState{}); len(changes) > 0 {
+	if changes := h.settled(hoststate.State{}); len(changes) > 0 {
 		t.Errorf("an empty state changed an empty host: %v", changes)
 	}
 	want := h.gateway()
@@ -146,7 +146,7 @@ func TestApplyAndRemove(t *testing.T) {
 			t.Errorf("%s has addresses that are not planned: %v, %v", name, addresses, err)
 		}
 	}
-	if nextHops, err := h.NextHops(); err != nil || len(nextHops) == 0 || slices.ContainsFunc(want.Routes, func(r plan.Route) bool { return r.Via.IsValid() && nextHops[r.To] != r.Via }) {
+	if nextHops, err := h.NextHops(); err != nil || len(nextHops) == 0 || slices.ContainsFunc(want.Routes, func(r hoststate.Route) bool { return r.Via.IsValid() && nextHops[r.To] != r.Via }) {
 		t.Errorf("ways %v, %v", nextHops, err)
 	}
 	for _, line := range first {
@@ -173,7 +173,7 @@ func TestApplyAndRemove(t *testing.T) {
 			t.Errorf("with less wanted: %s", line)
 		}
 	}
-	h.settled(plan.HostState{})
+	h.settled(hoststate.State{})
 	if after := snapshot(t); after != before {
 		t.Errorf("when nothing is wanted any more, there is\n%s\nand there was\n%s", after, before)
 	}
@@ -204,21 +204,21 @@ func TestRepair(t *testing.T) {
 	nft := func(do func(*nftables.Conn, *nftables.Table)) error {
 		conn, err := nftables.New()
 		fatal(t, err)
-		do(conn, &nftables.Table{Name: plan.NFTable, Family: nftables.TableFamilyIPv4})
+		do(conn, &nftables.Table{Name: hoststate.NFTable, Family: nftables.TableFamilyIPv4})
 		return conn.Flush()
 	}
 	neighbour := func(state int, mac string) *netlink.Neigh {
 		hardware, err := net.ParseMAC(mac)
 		fatal(t, err)
-		return &netlink.Neigh{LinkIndex: link(plan.VXLANLink).Attrs().Index, State: state, IP: net.ParseIP(nodeOverlay), HardwareAddr: hardware}
+		return &netlink.Neigh{LinkIndex: link(hoststate.VXLANLink).Attrs().Index, State: state, IP: net.ParseIP(nodeOverlay), HardwareAddr: hardware}
 	}
 	route := func(to string) *netlink.Route {
-		return &netlink.Route{Dst: ipNet(prefix(to)), Table: plan.Table, Protocol: plan.RouteProtocol, LinkIndex: link(plan.VXLANLink).Attrs().Index, Gw: net.ParseIP(nodeOverlay), Flags: int(netlink.FLAG_ONLINK)}
+		return &netlink.Route{Dst: ipNet(prefix(to)), Table: hoststate.Table, Protocol: hoststate.RouteProtocol, LinkIndex: link(hoststate.VXLANLink).Attrs().Index, Gw: net.ParseIP(nodeOverlay), Flags: int(netlink.FLAG_ONLINK)}
 	}
 	rule := netlink.NewRule()
-	rule.Priority, rule.Table, rule.IifName = plan.FirstRule, plan.Table, plan.TunnelLink
+	rule.Priority, rule.Table, rule.IifName = hoststate.FirstRule, hoststate.Table, hoststate.TunnelLink
 	extraRule := netlink.NewRule()
-	extraRule.Priority, extraRule.Table, extraRule.Mark = plan.LastRule, plan.Table, 7
+	extraRule.Priority, extraRule.Table, extraRule.Mark = hoststate.LastRule, hoststate.Table, 7
 
 	for _, damage := range []struct {
 		what string
@@ -236,41 +236,41 @@ func TestRepair(t *testing.T) {
 		{"rule of another program in our table", func() error {
 			return nft(func(c *nftables.Conn, table *nftables.Table) {
 				w := &ruleWriter{conn: c, table: table}
-				fatal(t, w.rule(plan.PacketRule{Verb: plan.Drop}))
+				fatal(t, w.rule(hoststate.PacketRule{Verb: hoststate.Drop}))
 				c.AddRule(&nftables.Rule{Table: table, Chain: &nftables.Chain{Name: "incoming"}, Exprs: w.exprs})
 			})
 		}},
-		{"vxlan down", func() error { return netlink.LinkSetDown(link(plan.VXLANLink)) }},
-		{"tunnel down", func() error { return netlink.LinkSetDown(link(plan.TunnelLink)) }},
-		{"vxlan deleted", func() error { return netlink.LinkDel(link(plan.VXLANLink)) }},
-		{"tunnel deleted", func() error { return netlink.LinkDel(link(plan.TunnelLink)) }},
-		{"other MTU", func() error { return netlink.LinkSetMTU(link(plan.VXLANLink), 1200) }},
+		{"vxlan down", func() error { return netlink.LinkSetDown(link(hoststate.VXLANLink)) }},
+		{"tunnel down", func() error { return netlink.LinkSetDown(link(hoststate.TunnelLink)) }},
+		{"vxlan deleted", func() error { return netlink.LinkDel(link(hoststate.VXLANLink)) }},
+		{"tunnel deleted", func() error { return netlink.LinkDel(link(hoststate.TunnelLink)) }},
+		{"other MTU", func() error { return netlink.LinkSetMTU(link(hoststate.VXLANLink), 1200) }},
 		{"other hardware address", func() error {
-			return netlink.LinkSetHardwareAddr(link(plan.VXLANLink), net.HardwareAddr{2, 0, 0, 0, 0, 9})
+			return netlink.LinkSetHardwareAddr(link(hoststate.VXLANLink), net.HardwareAddr{2, 0, 0, 0, 0, 9})
 		}},
 		{"another link of our name", func() error {
-			fatal(t, netlink.LinkDel(link(plan.VXLANLink)))
+			fatal(t, netlink.LinkDel(link(hoststate.VXLANLink)))
 			attributes := netlink.NewLinkAttrs()
-			attributes.Name = plan.VXLANLink
+			attributes.Name = hoststate.VXLANLink
 			return netlink.LinkAdd(&netlink.Bridge{LinkAttrs: attributes})
 		}},
 		{"another TUN of the tunnel's name", func() error {
-			fatal(t, netlink.LinkDel(link(plan.TunnelLink)))
+			fatal(t, netlink.LinkDel(link(hoststate.TunnelLink)))
 			attributes := netlink.NewLinkAttrs()
-			attributes.Name = plan.TunnelLink
+			attributes.Name = hoststate.TunnelLink
 			return netlink.LinkAdd(&netlink.Tuntap{LinkAttrs: attributes, Mode: netlink.TUNTAP_MODE_TUN})
 		}},
 		{"VXLAN of another VNI", func() error {
-			fatal(t, netlink.LinkDel(link(plan.VXLANLink)))
+			fatal(t, netlink.LinkDel(link(hoststate.VXLANLink)))
 			attributes := netlink.NewLinkAttrs()
-			attributes.Name, attributes.HardwareAddr = plan.VXLANLink, gatewayMAC[:]
-			return netlink.LinkAdd(&netlink.Vxlan{LinkAttrs: attributes, VxlanId: 7, Port: plan.DefaultVXLANPort, SrcAddr: net.ParseIP("10.200.9.2"), UDPCSum: true})
+			attributes.Name, attributes.HardwareAddr = hoststate.VXLANLink, gatewayMAC[:]
+			return netlink.LinkAdd(&netlink.Vxlan{LinkAttrs: attributes, VxlanId: 7, Port: hoststate.DefaultVXLANPort, SrcAddr: net.ParseIP("10.200.9.2"), UDPCSum: true})
 		}},
 		{"address deleted", func() error {
-			return netlink.AddrDel(link(plan.VXLANLink), &netlink.Addr{IPNet: ipNet(prefix(gatewayOverlay + "/32"))})
+			return netlink.AddrDel(link(hoststate.VXLANLink), &netlink.Addr{IPNet: ipNet(prefix(gatewayOverlay + "/32"))})
 		}},
 		{"another address", func() error {
-			return netlink.AddrAdd(link(plan.VXLANLink), &netlink.Addr{IPNet: ipNet(prefix("10.99.0.1/32"))})
+			return netlink.AddrAdd(link(hoststate.VXLANLink), &netlink.Addr{IPNet: ipNet(prefix("10.99.0.1/32"))})
 		}},
 		{"neighbour deleted", func() error { return netlink.NeighDel(neighbour(netlink.NUD_PERMANENT, "02:fa:b0:00:01:01")) }},
 		{"neighbour not permanent", func() error { return netlink.NeighSet(neighbour(netlink.NUD_STALE, "02:fa:b0:00:01:01")) }},
@@ -340,26 +340,26 @@ func TestForeign(t *testing.T) {
 	fatal(t, err)
 	attributes := netlink.NewLinkAttrs()
 	attributes.Name = "liqo.other"
-	fatal(t, netlink.LinkAdd(&netlink.Vxlan{LinkAttrs: attributes, VxlanId: plan.VNI + 1, Port: 4790}))
+	fatal(t, netlink.LinkAdd(&netlink.Vxlan{LinkAttrs: attributes, VxlanId: hoststate.VNI + 1, Port: 4790}))
 	for _, r := range []netlink.Route{
-		{Dst: ipNet(prefix("10.50.0.0/16")), Table: plan.Table, Protocol: 4},                // our table
-		{Dst: ipNet(prefix(pods)), Table: plan.Table, Protocol: 4, Priority: 50},            // and our destination
-		{Dst: ipNet(prefix("10.51.0.0/16")), Table: unix.RT_TABLE_MAIN, Protocol: 99},       // a protocol beside ours
-		{Dst: ipNet(prefix("10.201.0.0/16")), Table: 100, Protocol: unix.RTPROT_STATIC},     // a remote network, other table
-		{Dst: ipNet(prefix("10.202.0.0/16")), Table: plan.Table, Protocol: 0, Priority: 77}, // no protocol
+		{Dst: ipNet(prefix("10.50.0.0/16")), Table: hoststate.Table, Protocol: 4},                // our table
+		{Dst: ipNet(prefix(pods)), Table: hoststate.Table, Protocol: 4, Priority: 50},            // and our destination
+		{Dst: ipNet(prefix("10.51.0.0/16")), Table: unix.RT_TABLE_MAIN, Protocol: 99},            // a protocol beside ours
+		{Dst: ipNet(prefix("10.201.0.0/16")), Table: 100, Protocol: unix.RTPROT_STATIC},          // a remote network, other table
+		{Dst: ipNet(prefix("10.202.0.0/16")), Table: hoststate.Table, Protocol: 0, Priority: 77}, // no protocol
 	} {
 		r.LinkIndex = eth0.Attrs().Index
 		fatal(t, netlink.RouteAdd(&r))
 	}
 	for _, change := range []func(*netlink.Rule){
-		func(r *netlink.Rule) { r.Table = 100 },                    // our priority, another table
-		func(r *netlink.Rule) { r.Priority = plan.FirstRule - 1 },  // our table, another priority
-		func(r *netlink.Rule) { r.Priority = plan.LastRule + 1 },   // the same
-		func(r *netlink.Rule) { r.Table, r.Mark = 100, 0x4000 },    // and more
-		func(r *netlink.Rule) { r.Table, r.Priority = 100, 5*100 }, // nothing of ours
+		func(r *netlink.Rule) { r.Table = 100 },                        // our priority, another table
+		func(r *netlink.Rule) { r.Priority = hoststate.FirstRule - 1 }, // our table, another priority
+		func(r *netlink.Rule) { r.Priority = hoststate.LastRule + 1 },  // the same
+		func(r *netlink.Rule) { r.Table, r.Mark = 100, 0x4000 },        // and more
+		func(r *netlink.Rule) { r.Table, r.Priority = 100, 5*100 },     // nothing of ours
 	} {
 		r := netlink.NewRule()
-		r.Priority, r.Table, r.Dst = plan.FirstRule, plan.Table, ipNet(prefix("10.201.0.0/16"))
+		r.Priority, r.Table, r.Dst = hoststate.FirstRule, hoststate.Table, ipNet(prefix("10.201.0.0/16"))
 		change(r)
 		fatal(t, netlink.RuleAdd(r))
 	}
@@ -373,7 +373,7 @@ func TestForeign(t *testing.T) {
 	before := snapshot(t)
 
 	h.settled(h.gateway())
-	h.settled(plan.HostState{})
+	h.settled(hoststate.State{})
 	if after := snapshot(t); after != before {
 		t.Errorf("of others there is\n%s\nand there was\n%s", after, before)
 	}
@@ -385,7 +385,7 @@ func TestForeign(t *testing.T) {
 	if err == nil || !strings.Contains(err.Error(), "another program") || len(changes) < 10 {
 		t.Errorf("a place that is taken: %v, with %d changes", err, len(changes))
 	}
-	h.settled(plan.HostState{})
+	h.settled(hoststate.State{})
 	if after := snapshot(t); after != before {
 		t.Errorf("of others there is\n%s\nand there was\n%s", after, before)
 	}
@@ -398,9 +398,9 @@ func TestErrorsDoNotStop(t *testing.T) {
 	h := open(t)
 	want := h.gateway()
 	want.Links[0].Kind = "tunnel of love"
-	want.Rules = append(slices.Clone(want.Rules), plan.Rule{Priority: 5, Table: plan.Table})
+	want.Rules = append(slices.Clone(want.Rules), hoststate.Rule{Priority: 5, Table: hoststate.Table})
 	_, err := h.Apply(t.Context(), want)
-	for _, part := range []string{`kind of link "tunnel of love"`, "rule 5", "link " + plan.VXLANLink + " does not exist"} {
+	for _, part := range []string{`kind of link "tunnel of love"`, "rule 5", "link " + hoststate.VXLANLink + " does not exist"} {
 		if err == nil || !strings.Contains(err.Error(), part) {
 			t.Errorf("the error lacks %q: %v", part, err)
 		}
@@ -422,11 +422,11 @@ func TestAttackM10(t *testing.T) {
 	h := open(t)
 	want := h.gateway()
 	broken := want
-	broken.Chains = append(slices.Clone(want.Chains), plan.Chain{ // longer than any name in the kernel
-		Name: strings.Repeat("x", 300), Hook: plan.Input, Rules: []plan.PacketRule{{Verb: plan.Drop}},
+	broken.Chains = append(slices.Clone(want.Chains), hoststate.Chain{ // longer than any name in the kernel
+		Name: strings.Repeat("x", 300), Hook: hoststate.Input, Rules: []hoststate.PacketRule{{Verb: hoststate.Drop}},
 	})
 	unknown := want
-	unknown.Chains = append(slices.Clone(want.Chains), plan.Chain{Name: "blessed", Hook: plan.Input, Rules: []plan.PacketRule{{Verb: "bless"}}})
+	unknown.Chains = append(slices.Clone(want.Chains), hoststate.Chain{Name: "blessed", Hook: hoststate.Input, Rules: []hoststate.PacketRule{{Verb: "bless"}}})
 	expect := func(what string, open bool, err error) {
 		t.Helper()
 		if errors.Is(err, errUnfiltered) == open {
@@ -452,12 +452,12 @@ func TestAttackM10(t *testing.T) {
 				t.Errorf("%s: there is %s", what, one)
 			}
 		}
-		wanted := slices.DeleteFunc(slices.Clone(want.Routes), func(r plan.Route) bool { return !r.Blackhole })
+		wanted := slices.DeleteFunc(slices.Clone(want.Routes), func(r hoststate.Route) bool { return !r.Blackhole })
 		if blackholes != len(wanted) {
 			t.Errorf("%s: %d of %d blackholes", what, blackholes, len(wanted))
 		}
 	}
-	for _, state := range []plan.HostState{broken, unknown} {
+	for _, state := range []hoststate.State{broken, unknown} {
 		_, err := h.Apply(t.Context(), state)
 		expect("refused at first", false, err)
 	}
@@ -470,7 +470,7 @@ func TestAttackM10(t *testing.T) {
 	expect("refused, the earlier one is in place", true, err)
 	conn, err := nftables.New()
 	fatal(t, err)
-	conn.FlushTable(&nftables.Table{Name: plan.NFTable, Family: nftables.TableFamilyIPv4})
+	conn.FlushTable(&nftables.Table{Name: hoststate.NFTable, Family: nftables.TableFamilyIPv4})
 	fatal(t, conn.Flush())
 	_, err = h.Apply(t.Context(), broken)
 	expect("refused, the earlier one was emptied", false, err)
@@ -487,22 +487,22 @@ func TestReplacedRules(t *testing.T) {
 		return
 	}
 	h := open(t)
-	to := plan.Rule{Priority: plan.FirstRule, To: prefix("10.201.0.0/16"), Table: plan.Table}
+	to := hoststate.Rule{Priority: hoststate.FirstRule, To: prefix("10.201.0.0/16"), Table: hoststate.Table}
 	narrow := to
 	narrow.Protocol = "icmp"
 	narrower := narrow
 	narrower.InLink = "eth0"
-	for _, want := range [][]plan.Rule{{narrower, narrow, to}, {narrower, narrow}, {narrow, to}, {narrow}, {narrower, to}, {narrower}} {
-		h.settled(plan.HostState{Rules: want})
+	for _, want := range [][]hoststate.Rule{{narrower, narrow, to}, {narrower, narrow}, {narrow, to}, {narrow}, {narrower, to}, {narrower}} {
+		h.settled(hoststate.State{Rules: want})
 		rules, err := netlink.RuleList(netlink.FAMILY_V4)
 		fatal(t, err)
-		var have []plan.Rule
+		var have []hoststate.Rule
 		for _, one := range rules {
-			if one.Table == plan.Table {
+			if one.Table == hoststate.Table {
 				have = append(have, observedRule(one).Rule)
 			}
 		}
-		if len(have) != len(want) || slices.ContainsFunc(want, func(r plan.Rule) bool { return !slices.Contains(have, r) }) {
+		if len(have) != len(want) || slices.ContainsFunc(want, func(r hoststate.Rule) bool { return !slices.Contains(have, r) }) {
 			t.Errorf("there are %v, want %v", have, want)
 		}
 	}
@@ -566,7 +566,7 @@ func TestForeignRoutesCostNothing(t *testing.T) {
 	// They are listed where they matter.
 	taken := want.Routes[0]
 	taken.To = prefix("172.16.0.7/32")
-	taken.Table = plan.MainTable
+	taken.Table = hoststate.MainTable
 	want.Routes = append(slices.Clone(want.Routes), taken)
 	if _, err := h.Apply(t.Context(), want); err == nil || !strings.Contains(err.Error(), "another program has a route") {
 		t.Errorf("a route that another program has: %v", err)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package host brings the kernel of the current network namespace to a plan.HostState: links, addresses, neighbours, routes, rules,
+// Package host brings the kernel of the current network namespace to a hoststate.State: links, addresses, neighbours, routes, rules,
 // one nftables table and one WireGuard device. Each file handles one kind of object in the same way: observe, diff, act.
 //
 // It changes only our own objects: the links of our two names with their addresses and neighbours, routes of our protocol number, rules with

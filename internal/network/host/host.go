@@ -16,7 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"liqo.io/liqo/internal/network/carrier"
-	"liqo.io/liqo/internal/network/plan"
+	"liqo.io/liqo/internal/network/hoststate"
 )
 
 // Options of a host.
@@ -122,14 +122,14 @@ func (h *Host) Close() error {
 func (h *Host) Changed() <-chan struct{} { return h.watch.changed }
 
 // Apply brings the kernel to the state want and returns what it changed. After an error it goes on where it can, except that packets that are not
-// filtered have no path: without the planned table or an earlier one, the host is closed, see [plan.HostState.Closed].
-func (h *Host) Apply(ctx context.Context, want plan.HostState) ([]Change, error) {
+// filtered have no path: without the planned table or an earlier one, the host is closed, see [hoststate.State.Closed].
+func (h *Host) Apply(ctx context.Context, want hoststate.State) ([]Change, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.links = linkCache{}
 
 	// The order in which a path is built: drops and the filter first, so that nothing passes unprotected; the rules that direct traffic into it last.
-	kinds := []func(plan.HostState) (steps, error){
+	kinds := []func(hoststate.State) (steps, error){
 		h.blackholeSteps, h.nftSteps, h.linkSteps, h.addressSteps, h.neighbourSteps, h.wireGuardSteps, h.routeSteps, h.ruleSteps,
 	}
 	const filter = 1 // index of nftSteps
@@ -162,13 +162,13 @@ func (h *Host) Apply(ctx context.Context, want plan.HostState) ([]Change, error)
 	return run.changes, errors.Join(run.errs...)
 }
 
-var errUnfiltered = errors.New("packets of peers are not filtered here, so this host has neither tunnel nor overlay until the nftables table " + plan.NFTable +
+var errUnfiltered = errors.New("packets of peers are not filtered here, so this host has neither tunnel nor overlay until the nftables table " + hoststate.NFTable +
 	" can be written; check that the kernel has nf_tables: `nft list ruleset` and `dmesg` on the node show more")
 
 // settleRules checks the rules again after a deletion. The kernel deletes the first rule that matches, and a selector that is not set
 // matches every rule: it may have deleted a narrower rule. That one is added again behind the deleted one, where it is safe.
-func (h *Host) settleRules(run *run, want plan.HostState) {
-	const most = plan.LastRule - plan.FirstRule
+func (h *Host) settleRules(run *run, want hoststate.State) {
+	const most = hoststate.LastRule - hoststate.FirstRule
 	for range most {
 		todo, err := h.ruleSteps(want)
 		if err != nil || len(todo.make)+len(todo.prune) == 0 {

@@ -11,11 +11,11 @@ import (
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
-	"liqo.io/liqo/internal/network/plan"
+	"liqo.io/liqo/internal/network/hoststate"
 )
 
 // ourLinks are the names of our links. A different link of such a name is replaced, and one that is not wanted is deleted.
-var ourLinks = []string{plan.VXLANLink, plan.TunnelLink}
+var ourLinks = []string{hoststate.VXLANLink, hoststate.TunnelLink}
 
 // linkAlias shows administrators the owner of the link.
 const linkAlias = "liqo.io"
@@ -74,13 +74,13 @@ func (h *Host) linkName(index int) string {
 	return "#" + strconv.Itoa(index)
 }
 
-func linkText(l plan.Link) string {
+func linkText(l hoststate.Link) string {
 	return fmt.Sprintf("link %s type %s mtu %d", l.Name, l.Kind, l.MTU)
 }
 
 // linkSteps returns the steps for links. The later kinds must be observed after these steps ran, because the kernel deletes everything on a link
 // with it.
-func (h *Host) linkSteps(want plan.HostState) (steps, error) {
+func (h *Host) linkSteps(want hoststate.State) (steps, error) {
 	var todo steps
 	var errs []error
 	wanted := map[string]bool{}
@@ -108,7 +108,7 @@ func (h *Host) linkSteps(want plan.HostState) (steps, error) {
 	return todo, errors.Join(errs...)
 }
 
-func (h *Host) linkStep(want plan.Link, have netlink.Link) []step {
+func (h *Host) linkStep(want hoststate.Link, have netlink.Link) []step {
 	up := func() error {
 		link, err := h.kernel.LinkByName(want.Name)
 		if err != nil {
@@ -134,7 +134,7 @@ func (h *Host) linkStep(want plan.Link, have netlink.Link) []step {
 			return add()
 		}}}
 	}
-	if want.Kind == plan.WireGuardLink {
+	if want.Kind == hoststate.WireGuardLink {
 		h.implementation.Store(implementationOf(have))
 	}
 	var all []step
@@ -149,13 +149,13 @@ func (h *Host) linkStep(want plan.Link, have netlink.Link) []step {
 
 // sameLink reports whether a link equals the wanted one in everything that cannot be changed later. The kernel can change the hardware
 // address, but silently deletes all permanent neighbours then.
-func (h *Host) sameLink(want plan.Link, have netlink.Link) bool {
+func (h *Host) sameLink(want hoststate.Link, have netlink.Link) bool {
 	switch want.Kind {
-	case plan.VXLAN:
+	case hoststate.VXLAN:
 		v, ok := have.(*netlink.Vxlan)
-		return ok && v.VxlanId == plan.VNI && v.Port == int(want.Port) && addrOf(v.SrcAddr) == want.Local && !v.Learning && v.UDPCSum &&
+		return ok && v.VxlanId == hoststate.VNI && v.Port == int(want.Port) && addrOf(v.SrcAddr) == want.Local && !v.Learning && v.UDPCSum &&
 			!v.FlowBased && v.Group == nil && v.VtepDevIndex == 0 && string(v.HardwareAddr) == string(want.MAC[:])
-	case plan.WireGuardLink:
+	case hoststate.WireGuardLink:
 		switch have.(type) {
 		case *netlink.Wireguard:
 			return true
@@ -166,23 +166,23 @@ func (h *Host) sameLink(want plan.Link, have netlink.Link) bool {
 	return false
 }
 
-func (h *Host) addLink(want plan.Link) error {
+func (h *Host) addLink(want hoststate.Link) error {
 	attributes := netlink.NewLinkAttrs()
 	attributes.Name, attributes.MTU = want.Name, want.MTU
 	switch want.Kind {
-	case plan.VXLAN:
+	case hoststate.VXLAN:
 		attributes.HardwareAddr = want.MAC[:]
 		if err := h.kernel.LinkAdd(&netlink.Vxlan{
-			LinkAttrs: attributes, VxlanId: plan.VNI, SrcAddr: ipOf(want.Local), Port: int(want.Port), UDPCSum: true,
+			LinkAttrs: attributes, VxlanId: hoststate.VNI, SrcAddr: ipOf(want.Local), Port: int(want.Port), UDPCSum: true,
 		}); err != nil {
 			return err
 		}
-	case plan.WireGuardLink:
+	case hoststate.WireGuardLink:
 		if err := h.addTunnel(attributes); err != nil {
 			return err
 		}
 	default:
-		return fmt.Errorf("unknown kind of link %q; want %s or %s", want.Kind, plan.VXLAN, plan.WireGuardLink)
+		return fmt.Errorf("unknown kind of link %q; want %s or %s", want.Kind, hoststate.VXLAN, hoststate.WireGuardLink)
 	}
 	link, err := h.kernel.LinkByName(want.Name)
 	if err != nil {
@@ -217,7 +217,7 @@ func (h *Host) addTunnel(attributes netlink.LinkAttrs) error {
 
 func (h *Host) deleteLink(name string, link netlink.Link) error {
 	delete(h.links.byName, name)
-	if name == plan.TunnelLink {
+	if name == hoststate.TunnelLink {
 		h.implementation.Store("")
 		if h.device != nil {
 			own := h.device.index == link.Attrs().Index

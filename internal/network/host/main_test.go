@@ -19,7 +19,7 @@ import (
 	"github.com/vishvananda/netns"
 	"golang.org/x/sys/unix"
 
-	"liqo.io/liqo/internal/network/plan"
+	"liqo.io/liqo/internal/network/hoststate"
 )
 
 // Each test runs as a process in a network namespace of its own, as the product does: wireguard-go opens sockets from
@@ -84,7 +84,7 @@ func up(name string) error {
 // ---- a host as a process ----
 
 type hostRequest struct {
-	Want plan.HostState
+	Want hoststate.State
 	// Keys are private keys by public key.
 	Keys map[string][32]byte
 }

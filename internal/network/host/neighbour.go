@@ -11,7 +11,7 @@ import (
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
-	"liqo.io/liqo/internal/network/plan"
+	"liqo.io/liqo/internal/network/hoststate"
 )
 
 // neighbour maps an address to its hardware address or, if forwarding, a hardware address to the VXLAN endpoint behind which it is.
@@ -19,7 +19,7 @@ type neighbour struct {
 	link       string
 	forwarding bool
 	address    netip.Addr
-	mac        plan.MAC
+	mac        hoststate.MAC
 	// learnt entries belong to the kernel and may change at any time.
 	learnt bool
 }
@@ -28,7 +28,7 @@ type neighbour struct {
 type neighbourKey struct {
 	link    string
 	address netip.Addr
-	mac     plan.MAC
+	mac     hoststate.MAC
 }
 
 func (n neighbour) key() neighbourKey {
@@ -46,7 +46,7 @@ func (n neighbour) String() string {
 }
 
 // neighbourSteps handles permanent neighbours and the forwarding entries of a VXLAN. It replaces learnt entries only where their key is wanted.
-func (h *Host) neighbourSteps(want plan.HostState) (steps, error) {
+func (h *Host) neighbourSteps(want hoststate.State) (steps, error) {
 	var wanted, ours []neighbour
 	var errs []error
 	for _, one := range want.Neighbours {
@@ -94,13 +94,13 @@ func (h *Host) neighbour(n neighbour, do func(*netlink.Neigh) error) error {
 	return do(entry)
 }
 
-func (h *Host) neighbours(of plan.Link) ([]neighbour, error) {
+func (h *Host) neighbours(of hoststate.Link) ([]neighbour, error) {
 	link, err := h.link(of.Name)
 	if err != nil || link == nil {
 		return nil, err
 	}
 	kinds := families
-	if of.Kind == plan.VXLAN {
+	if of.Kind == hoststate.VXLAN {
 		kinds = append([]int{unix.AF_BRIDGE}, families...)
 	}
 	var all []neighbour

@@ -13,7 +13,7 @@ import (
 	"github.com/google/nftables/userdata"
 	"github.com/mdlayher/netlink"
 
-	"liqo.io/liqo/internal/network/plan"
+	"liqo.io/liqo/internal/network/hoststate"
 )
 
 // encoding is part of each rule's comment. Increment it when nft_expr.go encodes the same rule in other expressions, so that an upgrade
@@ -23,17 +23,17 @@ const encoding = 2
 // nftBuffer bounds one transaction and its acknowledgements. It suffices for a few hundred peers.
 const nftBuffer = 8 << 20
 
-var hooks = map[plan.Hook]*nftables.ChainHook{
-	plan.Prerouting:  nftables.ChainHookPrerouting,
-	plan.Input:       nftables.ChainHookInput,
-	plan.Forward:     nftables.ChainHookForward,
-	plan.Output:      nftables.ChainHookOutput,
-	plan.Postrouting: nftables.ChainHookPostrouting,
+var hooks = map[hoststate.Hook]*nftables.ChainHook{
+	hoststate.Prerouting:  nftables.ChainHookPrerouting,
+	hoststate.Input:       nftables.ChainHookInput,
+	hoststate.Forward:     nftables.ChainHookForward,
+	hoststate.Output:      nftables.ChainHookOutput,
+	hoststate.Postrouting: nftables.ChainHookPostrouting,
 }
 
 // nftSteps replaces our whole table in one transaction if anything in it differs. The kernel lists rules in another form than they were written
 // in, so each rule carries a comment with the hash of its plan, which is compared instead.
-func (h *Host) nftSteps(want plan.HostState) (steps, error) {
+func (h *Host) nftSteps(want hoststate.State) (steps, error) {
 	conn, err := nftables.New(nftables.WithSockOptions(func(c *netlink.Conn) error {
 		return errors.Join(c.SetWriteBuffer(nftBuffer), c.SetReadBuffer(nftBuffer))
 	}))
@@ -48,13 +48,13 @@ func (h *Host) nftSteps(want plan.HostState) (steps, error) {
 		h.filter = ""
 	}
 	wanted := wantedTable(want.Chains)
-	what := "table ip " + plan.NFTable
+	what := "table ip " + hoststate.NFTable
 	switch {
 	case len(want.Chains) == 0 && !there:
 		return steps{}, nil
 	case len(want.Chains) == 0:
 		return steps{prune: []step{{Change{verbDelete, what}, func() error {
-			conn.DelTable(&nftables.Table{Name: plan.NFTable, Family: nftables.TableFamilyIPv4})
+			conn.DelTable(&nftables.Table{Name: hoststate.NFTable, Family: nftables.TableFamilyIPv4})
 			return conn.Flush()
 		}}}}, nil
 	case have == wanted:
@@ -75,8 +75,8 @@ func (h *Host) nftSteps(want plan.HostState) (steps, error) {
 }
 
 // writeTable runs the transaction. Adding the table first makes its deletion succeed even if it does not exist.
-func writeTable(conn *nftables.Conn, chains []plan.Chain) error {
-	table := &nftables.Table{Name: plan.NFTable, Family: nftables.TableFamilyIPv4}
+func writeTable(conn *nftables.Conn, chains []hoststate.Chain) error {
+	table := &nftables.Table{Name: hoststate.NFTable, Family: nftables.TableFamilyIPv4}
 	conn.AddTable(table)
 	conn.DelTable(table)
 	conn.AddTable(table)
@@ -101,7 +101,7 @@ func writeTable(conn *nftables.Conn, chains []plan.Chain) error {
 }
 
 // newChain converts a chain to the library's type; without a hook if the hook is unknown.
-func newChain(c plan.Chain) *nftables.Chain {
+func newChain(c hoststate.Chain) *nftables.Chain {
 	policy := nftables.ChainPolicyAccept
 	kind := nftables.ChainTypeFilter
 	if c.NAT {
@@ -113,14 +113,14 @@ func newChain(c plan.Chain) *nftables.Chain {
 }
 
 // ruleComment returns the comment of a rule: its verb and the hash of its plan.
-func ruleComment(rule plan.PacketRule) string {
+func ruleComment(rule hoststate.PacketRule) string {
 	// An empty set that is not nil matches all, but prints like nil.
 	sum := sha256.Sum256(fmt.Appendf(nil, "%d %t %t %+v", encoding, rule.FromNot == nil, rule.ToNot == nil, rule))
 	return fmt.Sprintf("%s %x", rule.Verb, sum[:8])
 }
 
 // wantedTable describes chains in the form of observedTable.
-func wantedTable(chains []plan.Chain) string {
+func wantedTable(chains []hoststate.Chain) string {
 	var text strings.Builder
 	for _, one := range chains {
 		describeChain(&text, newChain(one))
@@ -147,7 +147,7 @@ func observedTable(conn *nftables.Conn) (description string, there bool, err err
 	}
 	var table *nftables.Table
 	for _, one := range tables {
-		if one.Name == plan.NFTable {
+		if one.Name == hoststate.NFTable {
 			table = one
 		}
 	}
@@ -163,7 +163,7 @@ func observedTable(conn *nftables.Conn) (description string, there bool, err err
 		return "", true, fmt.Errorf("list chains: %w", err)
 	}
 	for _, one := range chains {
-		if one.Table.Name != plan.NFTable {
+		if one.Table.Name != hoststate.NFTable {
 			continue
 		}
 		describeChain(&text, one)

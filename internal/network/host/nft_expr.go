@@ -13,7 +13,7 @@ import (
 	"github.com/google/nftables/expr"
 	"golang.org/x/sys/unix"
 
-	"liqo.io/liqo/internal/network/plan"
+	"liqo.io/liqo/internal/network/hoststate"
 )
 
 // Offsets in headers. An ICMP error has 8 bytes before the header of the packet that it reports.
@@ -41,7 +41,7 @@ type ruleWriter struct {
 
 func (w *ruleWriter) add(all ...expr.Any) { w.exprs = append(w.exprs, all...) }
 
-func (w *ruleWriter) rule(r plan.PacketRule) error {
+func (w *ruleWriter) rule(r hoststate.PacketRule) error {
 	w.link(expr.MetaKeyIIFNAME, expr.CmpOpEq, r.In)
 	w.link(expr.MetaKeyOIFNAME, expr.CmpOpEq, r.Out)
 	w.link(expr.MetaKeyIIFNAME, expr.CmpOpNeq, r.InNot)
@@ -70,7 +70,7 @@ func (w *ruleWriter) rule(r plan.PacketRule) error {
 		w.bits(&expr.Ct{Register: register, Key: expr.CtKeySTATUS}, ipsDestinationNAT, true)
 	}
 	if r.Shown {
-		mark := binaryutil.NativeEndian.PutUint32(plan.ShownMark)
+		mark := binaryutil.NativeEndian.PutUint32(hoststate.ShownMark)
 		w.add(&expr.Meta{Key: expr.MetaKeyMARK, Register: register},
 			&expr.Bitwise{SourceRegister: register, DestRegister: register, Len: 4, Mask: mark, Xor: make([]byte, 4)}, &expr.Cmp{Op: expr.CmpOpEq, Register: register, Data: mark})
 	}
@@ -138,12 +138,12 @@ func (w *ruleWriter) outside(offset uint32, addresses []netip.Addr) error {
 
 var protocols = map[string]byte{"udp": unix.IPPROTO_UDP, "tcp": unix.IPPROTO_TCP, "icmp": unix.IPPROTO_ICMP}
 
-func (w *ruleWriter) protocol(r plan.PacketRule) error {
+func (w *ruleWriter) protocol(r hoststate.PacketRule) error {
 	name := r.Protocol
 	switch r.Verb {
-	case plan.ClampMSS:
+	case hoststate.ClampMSS:
 		name = "tcp"
-	case plan.SwapInnerSource, plan.SwapInnerDestination:
+	case hoststate.SwapInnerSource, hoststate.SwapInnerDestination:
 		name = "icmp"
 	}
 	if name == "" {
@@ -175,45 +175,45 @@ func (w *ruleWriter) bits(load expr.Any, bits uint32, set bool) {
 		&expr.Cmp{Op: op, Register: register, Data: make([]byte, 4)})
 }
 
-func (w *ruleWriter) verb(r plan.PacketRule) error {
+func (w *ruleWriter) verb(r hoststate.PacketRule) error {
 	switch r.Verb {
-	case plan.Drop:
+	case hoststate.Drop:
 		w.add(&expr.Verdict{Kind: expr.VerdictDrop})
-	case plan.Accept:
+	case hoststate.Accept:
 		w.add(&expr.Verdict{Kind: expr.VerdictAccept})
-	case plan.NoTrack:
+	case hoststate.NoTrack:
 		w.add(&expr.Notrack{})
-	case plan.KeepSource:
+	case hoststate.KeepSource:
 		w.add(&expr.Payload{DestRegister: register, Base: expr.PayloadBaseNetworkHeader, Offset: sourceAddress, Len: 4},
 			&expr.NAT{Type: expr.NATTypeSourceNAT, Family: unix.NFPROTO_IPV4, RegAddrMin: register})
-	case plan.MapDestination:
+	case hoststate.MapDestination:
 		if !r.Address.Is4() {
 			return fmt.Errorf("%s is not an IPv4 address", r.Address)
 		}
 		w.add(&expr.Immediate{Register: register, Data: r.Address.AsSlice()},
 			&expr.NAT{Type: expr.NATTypeDestNAT, Family: unix.NFPROTO_IPV4, RegAddrMin: register})
-	case plan.MarkShown:
+	case hoststate.MarkShown:
 		w.add(&expr.Meta{Key: expr.MetaKeyMARK, Register: register},
 			&expr.Bitwise{
 				SourceRegister: register, DestRegister: register, Len: 4,
-				Mask: binaryutil.NativeEndian.PutUint32(^uint32(plan.ShownMark)), Xor: binaryutil.NativeEndian.PutUint32(plan.ShownMark),
+				Mask: binaryutil.NativeEndian.PutUint32(^uint32(hoststate.ShownMark)), Xor: binaryutil.NativeEndian.PutUint32(hoststate.ShownMark),
 			},
 			&expr.Meta{Key: expr.MetaKeyMARK, SourceRegister: true, Register: register})
-	case plan.MapDestinationNetwork:
+	case hoststate.MapDestinationNetwork:
 		return w.mapNetwork(destinationOffset, expr.NATTypeDestNAT, r.Network)
-	case plan.MapSourceNetwork:
+	case hoststate.MapSourceNetwork:
 		return w.mapNetwork(sourceAddress, expr.NATTypeSourceNAT, r.Network)
-	case plan.Masquerade:
+	case hoststate.Masquerade:
 		w.add(&expr.Masq{})
-	case plan.ClampMSS:
+	case hoststate.ClampMSS:
 		w.clamp(r.MSS)
-	case plan.SwapSource:
+	case hoststate.SwapSource:
 		return w.swap(sourceAddress, r.Network)
-	case plan.SwapDestination:
+	case hoststate.SwapDestination:
 		return w.swap(destinationOffset, r.Network)
-	case plan.SwapInnerSource:
+	case hoststate.SwapInnerSource:
 		return w.swapInner(innerHeader+sourceAddress, r)
-	case plan.SwapInnerDestination:
+	case hoststate.SwapInnerDestination:
 		return w.swapInner(innerHeader+destinationOffset, r)
 	default:
 		return fmt.Errorf("unknown verb %q", r.Verb)
@@ -256,7 +256,7 @@ func (w *ruleWriter) swap(offset uint32, network netip.Prefix) error {
 }
 
 // swapInner does the same inside an ICMP error, with the inner checksum. Both changes cancel out in the checksum of the ICMP message.
-func (w *ruleWriter) swapInner(offset uint32, r plan.PacketRule) error {
+func (w *ruleWriter) swapInner(offset uint32, r hoststate.PacketRule) error {
 	// Types 3, 11 and 12; the obsolete type 4 matches as well, and also carries a packet. Not a set: the kernel compares each new set with all
 	// others, and each peer has several such rules.
 	const bit, first, last = 8, 3, 4

@@ -12,7 +12,7 @@ import (
 	"github.com/google/nftables"
 	"github.com/google/nftables/expr"
 
-	"liqo.io/liqo/internal/network/plan"
+	"liqo.io/liqo/internal/network/hoststate"
 )
 
 // packet is what the expressions of a rule read and write.
@@ -111,14 +111,14 @@ func swapped(network netip.Prefix, old []byte) (changed []byte) {
 }
 
 // swaps are the offsets of the address that a verb changes: in the header, or in the ICMP message.
-var swaps = map[plan.Verb]int{plan.SwapSource: 12, plan.SwapDestination: 16, plan.SwapInnerSource: 20, plan.SwapInnerDestination: 24}
+var swaps = map[hoststate.Verb]int{hoststate.SwapSource: 12, hoststate.SwapDestination: 16, hoststate.SwapInnerSource: 20, hoststate.SwapInnerDestination: 24}
 
 // modelMatches is the meaning of a rule, as plan documents it.
-func modelMatches(r *plan.PacketRule, p *packet) bool {
+func modelMatches(r *hoststate.PacketRule, p *packet) bool {
 	within := func(network netip.Prefix, at []byte) bool {
 		return !network.IsValid() || network.Contains(address(at))
 	}
-	inner := r.Verb == plan.SwapInnerSource || r.Verb == plan.SwapInnerDestination
+	inner := r.Verb == hoststate.SwapInnerSource || r.Verb == hoststate.SwapInnerDestination
 	number := protocols[r.Protocol]
 	if inner {
 		number = protocols["icmp"]
@@ -139,15 +139,15 @@ func modelMatches(r *plan.PacketRule, p *packet) bool {
 }
 
 // modelError reports whether a rule has no encoding.
-func modelError(r *plan.PacketRule) bool {
+func modelError(r *hoststate.PacketRule) bool {
 	bad := func(network netip.Prefix) bool { return network.IsValid() && !network.Addr().Is4() }
 	_, swap := swaps[r.Verb]
-	inner := r.Verb == plan.SwapInnerSource || r.Verb == plan.SwapInnerDestination
+	inner := r.Verb == hoststate.SwapInnerSource || r.Verb == hoststate.SwapInnerDestination
 	_, known := protocols[r.Protocol]
 	return bad(r.From) || bad(r.To) || slices.ContainsFunc(slices.Concat(r.FromNot, r.ToNot), func(one netip.Addr) bool { return !one.Is4() }) ||
 		!inner && (r.Protocol != "" && !known || r.Protocol == "" && r.Port != 0) ||
-		inner && bad(r.Inner) || swap && !(r.Network.IsValid() && r.Network.Addr().Is4()) || r.Verb == plan.MapDestination && !r.Address.Is4() ||
-		!swap && !slices.Contains([]plan.Verb{plan.Drop, plan.Accept, plan.MapDestination}, r.Verb)
+		inner && bad(r.Inner) || swap && !(r.Network.IsValid() && r.Network.Addr().Is4()) || r.Verb == hoststate.MapDestination && !r.Address.Is4() ||
+		!swap && !slices.Contains([]hoststate.Verb{hoststate.Drop, hoststate.Accept, hoststate.MapDestination}, r.Verb)
 }
 
 // FuzzRule evaluates the expressions of rules on packets: a rule matches the packets that the plan describes and changes them as described, and a rule
@@ -190,9 +190,9 @@ func FuzzRule(f *testing.F) {
 		if len(in) > 15 || len(out) > 15 || len(header) < 20 || len(transport) < 28 {
 			return // no name of a device, or no packet of interest
 		}
-		rule := plan.PacketRule{
+		rule := hoststate.PacketRule{
 			In: in, Out: out, From: prefix(from), To: prefix(to), Protocol: protocol, Port: port, New: state&1 != 0, Mapped: state&2 != 0,
-			Verb: plan.Verb(verb), Network: prefix(network), Inner: prefix(to), Address: prefix(network).Addr(),
+			Verb: hoststate.Verb(verb), Network: prefix(network), Inner: prefix(to), Address: prefix(network).Addr(),
 		}
 		if state&32 != 0 {
 			rule.In, rule.InNot = "", in
@@ -212,7 +212,7 @@ func FuzzRule(f *testing.F) {
 		if state&16 != 0 {
 			rule.FromNot, rule.ToNot = nil, set
 		}
-		w := &ruleWriter{conn: &nftables.Conn{}, table: &nftables.Table{Name: plan.NFTable}}
+		w := &ruleWriter{conn: &nftables.Conn{}, table: &nftables.Table{Name: hoststate.NFTable}}
 		if err := w.rule(rule); (err != nil) != modelError(&rule) {
 			t.Fatalf("%+v: %v", rule, err)
 		} else if err != nil {
@@ -242,8 +242,8 @@ func FuzzRule(f *testing.F) {
 			if p.checksum != checksum || !bytes.Equal(p.header, wantHeader) || !bytes.Equal(p.transport, wantTransport) {
 				t.Errorf("%+v changes the packet to %x %x, want %x %x", rule, p.header, p.transport, wantHeader, wantTransport)
 			}
-			if _, swap := swaps[rule.Verb]; p.dropped != (rule.Verb == plan.Drop) || p.accepting != (swap || rule.Verb == plan.Accept) ||
-				rule.Verb == plan.MapDestination && !bytes.Equal(p.destination, rule.Address.AsSlice()) {
+			if _, swap := swaps[rule.Verb]; p.dropped != (rule.Verb == hoststate.Drop) || p.accepting != (swap || rule.Verb == hoststate.Accept) ||
+				rule.Verb == hoststate.MapDestination && !bytes.Equal(p.destination, rule.Address.AsSlice()) {
 				t.Errorf("%+v ends with %+v", rule, p)
 			}
 		}

@@ -17,7 +17,7 @@ import (
 	"github.com/vishvananda/netns"
 	"golang.org/x/sys/unix"
 
-	"liqo.io/liqo/internal/network/plan"
+	"liqo.io/liqo/internal/network/hoststate"
 )
 
 // TestVerbs puts the host under test between a client and a server.
@@ -35,16 +35,16 @@ func TestVerbs(t *testing.T) {
 	for ns, gateway := range map[netns.NsHandle]string{client: "10.1.0.1", server: "10.2.0.1"} {
 		inside(t, ns, func() error { return netlink.RouteAdd(&netlink.Route{Gw: net.ParseIP(gateway)}) })
 	}
-	chain := func(hook plan.Hook, priority int, nat bool, rules ...plan.PacketRule) plan.Chain {
-		return plan.Chain{Name: fmt.Sprintf("%s_%t", hook, nat), Hook: hook, Priority: priority, NAT: nat, Rules: rules}
+	chain := func(hook hoststate.Hook, priority int, nat bool, rules ...hoststate.PacketRule) hoststate.Chain {
+		return hoststate.Chain{Name: fmt.Sprintf("%s_%t", hook, nat), Hook: hook, Priority: priority, NAT: nat, Rules: rules}
 	}
-	set := func(chains ...plan.Chain) { t.Helper(); h.settled(plan.HostState{Chains: chains}) }
+	set := func(chains ...hoststate.Chain) { t.Helper(); h.settled(hoststate.State{Chains: chains}) }
 	reaches := func(from, to netns.NsHandle, address, seen string) {
 		t.Helper()
 		transfer(t, from, to, address, seen, 1000)
 	}
 	// blocked checks that the rules block an address: without them it answers.
-	blocked := func(from, to netns.NsHandle, address string, chains ...plan.Chain) {
+	blocked := func(from, to netns.NsHandle, address string, chains ...hoststate.Chain) {
 		t.Helper()
 		set(chains...)
 		if answered(t, from, to, address, silence) {
@@ -57,48 +57,48 @@ func TestVerbs(t *testing.T) {
 	}
 
 	t.Run("drop and accept", func(t *testing.T) {
-		drop := plan.PacketRule{In: "c0", Protocol: "udp", Port: 7000, Verb: plan.Drop}
-		blocked(client, server, "10.2.0.2", chain(plan.Forward, 0, false, drop))
-		set(chain(plan.Forward, 0, false, plan.PacketRule{To: prefix("10.2.0.0/31"), Verb: plan.Drop},
-			plan.PacketRule{To: prefix("10.2.0.2/31"), Verb: plan.Accept}, drop))
+		drop := hoststate.PacketRule{In: "c0", Protocol: "udp", Port: 7000, Verb: hoststate.Drop}
+		blocked(client, server, "10.2.0.2", chain(hoststate.Forward, 0, false, drop))
+		set(chain(hoststate.Forward, 0, false, hoststate.PacketRule{To: prefix("10.2.0.0/31"), Verb: hoststate.Drop},
+			hoststate.PacketRule{To: prefix("10.2.0.2/31"), Verb: hoststate.Accept}, drop))
 		if !answered(t, client, server, "10.2.0.2", hang) {
 			t.Error("a packet is dropped after it was accepted")
 		}
 	})
 	t.Run("from not", func(t *testing.T) {
-		drop := plan.PacketRule{Protocol: "udp", Port: 7000, FromNot: []netip.Addr{addr("10.1.0.9"), addr("10.1.0.8")}, Verb: plan.Drop}
-		blocked(client, current, "10.1.0.1", chain(plan.Input, 0, false, drop))
+		drop := hoststate.PacketRule{Protocol: "udp", Port: 7000, FromNot: []netip.Addr{addr("10.1.0.9"), addr("10.1.0.8")}, Verb: hoststate.Drop}
+		blocked(client, current, "10.1.0.1", chain(hoststate.Input, 0, false, drop))
 		drop.FromNot = append(drop.FromNot, addr("10.1.0.2"))
-		set(chain(plan.Input, 0, false, drop))
+		set(chain(hoststate.Input, 0, false, drop))
 		if !answered(t, client, current, "10.1.0.1", hang) {
 			t.Error("an allowed packet is dropped")
 		}
 		drop.FromNot = []netip.Addr{}
-		blocked(client, current, "10.1.0.1", chain(plan.Input, 0, false, drop))
+		blocked(client, current, "10.1.0.1", chain(hoststate.Input, 0, false, drop))
 	})
 	t.Run("to not", func(t *testing.T) {
-		drop := plan.PacketRule{In: "c0", Protocol: "udp", Port: 7000, To: prefix("10.2.0.0/24"), ToNot: []netip.Addr{addr("10.2.0.9"), addr("10.2.0.8")}, Verb: plan.Drop}
-		blocked(client, server, "10.2.0.2", chain(plan.Prerouting, -300, false, drop))
+		drop := hoststate.PacketRule{In: "c0", Protocol: "udp", Port: 7000, To: prefix("10.2.0.0/24"), ToNot: []netip.Addr{addr("10.2.0.9"), addr("10.2.0.8")}, Verb: hoststate.Drop}
+		blocked(client, server, "10.2.0.2", chain(hoststate.Prerouting, -300, false, drop))
 		drop.ToNot = append(drop.ToNot, addr("10.2.0.2"))
-		set(chain(plan.Prerouting, -300, false, drop))
+		set(chain(hoststate.Prerouting, -300, false, drop))
 		if !answered(t, client, server, "10.2.0.2", hang) {
 			t.Error("an allowed packet is dropped")
 		}
 		drop.ToNot = []netip.Addr{}
-		blocked(client, server, "10.2.0.2", chain(plan.Prerouting, -300, false, drop))
+		blocked(client, server, "10.2.0.2", chain(hoststate.Prerouting, -300, false, drop))
 	})
 	t.Run("mapped and masqueraded", func(t *testing.T) {
-		mapping := chain(plan.Prerouting, -100, true, plan.PacketRule{In: "c0", To: prefix("10.9.9.9/32"), Verb: plan.MapDestination, Address: addr("10.2.0.2")})
+		mapping := chain(hoststate.Prerouting, -100, true, hoststate.PacketRule{In: "c0", To: prefix("10.9.9.9/32"), Verb: hoststate.MapDestination, Address: addr("10.2.0.2")})
 		set(mapping)
 		reaches(client, server, "10.9.9.9", "10.1.0.2")
-		set(mapping, chain(plan.Postrouting, 100, true, plan.PacketRule{Mapped: true, Verb: plan.Masquerade}))
+		set(mapping, chain(hoststate.Postrouting, 100, true, hoststate.PacketRule{Mapped: true, Verb: hoststate.Masquerade}))
 		reaches(client, server, "10.9.9.9", "10.2.0.1")
 		reaches(client, server, "10.2.0.2", "10.1.0.2")
 	})
 	t.Run("new", func(t *testing.T) {
-		drop := chain(plan.Input, 0, false, plan.PacketRule{In: "c0", New: true, Verb: plan.Drop})
+		drop := chain(hoststate.Input, 0, false, hoststate.PacketRule{In: "c0", New: true, Verb: hoststate.Drop})
 		blocked(client, current, "10.1.0.1", drop)
-		set(drop, chain(plan.Prerouting, -100, true, plan.PacketRule{To: prefix("10.9.9.9/32"), Verb: plan.MapDestination, Address: addr("10.1.0.1")}))
+		set(drop, chain(hoststate.Prerouting, -100, true, hoststate.PacketRule{To: prefix("10.9.9.9/32"), Verb: hoststate.MapDestination, Address: addr("10.1.0.1")}))
 		if !answered(t, current, client, "10.1.0.2", hang) {
 			t.Error("an answer is dropped as if it was new")
 		}
@@ -106,21 +106,21 @@ func TestVerbs(t *testing.T) {
 	})
 	t.Run("not tracked", func(t *testing.T) {
 		// What is not tracked cannot be mapped.
-		mapping := chain(plan.Prerouting, -100, true, plan.PacketRule{To: prefix("10.9.9.9/32"), Verb: plan.MapDestination, Address: addr("10.2.0.2")})
+		mapping := chain(hoststate.Prerouting, -100, true, hoststate.PacketRule{To: prefix("10.9.9.9/32"), Verb: hoststate.MapDestination, Address: addr("10.2.0.2")})
 		set(mapping)
 		if !answered(t, client, server, "10.9.9.9", hang) {
 			t.Error("a mapping does not map")
 		}
-		set(mapping, chain(plan.Prerouting, -300, false, plan.PacketRule{Protocol: "udp", Port: 7000, Verb: plan.NoTrack}))
+		set(mapping, chain(hoststate.Prerouting, -300, false, hoststate.PacketRule{Protocol: "udp", Port: 7000, Verb: hoststate.NoTrack}))
 		if answered(t, client, server, "10.9.9.9", silence) {
 			t.Error("an untracked packet is mapped")
 		}
 	})
 	t.Run("clamp", func(t *testing.T) {
 		for _, c := range []struct{ clamp, want int }{{0, 1448}, {1000, 988}, {2000, 1448}} { // less 12 for timestamps
-			var chains []plan.Chain
+			var chains []hoststate.Chain
 			if c.clamp > 0 {
-				chains = []plan.Chain{chain(plan.Forward, -150, false, plan.PacketRule{Verb: plan.ClampMSS, MSS: uint16(c.clamp)})}
+				chains = []hoststate.Chain{chain(hoststate.Forward, -150, false, hoststate.PacketRule{Verb: hoststate.ClampMSS, MSS: uint16(c.clamp)})}
 			}
 			set(chains...)
 			if got := segment(t, client, server, "10.2.0.2"); got != c.want {
@@ -187,20 +187,20 @@ func TestManyRules(t *testing.T) {
 		return
 	}
 	h := open(t)
-	var rules []plan.PacketRule
+	var rules []hoststate.PacketRule
 	for i := range 6000 {
 		network := netip.PrefixFrom(netip.AddrFrom4([4]byte{10, byte(i / 256), byte(i), 0}), 24)
-		rules = append(rules, plan.PacketRule{
-			In: plan.TunnelLink, From: network, Inner: network, Verb: plan.SwapInnerSource, Network: prefix("10.0.0.0/24"),
+		rules = append(rules, hoststate.PacketRule{
+			In: hoststate.TunnelLink, From: network, Inner: network, Verb: hoststate.SwapInnerSource, Network: prefix("10.0.0.0/24"),
 		})
 	}
 	var senders []netip.Addr
 	for one := addr("10.250.0.1"); len(senders) < 5000; one = one.Next() {
 		senders = append(senders, one)
 	}
-	rules = append(rules, plan.PacketRule{FromNot: senders, Verb: plan.Drop})
+	rules = append(rules, hoststate.PacketRule{FromNot: senders, Verb: hoststate.Drop})
 	start := time.Now()
-	want := plan.HostState{Chains: []plan.Chain{{Name: "many", Hook: plan.Prerouting, Rules: rules}}}
+	want := hoststate.State{Chains: []hoststate.Chain{{Name: "many", Hook: hoststate.Prerouting, Rules: rules}}}
 	h.apply(want)
 	t.Logf("%d rules in %s", len(rules), time.Since(start))
 	start = time.Now()
@@ -211,18 +211,18 @@ func TestManyRules(t *testing.T) {
 }
 
 func TestRuleErrors(t *testing.T) {
-	for what, rule := range map[string]plan.PacketRule{
-		"IPv6 source":     {From: prefix("fd00::/64"), Verb: plan.Drop},
-		"IPv6 set":        {FromNot: []netip.Addr{addr("fd00::1")}, Verb: plan.Drop},
-		"lonely port":     {Port: 1, Verb: plan.Drop},
-		"protocol":        {Protocol: "sctp", Verb: plan.Drop},
-		"no network":      {Verb: plan.SwapSource},
-		"IPv6 network":    {Verb: plan.SwapDestination, Network: prefix("fd00::/64")},
-		"no address":      {Verb: plan.MapDestination},
+	for what, rule := range map[string]hoststate.PacketRule{
+		"IPv6 source":     {From: prefix("fd00::/64"), Verb: hoststate.Drop},
+		"IPv6 set":        {FromNot: []netip.Addr{addr("fd00::1")}, Verb: hoststate.Drop},
+		"lonely port":     {Port: 1, Verb: hoststate.Drop},
+		"protocol":        {Protocol: "sctp", Verb: hoststate.Drop},
+		"no network":      {Verb: hoststate.SwapSource},
+		"IPv6 network":    {Verb: hoststate.SwapDestination, Network: prefix("fd00::/64")},
+		"no address":      {Verb: hoststate.MapDestination},
 		"no verb":         {},
-		"no inner before": {Verb: plan.SwapInnerSource},
+		"no inner before": {Verb: hoststate.SwapInnerSource},
 	} {
-		w := &ruleWriter{conn: new(nftables.Conn), table: &nftables.Table{Name: plan.NFTable, Family: nftables.TableFamilyIPv4}}
+		w := &ruleWriter{conn: new(nftables.Conn), table: &nftables.Table{Name: hoststate.NFTable, Family: nftables.TableFamilyIPv4}}
 		if err := w.rule(rule); err == nil {
 			t.Errorf("%s: is written as %v", what, w.exprs)
 		}

@@ -21,7 +21,7 @@ import (
 	"github.com/vishvananda/netns"
 	"golang.zx2c4.com/wireguard/wgctrl/wgtypes"
 
-	"liqo.io/liqo/internal/network/plan"
+	"liqo.io/liqo/internal/network/hoststate"
 )
 
 // Two clusters with the same networks: pods 10.200.0.0/16, nodes 10.70.0.0/24. Each has a pod, its node, and a gateway.
@@ -37,8 +37,8 @@ const (
 )
 
 var (
-	nodeMAC    = plan.MAC{2, 0xfa, 0xb0, 0, 1, 1}
-	gatewayMAC = plan.MAC{2, 0xfa, 0xb0, 0, 0, 0x0a}
+	nodeMAC    = hoststate.MAC{2, 0xfa, 0xb0, 0, 1, 1}
+	gatewayMAC = hoststate.MAC{2, 0xfa, 0xb0, 0, 0, 0x0a}
 )
 
 // cluster is one of the two.
@@ -52,74 +52,74 @@ type cluster struct {
 	podsThere, nodesThere, podsHere, nodesHere string
 }
 
-func (c *cluster) nodeState() plan.HostState {
-	var state plan.HostState
-	state.Links = []plan.Link{{Name: plan.VXLANLink, Kind: plan.VXLAN, MTU: fabricMTU, MAC: nodeMAC, Local: addr("10.200.9.1"), Port: plan.DefaultVXLANPort}}
-	state.Addresses = []plan.Address{{Link: plan.VXLANLink, Prefix: prefix(nodeIP + "/32")}}
-	state.Neighbours = []plan.Neighbour{{Link: plan.VXLANLink, Address: addr(gatewayOverlay), MAC: gatewayMAC, Destination: addr("10.200.9.2")}}
+func (c *cluster) nodeState() hoststate.State {
+	var state hoststate.State
+	state.Links = []hoststate.Link{{Name: hoststate.VXLANLink, Kind: hoststate.VXLAN, MTU: fabricMTU, MAC: nodeMAC, Local: addr("10.200.9.1"), Port: hoststate.DefaultVXLANPort}}
+	state.Addresses = []hoststate.Address{{Link: hoststate.VXLANLink, Prefix: prefix(nodeIP + "/32")}}
+	state.Neighbours = []hoststate.Neighbour{{Link: hoststate.VXLANLink, Address: addr(gatewayOverlay), MAC: gatewayMAC, Destination: addr("10.200.9.2")}}
 	for i, to := range []string{c.podsHere, c.nodesHere} {
-		state.Routes = append(state.Routes, plan.Route{
-			Table: plan.Table, To: prefix(to), Via: addr(gatewayOverlay), Link: plan.VXLANLink, Source: addr(nodeIP),
+		state.Routes = append(state.Routes, hoststate.Route{
+			Table: hoststate.Table, To: prefix(to), Via: addr(gatewayOverlay), Link: hoststate.VXLANLink, Source: addr(nodeIP),
 		})
-		state.Rules = append(state.Rules, plan.Rule{Priority: plan.FirstRule + i, To: prefix(to), Table: plan.Table})
+		state.Rules = append(state.Rules, hoststate.Rule{Priority: hoststate.FirstRule + i, To: prefix(to), Table: hoststate.Table})
 	}
-	notrack := []plan.PacketRule{{Protocol: "udp", Port: plan.DefaultVXLANPort, Verb: plan.NoTrack}}
-	state.Chains = []plan.Chain{
-		{Name: "raw_in", Hook: plan.Prerouting, Priority: -300, Rules: notrack},
-		{Name: "raw_out", Hook: plan.Output, Priority: -300, Rules: notrack},
-		{Name: "senders", Hook: plan.Input, Rules: []plan.PacketRule{
-			{Protocol: "udp", Port: plan.DefaultVXLANPort, FromNot: []netip.Addr{addr("10.200.9.2"), addr("10.200.9.9")}, Verb: plan.Drop},
+	notrack := []hoststate.PacketRule{{Protocol: "udp", Port: hoststate.DefaultVXLANPort, Verb: hoststate.NoTrack}}
+	state.Chains = []hoststate.Chain{
+		{Name: "raw_in", Hook: hoststate.Prerouting, Priority: -300, Rules: notrack},
+		{Name: "raw_out", Hook: hoststate.Output, Priority: -300, Rules: notrack},
+		{Name: "senders", Hook: hoststate.Input, Rules: []hoststate.PacketRule{
+			{Protocol: "udp", Port: hoststate.DefaultVXLANPort, FromNot: []netip.Addr{addr("10.200.9.2"), addr("10.200.9.9")}, Verb: hoststate.Drop},
 		}},
-		{Name: "sources", NAT: true, Hook: plan.Postrouting, Priority: -150, Rules: []plan.PacketRule{
-			{Out: plan.VXLANLink, From: prefix(pods), Verb: plan.KeepSource},
+		{Name: "sources", NAT: true, Hook: hoststate.Postrouting, Priority: -150, Rules: []hoststate.PacketRule{
+			{Out: hoststate.VXLANLink, From: prefix(pods), Verb: hoststate.KeepSource},
 		}},
 	}
 	return state
 }
 
-func (c *cluster) gatewayState(peer *cluster) plan.HostState {
-	var state plan.HostState
-	state.Links = []plan.Link{
-		{Name: plan.VXLANLink, Kind: plan.VXLAN, MTU: fabricMTU, MAC: gatewayMAC, Local: addr("10.200.9.2"), Port: plan.DefaultVXLANPort},
-		{Name: plan.TunnelLink, Kind: plan.WireGuardLink, MTU: fabricMTU},
+func (c *cluster) gatewayState(peer *cluster) hoststate.State {
+	var state hoststate.State
+	state.Links = []hoststate.Link{
+		{Name: hoststate.VXLANLink, Kind: hoststate.VXLAN, MTU: fabricMTU, MAC: gatewayMAC, Local: addr("10.200.9.2"), Port: hoststate.DefaultVXLANPort},
+		{Name: hoststate.TunnelLink, Kind: hoststate.WireGuardLink, MTU: fabricMTU},
 	}
-	state.Addresses = []plan.Address{{Link: plan.VXLANLink, Prefix: prefix(gatewayOverlay + "/32")}}
-	state.Neighbours = []plan.Neighbour{{Link: plan.VXLANLink, Address: addr(nodeOverlay), MAC: nodeMAC, Destination: addr("10.200.9.1")}}
+	state.Addresses = []hoststate.Address{{Link: hoststate.VXLANLink, Prefix: prefix(gatewayOverlay + "/32")}}
+	state.Neighbours = []hoststate.Neighbour{{Link: hoststate.VXLANLink, Address: addr(nodeOverlay), MAC: nodeMAC, Destination: addr("10.200.9.1")}}
 	for _, to := range []string{pods, nodeIP + "/32"} {
-		state.Routes = append(state.Routes, plan.Route{Table: plan.Table, To: prefix(to), Via: addr(nodeOverlay), Link: plan.VXLANLink})
+		state.Routes = append(state.Routes, hoststate.Route{Table: hoststate.Table, To: prefix(to), Via: addr(nodeOverlay), Link: hoststate.VXLANLink})
 	}
 	for _, to := range []string{c.podsHere, c.nodesHere} {
 		state.Routes = append(state.Routes,
-			plan.Route{Table: plan.MainTable, To: prefix(to), Link: plan.TunnelLink},
-			plan.Route{Table: plan.MainTable, To: prefix(to), Blackhole: true, Metric: 9999})
+			hoststate.Route{Table: hoststate.MainTable, To: prefix(to), Link: hoststate.TunnelLink},
+			hoststate.Route{Table: hoststate.MainTable, To: prefix(to), Blackhole: true, Metric: 9999})
 	}
-	state.Rules = []plan.Rule{
-		{Priority: plan.FirstRule, InLink: plan.TunnelLink, Table: plan.Table},
-		{Priority: plan.FirstRule + 2, Protocol: "icmp", To: prefix(pods), Table: plan.Table},
-		{Priority: plan.FirstRule + 2, Protocol: "icmp", To: prefix(nodes), Table: plan.Table},
+	state.Rules = []hoststate.Rule{
+		{Priority: hoststate.FirstRule, InLink: hoststate.TunnelLink, Table: hoststate.Table},
+		{Priority: hoststate.FirstRule + 2, Protocol: "icmp", To: prefix(pods), Table: hoststate.Table},
+		{Priority: hoststate.FirstRule + 2, Protocol: "icmp", To: prefix(nodes), Table: hoststate.Table},
 	}
 	state.Chains = c.translation()
-	state.WireGuard = &plan.WireGuard{PublicKey: c.key.PublicKey().String(), ListenPort: wireGuardPort, Peers: []plan.WireGuardPeer{{
+	state.WireGuard = &hoststate.WireGuard{PublicKey: c.key.PublicKey().String(), ListenPort: wireGuardPort, Peers: []hoststate.WireGuardPeer{{
 		PublicKey: peer.key.PublicKey().String(), AllowedIPs: []netip.Prefix{prefix("0.0.0.0/0")}, Keepalive: 5 * time.Second,
 	}}}
 	return state
 }
 
-func (c *cluster) translation() []plan.Chain {
-	var in, out, innerIn, innerOut []plan.PacketRule
+func (c *cluster) translation() []hoststate.Chain {
+	var in, out, innerIn, innerOut []hoststate.PacketRule
 	for own, seen := range map[netip.Prefix]netip.Prefix{prefix(pods): prefix(c.podsThere), prefix(nodes): prefix(c.nodesThere)} {
-		innerIn = append(innerIn, plan.PacketRule{In: plan.TunnelLink, Inner: seen, Verb: plan.SwapInnerSource, Network: own})
-		in = append(in, plan.PacketRule{In: plan.TunnelLink, To: seen, Verb: plan.SwapDestination, Network: own})
-		innerOut = append(innerOut, plan.PacketRule{Out: plan.TunnelLink, Inner: own, Verb: plan.SwapInnerDestination, Network: seen})
-		out = append(out, plan.PacketRule{Out: plan.TunnelLink, From: own, Verb: plan.SwapSource, Network: seen})
+		innerIn = append(innerIn, hoststate.PacketRule{In: hoststate.TunnelLink, Inner: seen, Verb: hoststate.SwapInnerSource, Network: own})
+		in = append(in, hoststate.PacketRule{In: hoststate.TunnelLink, To: seen, Verb: hoststate.SwapDestination, Network: own})
+		innerOut = append(innerOut, hoststate.PacketRule{Out: hoststate.TunnelLink, Inner: own, Verb: hoststate.SwapInnerDestination, Network: seen})
+		out = append(out, hoststate.PacketRule{Out: hoststate.TunnelLink, From: own, Verb: hoststate.SwapSource, Network: seen})
 	}
 	// Each swap ends its chain; all other packets are dropped, as in the plan.
-	return []plan.Chain{
-		{Name: "errors_in", Hook: plan.Prerouting, Priority: -301, Rules: innerIn},
-		{Name: "incoming", Hook: plan.Prerouting, Priority: -300, Rules: append(in, plan.PacketRule{In: plan.TunnelLink, Verb: plan.Drop})},
-		{Name: "forwarding", Hook: plan.Forward, Priority: -150, Rules: []plan.PacketRule{{Verb: plan.ClampMSS, MSS: fabricMTU - 40}}},
-		{Name: "errors_out", Hook: plan.Postrouting, Priority: 109, Rules: innerOut},
-		{Name: "outgoing", Hook: plan.Postrouting, Priority: 110, Rules: append(out, plan.PacketRule{Out: plan.TunnelLink, Verb: plan.Drop})},
+	return []hoststate.Chain{
+		{Name: "errors_in", Hook: hoststate.Prerouting, Priority: -301, Rules: innerIn},
+		{Name: "incoming", Hook: hoststate.Prerouting, Priority: -300, Rules: append(in, hoststate.PacketRule{In: hoststate.TunnelLink, Verb: hoststate.Drop})},
+		{Name: "forwarding", Hook: hoststate.Forward, Priority: -150, Rules: []hoststate.PacketRule{{Verb: hoststate.ClampMSS, MSS: fabricMTU - 40}}},
+		{Name: "errors_out", Hook: hoststate.Postrouting, Priority: 109, Rules: innerOut},
+		{Name: "outgoing", Hook: hoststate.Postrouting, Priority: 110, Rules: append(out, hoststate.PacketRule{Out: hoststate.TunnelLink, Verb: hoststate.Drop})},
 	}
 }
 
@@ -159,7 +159,7 @@ func newCluster(t *testing.T, name string) *cluster {
 				os.WriteFile("/proc/sys/net/ipv4/conf/all/rp_filter", []byte("1"), 0))
 		})
 	}
-	masquerade(t, c.node.ns, plan.PacketRule{From: prefix(pods), Verb: plan.Masquerade})
+	masquerade(t, c.node.ns, hoststate.PacketRule{From: prefix(pods), Verb: hoststate.Masquerade})
 	var err error
 	c.key, err = wgtypes.GeneratePrivateKey()
 	fatal(t, err)

@@ -9,7 +9,7 @@ import (
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
-	"liqo.io/liqo/internal/network/plan"
+	"liqo.io/liqo/internal/network/hoststate"
 	"liqo.io/liqo/internal/network/reach"
 )
 
@@ -25,7 +25,7 @@ func (h *Host) Reaches() (reach.Facts, error) {
 		attrs := link.Attrs()
 		names[attrs.Index] = attrs.Name
 		switch {
-		case attrs.Flags&net.FlagLoopback != 0 || attrs.Alias == linkAlias || attrs.Name == plan.VXLANLink || attrs.Name == plan.TunnelLink:
+		case attrs.Flags&net.FlagLoopback != 0 || attrs.Alias == linkAlias || attrs.Name == hoststate.VXLANLink || attrs.Name == hoststate.TunnelLink:
 			facts.Skip = append(facts.Skip, attrs.Name)
 		case link.Type() == "veth" || link.Type() == "netkit":
 			facts.Pairs = append(facts.Pairs, attrs.Name)
@@ -48,7 +48,7 @@ func (h *Host) Reaches() (reach.Facts, error) {
 			return facts, fmt.Errorf("list the routes of the main table: %w", err)
 		}
 		for _, one := range routes {
-			if one.Type == unix.RTN_UNICAST && one.Protocol != plan.RouteProtocol && one.Dst != nil {
+			if one.Type == unix.RTN_UNICAST && one.Protocol != hoststate.RouteProtocol && one.Dst != nil {
 				facts.Routes = append(facts.Routes, reachedBy(one, names))
 			}
 		}

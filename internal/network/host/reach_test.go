@@ -9,7 +9,7 @@ import (
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
-	"liqo.io/liqo/internal/network/plan"
+	"liqo.io/liqo/internal/network/hoststate"
 	"liqo.io/liqo/internal/network/reach"
 )
 
@@ -36,7 +36,7 @@ func TestReaches(t *testing.T) {
 	named := func(name string) netlink.LinkAttrs { return netlink.LinkAttrs{Name: name} }
 	bridge := add(&netlink.Veth{LinkAttrs: named("br0"), PeerName: "far"}, "10.7.0.1/24")
 	pod := add(&netlink.Veth{LinkAttrs: named("pod1"), PeerName: "in"}, "10.200.1.1/32")
-	ours := add(&netlink.Veth{LinkAttrs: named(plan.VXLANLink), PeerName: "over"}, "242.0.0.9/24")
+	ours := add(&netlink.Veth{LinkAttrs: named(hoststate.VXLANLink), PeerName: "over"}, "242.0.0.9/24")
 	for _, peer := range []string{"far", "in", "over"} {
 		must(up(peer))
 	}
@@ -56,7 +56,7 @@ func TestReaches(t *testing.T) {
 	route(netlink.Route{Type: unix.RTN_BLACKHOLE}, "10.200.2.0/24")
 	route(netlink.Route{LinkIndex: bridge, Gw: gateway.IP, Table: 100}, "10.10.0.0/16")
 	route(netlink.Route{LinkIndex: ours, Scope: netlink.SCOPE_LINK}, "242.5.0.0/16")
-	route(netlink.Route{LinkIndex: bridge, Gw: gateway.IP, Protocol: plan.RouteProtocol}, "10.11.0.0/16")
+	route(netlink.Route{LinkIndex: bridge, Gw: gateway.IP, Protocol: hoststate.RouteProtocol}, "10.11.0.0/16")
 
 	h, err := Open(Options{})
 	must(err)

@@ -12,12 +12,12 @@ import (
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
-	"liqo.io/liqo/internal/network/plan"
+	"liqo.io/liqo/internal/network/hoststate"
 )
 
 // route is a route and the attributes that a plan does not have.
 type route struct {
-	plan.Route
+	hoststate.Route
 	tos int
 	// odd describes attributes that no planned route has, so that such a route never equals a wanted one.
 	odd string
@@ -58,8 +58,8 @@ func (r route) String() string {
 }
 
 // blackholeSteps adds the blackhole routes before the links: meanwhile no packet for a peer may leave by another path.
-func (h *Host) blackholeSteps(want plan.HostState) (steps, error) {
-	var drops plan.HostState
+func (h *Host) blackholeSteps(want hoststate.State) (steps, error) {
+	var drops hoststate.State
 	for _, one := range want.Routes {
 		if one.Blackhole {
 			drops.Routes = append(drops.Routes, one)
@@ -73,7 +73,7 @@ func (h *Host) blackholeSteps(want plan.HostState) (steps, error) {
 }
 
 // routeSteps returns the steps for routes. A route with our protocol number is ours, in any table.
-func (h *Host) routeSteps(want plan.HostState) (steps, error) {
+func (h *Host) routeSteps(want hoststate.State) (steps, error) {
 	var wanted []route
 	for _, one := range want.Routes {
 		one.To = one.To.Masked()
@@ -114,7 +114,7 @@ func (h *Host) routeSteps(want plan.HostState) (steps, error) {
 		}
 		todo.prune = append(todo.prune, step{Change{verbDelete, one.String()}, func() error {
 			err := h.kernel.RouteDel(&netlink.Route{
-				Dst: ipNet(one.To), Table: one.Table, Priority: one.Metric, Tos: one.tos, Protocol: plan.RouteProtocol, Scope: netlink.SCOPE_NOWHERE,
+				Dst: ipNet(one.To), Table: one.Table, Priority: one.Metric, Tos: one.tos, Protocol: hoststate.RouteProtocol, Scope: netlink.SCOPE_NOWHERE,
 			})
 			if errors.Is(err, unix.ESRCH) {
 				return nil // the kernel deleted it with its link
@@ -131,7 +131,7 @@ func isInside(network, of netip.Prefix) bool {
 }
 
 func (h *Host) route(r route, do func(*netlink.Route) error) error {
-	one := &netlink.Route{Dst: ipNet(r.To), Table: r.Table, Protocol: plan.RouteProtocol, Priority: r.Metric, Type: unix.RTN_UNICAST}
+	one := &netlink.Route{Dst: ipNet(r.To), Table: r.Table, Protocol: hoststate.RouteProtocol, Priority: r.Metric, Type: unix.RTN_UNICAST}
 	if r.Blackhole {
 		one.Type = unix.RTN_BLACKHOLE
 	} else {
@@ -154,7 +154,7 @@ func (h *Host) route(r route, do func(*netlink.Route) error) error {
 func (h *Host) routes(ours bool) (all []route, err error) {
 	from, filter, mask := h.kernel, &netlink.Route{Table: unix.RT_TABLE_UNSPEC}, netlink.RT_FILTER_TABLE
 	if ours {
-		from, filter.Protocol, mask = h.strict, plan.RouteProtocol, mask|netlink.RT_FILTER_PROTOCOL
+		from, filter.Protocol, mask = h.strict, hoststate.RouteProtocol, mask|netlink.RT_FILTER_PROTOCOL
 	}
 	for _, family := range families {
 		list, err := dump(func() ([]netlink.Route, error) { return from.RouteListFiltered(family, filter, mask) })
@@ -162,7 +162,7 @@ func (h *Host) routes(ours bool) (all []route, err error) {
 			return nil, fmt.Errorf("list routes: %w", err)
 		}
 		for _, one := range list {
-			if (one.Protocol == plan.RouteProtocol) == ours {
+			if (one.Protocol == hoststate.RouteProtocol) == ours {
 				all = append(all, h.observed(one))
 			}
 		}
@@ -188,7 +188,7 @@ func (h *Host) NextHops() (map[netip.Prefix]netip.Addr, error) {
 }
 
 func (h *Host) observed(one netlink.Route) route {
-	r := route{Route: plan.Route{Table: one.Table, To: prefixOf(one.Dst), Metric: one.Priority}, tos: one.Tos}
+	r := route{Route: hoststate.Route{Table: one.Table, To: prefixOf(one.Dst), Metric: one.Priority}, tos: one.Tos}
 	if one.Type == unix.RTN_BLACKHOLE {
 		r.Blackhole = true
 		return r

@@ -11,12 +11,12 @@ import (
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
-	"liqo.io/liqo/internal/network/plan"
+	"liqo.io/liqo/internal/network/hoststate"
 )
 
 // rule is a policy rule and the attributes that a plan does not have.
 type rule struct {
-	plan.Rule
+	hoststate.Rule
 	odd string
 }
 
@@ -38,13 +38,13 @@ func (r rule) String() string {
 
 // ruleSteps returns the steps for policy rules. A rule is ours only if it has one of our priorities and selects our table. The kernel cannot
 // replace rules: one that differs in anything is another rule.
-func (h *Host) ruleSteps(want plan.HostState) (steps, error) {
+func (h *Host) ruleSteps(want hoststate.State) (steps, error) {
 	var wanted, ours []rule
 	var errs []error
 	for _, one := range want.Rules {
 		one.To = one.To.Masked()
 		if !ourRule(one.Priority, one.Table) {
-			errs = append(errs, fmt.Errorf("add %s: want a priority from %d to %d and table %d", rule{Rule: one}, plan.FirstRule, plan.LastRule, plan.Table))
+			errs = append(errs, fmt.Errorf("add %s: want a priority from %d to %d and table %d", rule{Rule: one}, hoststate.FirstRule, hoststate.LastRule, hoststate.Table))
 			continue
 		}
 		wanted = append(wanted, rule{Rule: one})
@@ -75,10 +75,10 @@ func (h *Host) ruleSteps(want plan.HostState) (steps, error) {
 }
 
 func ourRule(priority, table int) bool {
-	return priority >= plan.FirstRule && priority <= plan.LastRule && table == plan.Table
+	return priority >= hoststate.FirstRule && priority <= hoststate.LastRule && table == hoststate.Table
 }
 
-func (h *Host) addRule(r plan.Rule) error {
+func (h *Host) addRule(r hoststate.Rule) error {
 	one := netlink.NewRule()
 	one.Priority, one.Table, one.Dst, one.IifName, one.Family = r.Priority, r.Table, ipNet(r.To), r.InLink, netlink.FAMILY_V4
 	switch r.Protocol {
@@ -92,7 +92,7 @@ func (h *Host) addRule(r plan.Rule) error {
 }
 
 func observedRule(one netlink.Rule) rule {
-	r := rule{Rule: plan.Rule{Priority: one.Priority, To: prefixOf(one.Dst), InLink: one.IifName, Table: one.Table}}
+	r := rule{Rule: hoststate.Rule{Priority: one.Priority, To: prefixOf(one.Dst), InLink: one.IifName, Table: one.Table}}
 	if one.IPProto == unix.IPPROTO_ICMP {
 		r.Protocol, one.IPProto = "icmp", 0
 	}

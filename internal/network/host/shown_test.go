@@ -16,11 +16,12 @@ import (
 	"github.com/vishvananda/netlink"
 	"github.com/vishvananda/netns"
 
+	"liqo.io/liqo/internal/network/hoststate"
 	"liqo.io/liqo/internal/network/plan"
 )
 
 // masquerade does what network plugins do: packets of pods to other networks leave with the address of their node.
-func masquerade(t *testing.T, node netns.NsHandle, rule plan.PacketRule) {
+func masquerade(t *testing.T, node netns.NsHandle, rule hoststate.PacketRule) {
 	t.Helper()
 	inside(t, node, func() error {
 		conn, err := nftables.New()
@@ -41,7 +42,7 @@ func masquerade(t *testing.T, node netns.NsHandle, rule plan.PacketRule) {
 }
 
 // policy replaces what a network plugin filters between pods.
-func policy(t *testing.T, node netns.NsHandle, rules ...plan.PacketRule) {
+func policy(t *testing.T, node netns.NsHandle, rules ...hoststate.PacketRule) {
 	t.Helper()
 	inside(t, node, func() error {
 		conn, err := nftables.New()
@@ -106,7 +107,7 @@ func newVillage(t *testing.T) *village {
 			return errors.Join(os.WriteFile("/proc/sys/net/ipv4/ip_forward", []byte("1"), 0), os.WriteFile("/proc/sys/net/ipv4/conf/all/rp_filter", []byte("1"), 0),
 				netlink.RouteAdd(&netlink.Route{Gw: net.ParseIP(other[1]), Dst: ipNet(prefix(other[0]))}), netlink.RouteAdd(&netlink.Route{Gw: net.ParseIP(other[1])}))
 		})
-		masquerade(t, node, plan.PacketRule{From: prefix("10.200.0.0/16"), ToNot: []netip.Addr{addr("10.200.1.5"), addr("10.200.1.6"), addr("10.200.2.7")}, Verb: plan.Masquerade})
+		masquerade(t, node, hoststate.PacketRule{From: prefix("10.200.0.0/16"), ToNot: []netip.Addr{addr("10.200.1.5"), addr("10.200.1.6"), addr("10.200.2.7")}, Verb: hoststate.Masquerade})
 	}
 	v.snapshot = plan.Snapshot{
 		Local: plan.Cluster{PodCIDRs: []netip.Prefix{prefix("10.200.0.0/16")}, External: prefix("242.0.0.0/16")},
@@ -172,7 +173,7 @@ func TestShown(t *testing.T) {
 		}{
 			"same node": {v.nodes["n1"].ns, "10.200.1.6/32", "242.129.1.6:7000", "10.200.1.6:7000"}, "another node": {v.nodes["n2"].ns, "10.200.2.7/32", "242.129.2.7:7000", "10.200.2.7:7000"},
 		} {
-			policy(t, way.node, plan.PacketRule{From: prefix("10.200.1.5/32"), To: prefix(way.to), Verb: plan.Drop})
+			policy(t, way.node, hoststate.PacketRule{From: prefix("10.200.1.5/32"), To: prefix(way.to), Verb: hoststate.Drop})
 			for _, address := range []string{way.dial, way.seen} {
 				inside(t, v.a, func() error {
 					conn, err := net.DialTimeout("tcp4", address, 300*time.Millisecond)
@@ -200,7 +201,7 @@ func TestShown(t *testing.T) {
 				Name: "all", Table: table, Type: nftables.ChainTypeFilter, Hooknum: nftables.ChainHookForward, Priority: nftables.ChainPriorityFilter,
 			})
 			conn.AddRule(&nftables.Rule{Table: table, Chain: chain, Exprs: []expr.Any{
-				&expr.Immediate{Register: 1, Data: binaryutil.NativeEndian.PutUint32(plan.ShownMark &^ 4)}, &expr.Meta{Key: expr.MetaKeyMARK, SourceRegister: true, Register: 1},
+				&expr.Immediate{Register: 1, Data: binaryutil.NativeEndian.PutUint32(hoststate.ShownMark &^ 4)}, &expr.Meta{Key: expr.MetaKeyMARK, SourceRegister: true, Register: 1},
 			}})
 			return conn.Flush()
 		})

@@ -7,7 +7,7 @@ import (
 	"golang.zx2c4.com/wireguard/wgctrl/wgtypes"
 
 	"liqo.io/liqo/internal/network/carrier"
-	"liqo.io/liqo/internal/network/plan"
+	"liqo.io/liqo/internal/network/hoststate"
 )
 
 // relay joins streams with the WireGuard of the kernel.
@@ -25,7 +25,7 @@ func (h *Host) bind() conn.Bind {
 }
 
 // relayStreams prepares the addresses of streams for a device of the kernel. One in this process has them without a relay.
-func (h *Host) relayStreams(want *plan.WireGuard) error {
+func (h *Host) relayStreams(want *hoststate.WireGuard) error {
 	if h.options.Hub == nil || h.device != nil {
 		return nil
 	}

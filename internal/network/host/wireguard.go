@@ -17,7 +17,7 @@ import (
 	"golang.zx2c4.com/wireguard/wgctrl"
 	"golang.zx2c4.com/wireguard/wgctrl/wgtypes"
 
-	"liqo.io/liqo/internal/network/plan"
+	"liqo.io/liqo/internal/network/hoststate"
 )
 
 // The implementations of WireGuard.
@@ -85,7 +85,7 @@ func withWireGuard(do func(*wgctrl.Client) error) error {
 
 func readDevice() (device *wgtypes.Device, err error) {
 	err = withWireGuard(func(client *wgctrl.Client) error {
-		device, err = client.Device(plan.TunnelLink)
+		device, err = client.Device(hoststate.TunnelLink)
 		return err
 	})
 	// A killed process leaves a dead socket.
@@ -93,7 +93,7 @@ func readDevice() (device *wgtypes.Device, err error) {
 		return nil, nil
 	}
 	if err != nil {
-		return nil, fmt.Errorf("read WireGuard device %s: %w", plan.TunnelLink, err)
+		return nil, fmt.Errorf("read WireGuard device %s: %w", hoststate.TunnelLink, err)
 	}
 	return device, nil
 }
@@ -105,7 +105,7 @@ type dialled struct {
 }
 
 // wireGuardSteps configures the device in one call, so that networks move from a peer to another without a gap.
-func (h *Host) wireGuardSteps(want plan.HostState) (steps, error) {
+func (h *Host) wireGuardSteps(want hoststate.State) (steps, error) {
 	if want.WireGuard == nil {
 		return steps{}, nil
 	}
@@ -114,7 +114,7 @@ func (h *Host) wireGuardSteps(want plan.HostState) (steps, error) {
 		return steps{}, err
 	}
 	if device == nil {
-		return steps{}, fmt.Errorf("configure WireGuard: device %s does not exist", plan.TunnelLink)
+		return steps{}, fmt.Errorf("configure WireGuard: device %s does not exist", hoststate.TunnelLink)
 	}
 	config, changes, err := h.wireGuardConfig(want.WireGuard, device)
 	var todo steps
@@ -132,9 +132,9 @@ func (h *Host) wireGuardSteps(want plan.HostState) (steps, error) {
 	return todo, err
 }
 
-func (h *Host) configure(want *plan.WireGuard, config wgtypes.Config) error {
+func (h *Host) configure(want *hoststate.WireGuard, config wgtypes.Config) error {
 	relayed := h.relayStreams(want) // UDP works without
-	if err := withWireGuard(func(client *wgctrl.Client) error { return client.ConfigureDevice(plan.TunnelLink, config) }); err != nil {
+	if err := withWireGuard(func(client *wgctrl.Client) error { return client.ConfigureDevice(hoststate.TunnelLink, config) }); err != nil {
 		return errors.Join(err, relayed)
 	}
 	h.remember(want)
@@ -142,7 +142,7 @@ func (h *Host) configure(want *plan.WireGuard, config wgtypes.Config) error {
 }
 
 // remember records the endpoints that were set.
-func (h *Host) remember(want *plan.WireGuard) {
+func (h *Host) remember(want *hoststate.WireGuard) {
 	clear(h.dialled)
 	for _, peer := range want.Peers {
 		h.dialled[peer.PublicKey] = dialled{peer.Endpoint, peer.Dial}
@@ -150,7 +150,7 @@ func (h *Host) remember(want *plan.WireGuard) {
 }
 
 // wireGuardConfig returns the difference between the device and the wanted one. If the private key is unknown, it returns the rest with an error.
-func (h *Host) wireGuardConfig(want *plan.WireGuard, have *wgtypes.Device) (config wgtypes.Config, changes []Change, err error) {
+func (h *Host) wireGuardConfig(want *hoststate.WireGuard, have *wgtypes.Device) (config wgtypes.Config, changes []Change, err error) {
 	var errs []error
 	if have.PublicKey.String() != want.PublicKey || have.PrivateKey == (wgtypes.Key{}) {
 		if key, ok := h.options.PrivateKey(want.PublicKey); ok {
@@ -192,7 +192,7 @@ func (h *Host) wireGuardConfig(want *plan.WireGuard, have *wgtypes.Device) (conf
 	return config, changes, errors.Join(errs...)
 }
 
-func peerText(p plan.WireGuardPeer) string {
+func peerText(p hoststate.WireGuardPeer) string {
 	text := "peer " + p.PublicKey
 	if p.Endpoint.IsValid() {
 		text += " endpoint " + p.Endpoint.String()
@@ -201,7 +201,7 @@ func peerText(p plan.WireGuardPeer) string {
 }
 
 // peerConfig returns the difference between a peer and the wanted one; nil if there is none.
-func (h *Host) peerConfig(want plan.WireGuardPeer, have wgtypes.Peer, there bool) ([]wgtypes.PeerConfig, Change, error) {
+func (h *Host) peerConfig(want hoststate.WireGuardPeer, have wgtypes.Peer, there bool) ([]wgtypes.PeerConfig, Change, error) {
 	key, err := wgtypes.ParseKey(want.PublicKey)
 	if err != nil {
 		return nil, Change{}, fmt.Errorf("configure peer %q: %w", want.PublicKey, err)

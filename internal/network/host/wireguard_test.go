@@ -15,14 +15,14 @@ import (
 	"golang.zx2c4.com/wireguard/wgctrl"
 	"golang.zx2c4.com/wireguard/wgctrl/wgtypes"
 
-	"liqo.io/liqo/internal/network/plan"
+	"liqo.io/liqo/internal/network/hoststate"
 )
 
-func newPeer(t *testing.T, allowed ...string) plan.WireGuardPeer {
+func newPeer(t *testing.T, allowed ...string) hoststate.WireGuardPeer {
 	t.Helper()
 	key, err := wgtypes.GeneratePrivateKey()
 	fatal(t, err)
-	peer := plan.WireGuardPeer{PublicKey: key.PublicKey().String(), Keepalive: 25 * time.Second, Endpoint: netip.MustParseAddrPort("10.200.9.9:5000")}
+	peer := hoststate.WireGuardPeer{PublicKey: key.PublicKey().String(), Keepalive: 25 * time.Second, Endpoint: netip.MustParseAddrPort("10.200.9.9:5000")}
 	for _, one := range allowed {
 		peer.AllowedIPs = append(peer.AllowedIPs, prefix(one))
 	}
@@ -44,10 +44,10 @@ func TestWireGuardConfiguration(t *testing.T) {
 		return
 	}
 	h := open(t)
-	peers := []plan.WireGuardPeer{newPeer(t, "10.1.0.0/16", "10.2.0.0/16"), newPeer(t, "10.3.0.0/16"), newPeer(t)}
-	want := plan.HostState{
-		Links:     []plan.Link{{Name: plan.TunnelLink, Kind: plan.WireGuardLink, MTU: 1400}},
-		WireGuard: &plan.WireGuard{PublicKey: h.key.PublicKey().String(), ListenPort: wireGuardPort, Peers: peers},
+	peers := []hoststate.WireGuardPeer{newPeer(t, "10.1.0.0/16", "10.2.0.0/16"), newPeer(t, "10.3.0.0/16"), newPeer(t)}
+	want := hoststate.State{
+		Links:     []hoststate.Link{{Name: hoststate.TunnelLink, Kind: hoststate.WireGuardLink, MTU: 1400}},
+		WireGuard: &hoststate.WireGuard{PublicKey: h.key.PublicKey().String(), ListenPort: wireGuardPort, Peers: peers},
 	}
 	h.settled(want)
 	if device := deviceNow(t); device.PrivateKey != h.key || device.ListenPort != wireGuardPort || len(device.Peers) != 3 {
@@ -60,7 +60,7 @@ func TestWireGuardConfiguration(t *testing.T) {
 			t.Errorf("changed %v", changes)
 		}
 		for _, one := range deviceNow(t).Peers {
-			i := slices.IndexFunc(peers, func(p plan.WireGuardPeer) bool { return p.PublicKey == one.PublicKey.String() })
+			i := slices.IndexFunc(peers, func(p hoststate.WireGuardPeer) bool { return p.PublicKey == one.PublicKey.String() })
 			if !sameNetworks(peers[i].AllowedIPs, one.AllowedIPs) {
 				t.Errorf("peer %d has %v, want %v", i, one.AllowedIPs, peers[i].AllowedIPs)
 			}
@@ -98,7 +98,7 @@ func TestWireGuardConfiguration(t *testing.T) {
 	t.Run("unknown key", func(t *testing.T) {
 		other := *want.WireGuard
 		other.PublicKey = peers[0].PublicKey
-		_, err := h.Apply(t.Context(), plan.HostState{Links: want.Links, WireGuard: &other})
+		_, err := h.Apply(t.Context(), hoststate.State{Links: want.Links, WireGuard: &other})
 		if err == nil || !strings.Contains(err.Error(), "no private key") {
 			t.Errorf("error is %v", err)
 		}
@@ -134,9 +134,9 @@ func TestDialIsHandshake(t *testing.T) {
 	begun := time.Now()
 	for dial := range 4 {
 		peer.Dial = dial
-		h.settled(plan.HostState{
-			Links:     []plan.Link{{Name: plan.TunnelLink, Kind: plan.WireGuardLink, MTU: 1400}},
-			WireGuard: &plan.WireGuard{PublicKey: h.key.PublicKey().String(), ListenPort: wireGuardPort, Peers: []plan.WireGuardPeer{peer}},
+		h.settled(hoststate.State{
+			Links:     []hoststate.Link{{Name: hoststate.TunnelLink, Kind: hoststate.WireGuardLink, MTU: 1400}},
+			WireGuard: &hoststate.WireGuard{PublicKey: h.key.PublicKey().String(), ListenPort: wireGuardPort, Peers: []hoststate.WireGuardPeer{peer}},
 		})
 		fatal(t, socket.SetReadDeadline(time.Now().Add(4*time.Second))) // WireGuard itself tries again five seconds after the last one
 		packet := make([]byte, 1500)
@@ -173,7 +173,7 @@ func roam(t *testing.T, peer string, to netip.AddrPort) {
 	fatal(t, err)
 	fatal(t, withWireGuard(func(client *wgctrl.Client) error {
 		config := wgtypes.PeerConfig{PublicKey: key, UpdateOnly: true, Endpoint: net.UDPAddrFromAddrPort(to)}
-		return client.ConfigureDevice(plan.TunnelLink, wgtypes.Config{Peers: []wgtypes.PeerConfig{config}})
+		return client.ConfigureDevice(hoststate.TunnelLink, wgtypes.Config{Peers: []wgtypes.PeerConfig{config}})
 	}))
 }
 
@@ -217,7 +217,7 @@ func TestRestart(t *testing.T) {
 	fatal(t, h.Close())
 
 	if userspace {
-		socket, err := net.ListenUnix("unix", &net.UnixAddr{Name: "/var/run/wireguard/" + plan.TunnelLink + ".sock"})
+		socket, err := net.ListenUnix("unix", &net.UnixAddr{Name: "/var/run/wireguard/" + hoststate.TunnelLink + ".sock"})
 		fatal(t, err)
 		socket.SetUnlinkOnClose(false)
 		fatal(t, socket.Close())
@@ -229,7 +229,7 @@ func TestRestart(t *testing.T) {
 		t.Errorf("before anything is applied, the tunnel is %v, %v", peers, err)
 	}
 	for _, line := range h.settled(want) {
-		if !strings.Contains(line, plan.TunnelLink) && !strings.Contains(line, "wireguard") && !strings.Contains(line, "peer") {
+		if !strings.Contains(line, hoststate.TunnelLink) && !strings.Contains(line, "wireguard") && !strings.Contains(line, "peer") {
 			t.Errorf("what outlives the process was changed: %s", line)
 		}
 	}

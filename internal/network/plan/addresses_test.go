@@ -13,6 +13,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"liqo.io/liqo/internal/network/hoststate"
 	"liqo.io/liqo/internal/network/ipam"
 	"liqo.io/liqo/internal/network/plan"
 )
@@ -151,8 +152,8 @@ func send(towns map[string]*town, at *town, p packet) (packet, *town) {
 	if verdict != sent {
 		return p, nil
 	}
-	if p.out == plan.VXLANLink {
-		p, verdict = at.gateway.receive(again(p, plan.VXLANLink))
+	if p.out == hoststate.VXLANLink {
+		p, verdict = at.gateway.receive(again(p, hoststate.VXLANLink))
 		if verdict != sent {
 			return p, nil
 		}
@@ -160,7 +161,7 @@ func send(towns map[string]*town, at *town, p packet) (packet, *town) {
 		for _, other := range towns {
 			if entered, ok := tunnel(p, at.gateway, other.gateway); ok {
 				at, arrived = other, true
-				if p, verdict = other.gateway.receive(entered); verdict != sent || p.out != plan.VXLANLink {
+				if p, verdict = other.gateway.receive(entered); verdict != sent || p.out != hoststate.VXLANLink {
 					return p, nil
 				}
 				break
@@ -178,7 +179,7 @@ func send(towns map[string]*town, at *town, p packet) (packet, *town) {
 	if last != node {
 		in := "eth0"
 		if node == nil {
-			in = plan.VXLANLink
+			in = hoststate.VXLANLink
 		}
 		if p, verdict = last.receive(again(p, in)); verdict != sent {
 			return p, nil
@@ -347,7 +348,7 @@ func TestAttackShown(t *testing.T) {
 			}
 		}
 		// Nothing that comes from elsewhere is led: neither from the overlay, nor from a host beside the node.
-		for _, in := range []string{"eth0", plan.VXLANLink} {
+		for _, in := range []string{"eth0", hoststate.VXLANLink} {
 			p := packet{in: in, from: anywhere(random, peer.RemotePods, peer.RemoteExternal, peer.Pods.To), to: anywhere(random, peer.Pods.To), protocol: "tcp", port: 80}
 			if s.Local.PodCIDRs[0].Contains(p.from) {
 				continue
@@ -376,7 +377,7 @@ func TestShownWithoutGateways(t *testing.T) {
 		}
 		for _, chain := range state.Chains {
 			if chain.Name == "shown_in" {
-				return plan.HostState{Chains: []plan.Chain{chain}}.String()
+				return hoststate.State{Chains: []hoststate.Chain{chain}}.String()
 			}
 		}
 		return ""

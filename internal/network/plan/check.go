@@ -11,6 +11,7 @@ import (
 	"slices"
 
 	"liqo.io/liqo/internal/kube/special"
+	"liqo.io/liqo/internal/network/hoststate"
 	"liqo.io/liqo/internal/network/ipam"
 )
 
@@ -32,7 +33,7 @@ func validate(s Snapshot) (validSnapshot, error) {
 	}
 	g := validSnapshot{Snapshot: s}
 	g.Local.PodCIDRs = onlyIPv4(s.Local.PodCIDRs)
-	g.Local.VXLANPort = cmp.Or(s.Local.VXLANPort, DefaultVXLANPort)
+	g.Local.VXLANPort = cmp.Or(s.Local.VXLANPort, hoststate.DefaultVXLANPort)
 	if err := g.checkLocal(); err != nil {
 		return validSnapshot{}, fmt.Errorf("%w: %w", ErrNoPlan, err)
 	}

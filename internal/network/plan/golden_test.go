@@ -18,6 +18,7 @@ import (
 	"golang.org/x/tools/txtar"
 	"sigs.k8s.io/yaml"
 
+	"liqo.io/liqo/internal/network/hoststate"
 	"liqo.io/liqo/internal/network/plan"
 )
 
@@ -102,7 +103,7 @@ func readSnapshot(t *testing.T, text []byte) (snapshot plan.Snapshot) {
 
 // host plans a node or a gateway. It checks that the plan does not depend on the order of the lists, and that planning does not change the
 // snapshot.
-func host(t *testing.T, snapshot plan.Snapshot, role, name string) (plan.HostState, error) {
+func host(t *testing.T, snapshot plan.Snapshot, role, name string) (hoststate.State, error) {
 	t.Helper()
 	forHost := plan.ForNode
 	snapshot.Self.Node = name

@@ -6,6 +6,7 @@ import (
 	"net/netip"
 	"slices"
 
+	"liqo.io/liqo/internal/network/hoststate"
 	"liqo.io/liqo/internal/network/ipam"
 )
 
@@ -17,10 +18,10 @@ import (
 // rule of each lets the others pass at once, and their number does not grow with the peers.
 
 // notIn and notOut are these rules.
-var notIn, notOut = PacketRule{InNot: TunnelLink, Verb: Accept}, PacketRule{OutNot: TunnelLink, Verb: Accept}
+var notIn, notOut = hoststate.PacketRule{InNot: hoststate.TunnelLink, Verb: hoststate.Accept}, hoststate.PacketRule{OutNot: hoststate.TunnelLink, Verb: hoststate.Accept}
 
 // behind puts rules behind one of these; without rules, no packet needs it.
-func behind(pass PacketRule, rules []PacketRule) []PacketRule {
+func behind(pass hoststate.PacketRule, rules []hoststate.PacketRule) []hoststate.PacketRule {
 	if len(rules) == 0 {
 		return nil
 	}
@@ -34,12 +35,12 @@ func remote(peer Peer) []netip.Prefix { return []netip.Prefix{peer.RemotePods, p
 func own(peer Peer) []Swap { return []Swap{peer.Pods, peer.External} }
 
 // errorsIn translates errors that enter: the inner packet was ours, so its source is the address under which the peer reaches us.
-func (g validSnapshot) errorsIn() (rules []PacketRule) {
+func (g validSnapshot) errorsIn() (rules []hoststate.PacketRule) {
 	for _, peer := range g.Peers {
 		for _, from := range remote(peer) {
 			for _, swap := range own(peer) {
 				if swap.From != swap.To {
-					rules = append(rules, PacketRule{In: TunnelLink, From: from, Protocol: "icmp", Inner: swap.To, Verb: SwapInnerSource, Network: swap.From})
+					rules = append(rules, hoststate.PacketRule{In: hoststate.TunnelLink, From: from, Protocol: "icmp", Inner: swap.To, Verb: hoststate.SwapInnerSource, Network: swap.From})
 				}
 			}
 		}
@@ -48,12 +49,12 @@ func (g validSnapshot) errorsIn() (rules []PacketRule) {
 }
 
 // errorsOut translates errors that leave: the inner packet was the peer's, and its destination is ours.
-func (g validSnapshot) errorsOut() (rules []PacketRule) {
+func (g validSnapshot) errorsOut() (rules []hoststate.PacketRule) {
 	for _, peer := range g.Peers {
 		for _, to := range remote(peer) {
 			for _, swap := range own(peer) {
 				if swap.From != swap.To {
-					rules = append(rules, PacketRule{Out: TunnelLink, To: to, Protocol: "icmp", Inner: swap.From, Verb: SwapInnerDestination, Network: swap.To})
+					rules = append(rules, hoststate.PacketRule{Out: hoststate.TunnelLink, To: to, Protocol: "icmp", Inner: swap.From, Verb: hoststate.SwapInnerDestination, Network: swap.To})
 				}
 			}
 		}
@@ -63,7 +64,7 @@ func (g validSnapshot) errorsOut() (rules []PacketRule) {
 
 // translateIn accepts packets to the prefixes under which the sender's cluster reaches us, and nothing else. WireGuard guarantees that the source
 // belongs to the sender: a peer's packets come from its networks only.
-func (g validSnapshot) translateIn(probe netip.Prefix) (rules []PacketRule) {
+func (g validSnapshot) translateIn(probe netip.Prefix) (rules []hoststate.PacketRule) {
 	if g.maps() {
 		rules = g.tracked(probe)
 	} else {
@@ -76,18 +77,18 @@ func (g validSnapshot) translateIn(probe netip.Prefix) (rules []PacketRule) {
 		for _, from := range remote(peer) {
 			for _, swap := range own(peer) {
 				if g.Restricted && swap == peer.Pods {
-					rules = append(rules, PacketRule{In: TunnelLink, From: from, To: swap.To, ToNot: seen(peer), Verb: Drop})
+					rules = append(rules, hoststate.PacketRule{In: hoststate.TunnelLink, From: from, To: swap.To, ToNot: seen(peer), Verb: hoststate.Drop})
 				}
 				rules = append(rules, enter(from, swap))
 			}
 		}
 	}
-	return append(rules, PacketRule{In: TunnelLink, Verb: Drop})
+	return append(rules, hoststate.PacketRule{In: hoststate.TunnelLink, Verb: hoststate.Drop})
 }
 
 // translateOut lets our own packets out, from the prefix under which the receiving cluster reaches us. We do not carry packets from one peer to
 // another.
-func (g validSnapshot) translateOut() (rules []PacketRule) {
+func (g validSnapshot) translateOut() (rules []hoststate.PacketRule) {
 	for _, peer := range g.Peers {
 		for _, to := range remote(peer) {
 			for _, swap := range own(peer) {
@@ -95,17 +96,17 @@ func (g validSnapshot) translateOut() (rules []PacketRule) {
 					continue
 				}
 				if g.Restricted && swap == peer.Pods {
-					rules = append(rules, PacketRule{Out: TunnelLink, From: swap.From, To: to, FromNot: g.senders(peer), Verb: Drop})
+					rules = append(rules, hoststate.PacketRule{Out: hoststate.TunnelLink, From: swap.From, To: to, FromNot: g.senders(peer), Verb: hoststate.Drop})
 				}
-				rule := PacketRule{Out: TunnelLink, From: swap.From, To: to, Verb: Accept}
+				rule := hoststate.PacketRule{Out: hoststate.TunnelLink, From: swap.From, To: to, Verb: hoststate.Accept}
 				if swap.From != swap.To {
-					rule.Verb, rule.Network = SwapSource, swap.To
+					rule.Verb, rule.Network = hoststate.SwapSource, swap.To
 				}
 				rules = append(rules, rule)
 			}
 		}
 	}
-	return behind(notOut, append(rules, PacketRule{Out: TunnelLink, Verb: Drop}))
+	return behind(notOut, append(rules, hoststate.PacketRule{Out: hoststate.TunnelLink, Verb: hoststate.Drop}))
 }
 
 // seen returns the addresses under which a peer reaches the pods that belong to the peering; never nil.
@@ -127,10 +128,10 @@ func (g validSnapshot) senders(peer Peer) []netip.Addr {
 	return slices.Compact(all)
 }
 
-func enter(from netip.Prefix, swap Swap) PacketRule {
-	rule := PacketRule{In: TunnelLink, From: from, To: swap.To, Verb: Accept}
+func enter(from netip.Prefix, swap Swap) hoststate.PacketRule {
+	rule := hoststate.PacketRule{In: hoststate.TunnelLink, From: from, To: swap.To, Verb: hoststate.Accept}
 	if swap.From != swap.To {
-		rule.Verb, rule.Network = SwapDestination, swap.From
+		rule.Verb, rule.Network = hoststate.SwapDestination, swap.From
 	}
 	return rule
 }
@@ -155,11 +156,11 @@ func (g validSnapshot) mappings(peer Peer) (all []Mapping) {
 
 // tracked exempts packets from connection tracking that are not for a mapping. The target of a mapping may be anywhere: its answers come to an
 // address of this gateway, over any link. Packets over the uplink are always tracked.
-func (g validSnapshot) tracked(probe netip.Prefix) []PacketRule {
-	rules := []PacketRule{
-		g.overlayPacket(NoTrack),
-		{In: VXLANLink, To: probe, Verb: Accept},
-		{In: VXLANLink, Verb: NoTrack},
+func (g validSnapshot) tracked(probe netip.Prefix) []hoststate.PacketRule {
+	rules := []hoststate.PacketRule{
+		g.overlayPacket(hoststate.NoTrack),
+		{In: hoststate.VXLANLink, To: probe, Verb: hoststate.Accept},
+		{In: hoststate.VXLANLink, Verb: hoststate.NoTrack},
 		notIn, // what follows is for packets out of the tunnel
 	}
 	for _, peer := range g.Peers {
@@ -174,16 +175,16 @@ func (g validSnapshot) tracked(probe netip.Prefix) []PacketRule {
 			}
 		}
 	}
-	return append(rules, PacketRule{In: TunnelLink, Verb: NoTrack})
+	return append(rules, hoststate.PacketRule{In: hoststate.TunnelLink, Verb: hoststate.NoTrack})
 }
 
 // mapIn translates the address of a mapping to its target, for the peers that may use it, at the ports that they may use. For other peers, and at
 // other ports, the address belongs to no host, and the packet is lost.
-func (g validSnapshot) mapIn() (rules []PacketRule) {
+func (g validSnapshot) mapIn() (rules []hoststate.PacketRule) {
 	for _, peer := range g.Peers {
 		for _, from := range remote(peer) {
 			for _, mapping := range g.mappings(peer) {
-				rule := PacketRule{In: TunnelLink, From: from, To: single(mapping.External), Verb: MapDestination, Address: mapping.Target}
+				rule := hoststate.PacketRule{In: hoststate.TunnelLink, From: from, To: single(mapping.External), Verb: hoststate.MapDestination, Address: mapping.Target}
 				if len(mapping.Ports) == 0 {
 					rules = append(rules, rule)
 				}

@@ -8,6 +8,7 @@ import (
 	"net/netip"
 	"slices"
 
+	"liqo.io/liqo/internal/network/hoststate"
 	"liqo.io/liqo/internal/network/ipam"
 )
 
@@ -25,19 +26,19 @@ const (
 //
 // A state can come with an error: the error names what was refused, and the rest is planned. Only with ErrNoPlan is there no state, and
 // the caller must leave the host as it is.
-func ForNode(s Snapshot) (HostState, error) {
+func ForNode(s Snapshot) (hoststate.State, error) {
 	g, err := validate(s)
 	if len(g.Peers) == 0 {
-		return HostState{}, err
+		return hoststate.State{}, err
 	}
 	i := slices.IndexFunc(g.Nodes, func(node Node) bool { return node.Name == g.Self.Node })
 	if i < 0 {
-		return HostState{}, errors.Join(fmt.Errorf("%w: self.node: %q is not one of the %d nodes that can be planned", ErrNoPlan, g.Self.Node, len(g.Nodes)), err)
+		return hoststate.State{}, errors.Join(fmt.Errorf("%w: self.node: %q is not one of the %d nodes that can be planned", ErrNoPlan, g.Self.Node, len(g.Nodes)), err)
 	}
 	self := g.Nodes[i]
-	return HostState{
-		Links:      []Link{g.overlay(nodeMAC(self.Address), self.Address)},
-		Addresses:  []Address{{Link: VXLANLink, Prefix: single(g.addresses[self.Name])}},
+	return hoststate.State{
+		Links:      []hoststate.Link{g.overlay(nodeMAC(self.Address), self.Address)},
+		Addresses:  []hoststate.Address{{Link: hoststate.VXLANLink, Prefix: single(g.addresses[self.Name])}},
 		Neighbours: g.toGateways(),
 		Routes:     g.nodeRoutes(g.addresses[self.Name]),
 		Rules:      g.nodeRules(),
@@ -46,25 +47,25 @@ func ForNode(s Snapshot) (HostState, error) {
 }
 
 // nodeRules select our table for packets to peers and to our gateways.
-func (g validSnapshot) nodeRules() []Rule {
-	rules := []Rule{{Priority: FirstRule, To: g.Local.External, Table: Table}}
+func (g validSnapshot) nodeRules() []hoststate.Rule {
+	rules := []hoststate.Rule{{Priority: hoststate.FirstRule, To: g.Local.External, Table: hoststate.Table}}
 	for _, peer := range g.Peers {
 		for _, network := range remote(peer) {
-			rules = append(rules, Rule{Priority: FirstRule + 1, To: network, Table: Table})
+			rules = append(rules, hoststate.Rule{Priority: hoststate.FirstRule + 1, To: network, Table: hoststate.Table})
 		}
 	}
 	return rules
 }
 
-func (g validSnapshot) nodeRoutes(source netip.Addr) []Route {
-	var routes []Route
+func (g validSnapshot) nodeRoutes(source netip.Addr) []hoststate.Route {
+	var routes []hoststate.Route
 	for _, gateway := range g.Gateways {
-		routes = append(routes, Route{Table: Table, To: single(ipam.ProbeAddress(g.Local.External, gateway.Lane)), Link: VXLANLink, Source: source})
+		routes = append(routes, hoststate.Route{Table: hoststate.Table, To: single(ipam.ProbeAddress(g.Local.External, gateway.Lane)), Link: hoststate.VXLANLink, Source: source})
 	}
 	for _, peer := range g.Peers {
 		for _, network := range remote(peer) {
 			// Without a gateway, packets are dropped, so that TCP retransmits them, and do not leave unencrypted by the default route.
-			routes = append(routes, Route{Table: Table, To: network, Blackhole: true, Metric: lastMetric})
+			routes = append(routes, hoststate.Route{Table: hoststate.Table, To: network, Blackhole: true, Metric: lastMetric})
 		}
 		lane, ok := g.lane(peer)
 		if !ok {
@@ -72,14 +73,14 @@ func (g validSnapshot) nodeRoutes(source netip.Addr) []Route {
 		}
 		via := ipam.ProbeAddress(g.Local.External, lane)
 		for _, network := range remote(peer) {
-			routes = append(routes, Route{Table: Table, To: network, Via: via, Link: VXLANLink, Source: source, MTU: g.routeMTU(peer)})
+			routes = append(routes, hoststate.Route{Table: hoststate.Table, To: network, Via: via, Link: hoststate.VXLANLink, Source: source, MTU: g.routeMTU(peer)})
 		}
 		// Each lane is probed through its own gateway, whichever lane is in use.
 		for _, gateway := range g.Gateways {
 			if hasLane(peer, gateway.Lane) {
-				routes = append(routes, Route{
-					Table: Table, To: single(ipam.ProbeAddress(peer.RemoteExternal, gateway.Lane)),
-					Via: ipam.ProbeAddress(g.Local.External, gateway.Lane), Link: VXLANLink, Source: source, MTU: g.routeMTU(peer),
+				routes = append(routes, hoststate.Route{
+					Table: hoststate.Table, To: single(ipam.ProbeAddress(peer.RemoteExternal, gateway.Lane)),
+					Via: ipam.ProbeAddress(g.Local.External, gateway.Lane), Link: hoststate.VXLANLink, Source: source, MTU: g.routeMTU(peer),
 				})
 			}
 		}
@@ -116,48 +117,48 @@ func hasLane(peer Peer, number int) bool {
 	return slices.ContainsFunc(peer.Lanes, func(lane PeerLane) bool { return lane.Number == number })
 }
 
-func (g validSnapshot) nodeChains(self Node) []Chain {
+func (g validSnapshot) nodeChains(self Node) []hoststate.Chain {
 	gateways := make([]netip.Addr, 0, len(g.Gateways))
 	for _, gateway := range g.Gateways {
 		gateways = append(gateways, gateway.Address)
 	}
 	slices.SortFunc(gateways, netip.Addr.Compare)
 	// The filter is in input: in prerouting it would also match packets from other nodes to a gateway pod on this node.
-	unknown := g.overlayPacket(Drop)
+	unknown := g.overlayPacket(hoststate.Drop)
 	unknown.FromNot = gateways
 
-	var keep []PacketRule
+	var keep []hoststate.PacketRule
 	for _, network := range g.Local.PodCIDRs {
-		keep = append(keep, PacketRule{Out: VXLANLink, From: network, Verb: KeepSource})
+		keep = append(keep, hoststate.PacketRule{Out: hoststate.VXLANLink, From: network, Verb: hoststate.KeepSource})
 	}
 	// kube-proxy may serve NodePorts at the node's first address only. It decides on the first packet, and connection tracking applies that to
 	// the whole connection under the address that the client used. So only the first packet is rewritten to the node's first address.
-	var ports []PacketRule
+	var ports []hoststate.PacketRule
 	for _, protocol := range []string{"tcp", "udp"} {
-		ports = append(ports, PacketRule{
-			In: VXLANLink, To: single(g.addresses[self.Name]), Protocol: protocol, New: true, Verb: SwapDestination, Network: single(self.Address),
+		ports = append(ports, hoststate.PacketRule{
+			In: hoststate.VXLANLink, To: single(g.addresses[self.Name]), Protocol: protocol, New: true, Verb: hoststate.SwapDestination, Network: single(self.Address),
 		})
 	}
 	if g.Restricted { // before kube-proxy, which would forward it to any pod
 		for i := range ports {
-			ports[i].Verb, ports[i].Network = Drop, netip.Prefix{}
+			ports[i].Verb, ports[i].Network = hoststate.Drop, netip.Prefix{}
 		}
 	}
 	// If tracked, the overlay's packets would fill the conntrack table and be masqueraded, which hides their senders.
-	untracked := []PacketRule{g.overlayPacket(NoTrack)}
-	chains := []Chain{
-		{Name: "untracked_in", Hook: Prerouting, Priority: priorityRaw, Rules: untracked},
-		{Name: "node_ports", Hook: Prerouting, Priority: priorityMangle, Rules: ports},
-		{Name: "shown_in", NAT: true, Hook: Prerouting, Priority: priorityShown, Rules: g.shownIn(self)},
-		{Name: "input", Hook: Input, Priority: priorityFilter, Rules: []PacketRule{
+	untracked := []hoststate.PacketRule{g.overlayPacket(hoststate.NoTrack)}
+	chains := []hoststate.Chain{
+		{Name: "untracked_in", Hook: hoststate.Prerouting, Priority: priorityRaw, Rules: untracked},
+		{Name: "node_ports", Hook: hoststate.Prerouting, Priority: priorityMangle, Rules: ports},
+		{Name: "shown_in", NAT: true, Hook: hoststate.Prerouting, Priority: priorityShown, Rules: g.shownIn(self)},
+		{Name: "input", Hook: hoststate.Input, Priority: priorityFilter, Rules: []hoststate.PacketRule{
 			unknown,
-			{In: VXLANLink, Protocol: "icmp", Verb: Accept},
+			{In: hoststate.VXLANLink, Protocol: "icmp", Verb: hoststate.Accept},
 			// Answers to this host are not new, and packets that kube-proxy directed here from a NodePort are translated.
-			{In: VXLANLink, New: true, Verb: Drop},
+			{In: hoststate.VXLANLink, New: true, Verb: hoststate.Drop},
 		}},
-		{Name: "untracked_out", Hook: Output, Priority: priorityRaw, Rules: slices.Clone(untracked)},
+		{Name: "untracked_out", Hook: hoststate.Output, Priority: priorityRaw, Rules: slices.Clone(untracked)},
 		// The first chain that binds a flow wins: kube-proxy and network plugins masquerade at 100, or a little earlier.
-		{Name: "keep_source", NAT: true, Hook: Postrouting, Priority: priorityMangle, Rules: append(g.shownOut(self), keep...)},
+		{Name: "keep_source", NAT: true, Hook: hoststate.Postrouting, Priority: priorityMangle, Rules: append(g.shownOut(self), keep...)},
 	}
-	return slices.DeleteFunc(chains, func(chain Chain) bool { return len(chain.Rules) == 0 })
+	return slices.DeleteFunc(chains, func(chain hoststate.Chain) bool { return len(chain.Rules) == 0 })
 }

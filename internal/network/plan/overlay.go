@@ -6,6 +6,7 @@ import (
 	"hash/fnv"
 	"net/netip"
 
+	"liqo.io/liqo/internal/network/hoststate"
 	"liqo.io/liqo/internal/network/ipam"
 )
 
@@ -23,8 +24,8 @@ const (
 )
 
 // nodeMAC returns the hardware address of a node on the overlay.
-func nodeMAC(address netip.Addr) MAC {
-	mac := MAC{0x02, 0x4c}
+func nodeMAC(address netip.Addr) hoststate.MAC {
+	mac := hoststate.MAC{0x02, 0x4c}
 	if address.Is4() {
 		four := address.As4()
 		copy(mac[2:], four[:])
@@ -37,8 +38,8 @@ func nodeMAC(address netip.Addr) MAC {
 }
 
 // gatewayMAC returns the hardware address of the gateway of a lane on the overlay.
-func gatewayMAC(lane int) MAC {
-	return MAC{0x02, 0x4d, 0, 0, 0, byte(lane)}
+func gatewayMAC(lane int) hoststate.MAC {
+	return hoststate.MAC{0x02, 0x4d, 0, 0, 0, byte(lane)}
 }
 
 // deviceMTU is the same for the overlay and the tunnel, so that the sender's own node reports a packet that is too big.
@@ -62,31 +63,31 @@ func (g validSnapshot) mss(peer Peer) uint16 {
 }
 
 // overlay returns the device of a host that sends from address.
-func (g validSnapshot) overlay(mac MAC, address netip.Addr) Link {
-	return Link{Name: VXLANLink, Kind: VXLAN, MTU: g.deviceMTU(), MAC: mac, Local: address, Port: g.Local.VXLANPort}
+func (g validSnapshot) overlay(mac hoststate.MAC, address netip.Addr) hoststate.Link {
+	return hoststate.Link{Name: hoststate.VXLANLink, Kind: hoststate.VXLAN, MTU: g.deviceMTU(), MAC: mac, Local: address, Port: g.Local.VXLANPort}
 }
 
 // toGateways returns the neighbours of a node.
-func (g validSnapshot) toGateways() (all []Neighbour) {
+func (g validSnapshot) toGateways() (all []hoststate.Neighbour) {
 	for _, gateway := range g.Gateways {
-		all = append(all, Neighbour{
-			Link: VXLANLink, Address: ipam.ProbeAddress(g.Local.External, gateway.Lane), MAC: gatewayMAC(gateway.Lane), Destination: gateway.Address,
+		all = append(all, hoststate.Neighbour{
+			Link: hoststate.VXLANLink, Address: ipam.ProbeAddress(g.Local.External, gateway.Lane), MAC: gatewayMAC(gateway.Lane), Destination: gateway.Address,
 		})
 	}
 	return all
 }
 
 // toNodes returns the neighbours of a gateway.
-func (g validSnapshot) toNodes() (all []Neighbour) {
+func (g validSnapshot) toNodes() (all []hoststate.Neighbour) {
 	for _, node := range g.Nodes {
-		all = append(all, Neighbour{Link: VXLANLink, Address: g.addresses[node.Name], MAC: nodeMAC(node.Address), Destination: node.Address})
+		all = append(all, hoststate.Neighbour{Link: hoststate.VXLANLink, Address: g.addresses[node.Name], MAC: nodeMAC(node.Address), Destination: node.Address})
 	}
 	return all
 }
 
 // overlayPacket returns a rule that matches the encapsulated packets of the overlay.
-func (g validSnapshot) overlayPacket(verb Verb) PacketRule {
-	return PacketRule{Protocol: "udp", Port: g.Local.VXLANPort, Verb: verb}
+func (g validSnapshot) overlayPacket(verb hoststate.Verb) hoststate.PacketRule {
+	return hoststate.PacketRule{Protocol: "udp", Port: g.Local.VXLANPort, Verb: verb}
 }
 
 // single returns the prefix that holds one address.

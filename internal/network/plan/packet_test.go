@@ -7,8 +7,8 @@ import (
 	"net/netip"
 	"slices"
 
+	"liqo.io/liqo/internal/network/hoststate"
 	"liqo.io/liqo/internal/network/ipam"
-	"liqo.io/liqo/internal/network/plan"
 )
 
 // packet holds the fields that the kernel's rules match. The inner addresses are those of the packet that an ICMP error reports.
@@ -36,7 +36,7 @@ type flow struct {
 // machine executes a plan as the kernel would: chains by hook and priority, rules, routes by longest prefix and metric. It is small enough to be
 // checked by reading; the applier's tests use a real kernel.
 type machine struct {
-	state  plan.HostState
+	state  hoststate.State
 	uplink netip.Addr // the address of eth0, over which the default route leads
 	flows  []*flow
 }
@@ -50,7 +50,7 @@ const (
 
 // receive handles a packet that came in by a link.
 func (m *machine) receive(p packet) (packet, string) {
-	if !m.hook(plan.Prerouting, &p) {
+	if !m.hook(hoststate.Prerouting, &p) {
 		return p, dropped
 	}
 	return m.route(p)
@@ -58,7 +58,7 @@ func (m *machine) receive(p packet) (packet, string) {
 
 func (m *machine) route(p packet) (packet, string) {
 	if m.isLocal(p.to) {
-		if !m.hook(plan.Input, &p) {
+		if !m.hook(hoststate.Input, &p) {
 			return p, dropped
 		}
 		return p, local
@@ -66,7 +66,7 @@ func (m *machine) route(p packet) (packet, string) {
 	if p.out = m.lookup(p); p.out == "" {
 		return p, lost
 	}
-	if !m.hook(plan.Forward, &p) || !m.hook(plan.Postrouting, &p) {
+	if !m.hook(hoststate.Forward, &p) || !m.hook(hoststate.Postrouting, &p) {
 		return p, dropped
 	}
 	return p, sent
@@ -74,27 +74,27 @@ func (m *machine) route(p packet) (packet, string) {
 
 // send handles a packet that the machine itself sends.
 func (m *machine) send(p packet) (packet, string) {
-	if !m.hook(plan.Output, &p) {
+	if !m.hook(hoststate.Output, &p) {
 		return p, dropped
 	}
 	if p.out = m.lookup(p); p.out == "" {
 		return p, lost
 	}
-	if !m.hook(plan.Postrouting, &p) {
+	if !m.hook(hoststate.Postrouting, &p) {
 		return p, dropped
 	}
 	return p, sent
 }
 
 func (m *machine) isLocal(address netip.Addr) bool {
-	return address == m.uplink || slices.ContainsFunc(m.state.Addresses, func(a plan.Address) bool { return a.Prefix.Contains(address) })
+	return address == m.uplink || slices.ContainsFunc(m.state.Addresses, func(a hoststate.Address) bool { return a.Prefix.Contains(address) })
 }
 
 // lookup returns the link that a packet leaves by.
 func (m *machine) lookup(p packet) string {
 	rules := slices.Clone(m.state.Rules)
-	slices.SortStableFunc(rules, func(a, b plan.Rule) int { return cmp.Compare(a.Priority, b.Priority) })
-	rules = append(rules, plan.Rule{Priority: 32766, Table: plan.MainTable})
+	slices.SortStableFunc(rules, func(a, b hoststate.Rule) int { return cmp.Compare(a.Priority, b.Priority) })
+	rules = append(rules, hoststate.Rule{Priority: 32766, Table: hoststate.MainTable})
 	for _, rule := range rules {
 		if rule.InLink != "" && rule.InLink != p.in || rule.To.IsValid() && !rule.To.Contains(p.to) || rule.Protocol != "" && rule.Protocol != p.protocol {
 			continue
@@ -106,7 +106,7 @@ func (m *machine) lookup(p packet) string {
 	return "eth0"
 }
 
-func (m *machine) best(table int, to netip.Addr) (best plan.Route, ok bool) {
+func (m *machine) best(table int, to netip.Addr) (best hoststate.Route, ok bool) {
 	for _, route := range m.state.Routes {
 		if route.Table != table || !route.To.Contains(to) {
 			continue
@@ -119,12 +119,12 @@ func (m *machine) best(table int, to netip.Addr) (best plan.Route, ok bool) {
 }
 
 // hook passes a packet through the chains of a hook; it is false if the packet was dropped.
-func (m *machine) hook(hook plan.Hook, p *packet) bool {
+func (m *machine) hook(hook hoststate.Hook, p *packet) bool {
 	chains := slices.Clone(m.state.Chains)
-	chains = slices.DeleteFunc(chains, func(c plan.Chain) bool { return c.Hook != hook })
-	slices.SortStableFunc(chains, func(a, b plan.Chain) int { return cmp.Compare(a.Priority, b.Priority) })
-	tracking := hook != plan.Prerouting && hook != plan.Output
-	translated := hook != plan.Prerouting && hook != plan.Postrouting
+	chains = slices.DeleteFunc(chains, func(c hoststate.Chain) bool { return c.Hook != hook })
+	slices.SortStableFunc(chains, func(a, b hoststate.Chain) int { return cmp.Compare(a.Priority, b.Priority) })
+	tracking := hook != hoststate.Prerouting && hook != hoststate.Output
+	translated := hook != hoststate.Prerouting && hook != hoststate.Postrouting
 	for _, chain := range chains {
 		if !tracking && chain.Priority > -200 {
 			m.track(p)
@@ -134,7 +134,7 @@ func (m *machine) hook(hook plan.Hook, p *packet) bool {
 			translate(hook, p)
 			translated = true
 		}
-		if chain.NAT && (p.untracked || p.flow != nil && (p.answer || hook == plan.Prerouting && p.flow.target.IsValid())) {
+		if chain.NAT && (p.untracked || p.flow != nil && (p.answer || hook == hoststate.Prerouting && p.flow.target.IsValid())) {
 			continue // only the first packet of a connection comes here
 		}
 		if !m.chain(chain, p) {
@@ -150,8 +150,8 @@ func (m *machine) hook(hook plan.Hook, p *packet) bool {
 	return true
 }
 
-func natPriority(hook plan.Hook) int {
-	if hook == plan.Prerouting {
+func natPriority(hook hoststate.Hook) int {
+	if hook == hoststate.Prerouting {
 		return -100
 	}
 	return 100
@@ -173,14 +173,14 @@ func (m *machine) track(p *packet) {
 	}
 }
 
-func translate(hook plan.Hook, p *packet) {
+func translate(hook hoststate.Hook, p *packet) {
 	if p.flow == nil {
 		return
 	}
 	switch {
-	case hook == plan.Prerouting && !p.answer:
+	case hook == hoststate.Prerouting && !p.answer:
 		p.to = p.flow.target
-	case hook == plan.Prerouting:
+	case hook == hoststate.Prerouting:
 		p.to = p.flow.from
 	case p.answer:
 		p.from = p.flow.to
@@ -189,58 +189,58 @@ func translate(hook plan.Hook, p *packet) {
 	}
 }
 
-func (m *machine) chain(chain plan.Chain, p *packet) bool {
+func (m *machine) chain(chain hoststate.Chain, p *packet) bool {
 	for _, rule := range chain.Rules {
 		if !matches(rule, *p) {
 			continue
 		}
 		switch rule.Verb {
-		case plan.Drop:
+		case hoststate.Drop:
 			return false
-		case plan.NoTrack:
+		case hoststate.NoTrack:
 			p.untracked = true
 			continue
-		case plan.ClampMSS:
+		case hoststate.ClampMSS:
 			if p.mss > rule.MSS {
 				p.mss = rule.MSS
 			}
 			continue
-		case plan.SwapSource:
+		case hoststate.SwapSource:
 			p.from = write(p.from, rule.Network)
-		case plan.SwapDestination:
+		case hoststate.SwapDestination:
 			p.to = write(p.to, rule.Network)
-		case plan.SwapInnerSource:
+		case hoststate.SwapInnerSource:
 			p.innerFrom = write(p.innerFrom, rule.Network)
-		case plan.SwapInnerDestination:
+		case hoststate.SwapInnerDestination:
 			p.innerTo = write(p.innerTo, rule.Network)
-		case plan.MapDestination:
+		case hoststate.MapDestination:
 			p.flow = &flow{from: p.from, to: p.to, target: rule.Address, source: p.from}
 			m.flows = append(m.flows, p.flow)
-		case plan.MarkShown:
+		case hoststate.MarkShown:
 			p.shown = true
 			continue
-		case plan.MapDestinationNetwork:
+		case hoststate.MapDestinationNetwork:
 			p.flow = &flow{from: p.from, to: p.to, target: write(p.to, rule.Network), source: p.from}
 			m.flows = append(m.flows, p.flow)
-		case plan.MapSourceNetwork:
+		case hoststate.MapSourceNetwork:
 			p.flow.source = write(p.from, rule.Network)
-		case plan.Masquerade:
+		case hoststate.Masquerade:
 			p.flow.source = m.uplink
 			for _, address := range m.state.Addresses {
 				if address.Link == p.out {
 					p.flow.source = address.Prefix.Addr()
 				}
 			}
-		case plan.Accept, plan.KeepSource:
+		case hoststate.Accept, hoststate.KeepSource:
 		}
 		return true
 	}
 	return true
 }
 
-func matches(r plan.PacketRule, p packet) bool {
+func matches(r hoststate.PacketRule, p packet) bool {
 	inner := p.innerFrom
-	if r.Verb == plan.SwapInnerDestination {
+	if r.Verb == hoststate.SwapInnerDestination {
 		inner = p.innerTo
 	}
 	switch {
@@ -271,10 +271,10 @@ func write(address netip.Addr, network netip.Prefix) netip.Addr {
 
 // tunnel carries a packet from one gateway to that with the key, if both ends' allowed addresses let it pass.
 func tunnel(p packet, sender, receiver *machine) (packet, bool) {
-	if p.out != plan.TunnelLink || !allowed(sender, receiver.state.WireGuard.PublicKey, p.to) || !allowed(receiver, sender.state.WireGuard.PublicKey, p.from) {
+	if p.out != hoststate.TunnelLink || !allowed(sender, receiver.state.WireGuard.PublicKey, p.to) || !allowed(receiver, sender.state.WireGuard.PublicKey, p.from) {
 		return p, false
 	}
-	return again(p, plan.TunnelLink), true
+	return again(p, hoststate.TunnelLink), true
 }
 
 func allowed(m *machine, key string, address netip.Addr) bool {

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"liqo.io/liqo/internal/network/hoststate"
 	"liqo.io/liqo/internal/network/ipam"
 	"liqo.io/liqo/internal/network/plan"
 )
@@ -99,20 +100,20 @@ func TestWayAndBack(t *testing.T) {
 		client, clientSeen := rome.host(random)
 		server, serverSeen := milan.host(random)
 
-		request := cross(t, packet{in: plan.VXLANLink, from: client, to: serverSeen, protocol: "tcp", mss: 1460}, rome, milan)
+		request := cross(t, packet{in: hoststate.VXLANLink, from: client, to: serverSeen, protocol: "tcp", mss: 1460}, rome, milan)
 		if request.from != clientSeen || request.to != server || request.mss != 1380 {
 			t.Fatalf("%s > %s (mss 1460) arrived as %s > %s (mss %d), want %s > %s (mss 1380)\n%+v", client, serverSeen, request.from, request.to, request.mss, clientSeen, server, rome.snapshot)
 		}
-		if route, _ := milan.gateway.best(plan.Table, server); route.Link != plan.VXLANLink || !route.Via.IsValid() {
+		if route, _ := milan.gateway.best(hoststate.Table, server); route.Link != hoststate.VXLANLink || !route.Via.IsValid() {
 			t.Fatalf("no node for %s: %+v", server, route)
 		}
-		answer := cross(t, packet{in: plan.VXLANLink, from: server, to: request.from, protocol: "tcp", mss: 1000}, milan, rome)
+		answer := cross(t, packet{in: hoststate.VXLANLink, from: server, to: request.from, protocol: "tcp", mss: 1000}, milan, rome)
 		if answer.from != serverSeen || answer.to != client || answer.mss != 1000 {
 			t.Fatalf("the answer of %s is %s > %s, want %s > %s", server, answer.from, answer.to, serverSeen, client)
 		}
 		// The error may come from another host than the server, for example from its node.
 		router, routerSeen := milan.host(random)
-		failure := cross(t, packet{in: plan.VXLANLink, from: router, to: request.from, protocol: "icmp", innerFrom: request.from, innerTo: request.to}, milan, rome)
+		failure := cross(t, packet{in: hoststate.VXLANLink, from: router, to: request.from, protocol: "icmp", innerFrom: request.from, innerTo: request.to}, milan, rome)
 		if failure.from != routerSeen || failure.to != client || failure.innerFrom != client || failure.innerTo != serverSeen {
 			t.Fatalf("the error of %s is %s > %s about %s > %s, want %s > %s about %s > %s", router,
 				failure.from, failure.to, failure.innerFrom, failure.innerTo, routerSeen, client, client, serverSeen)
@@ -132,7 +133,7 @@ func cross(t *testing.T, p packet, from, to side) packet {
 		t.Fatalf("the tunnel refused %+v\n%s\n%s", left, from.gateway.state, to.gateway.state)
 	}
 	arrived, verdict := to.gateway.receive(entered)
-	if verdict != sent || arrived.out != plan.VXLANLink {
+	if verdict != sent || arrived.out != hoststate.VXLANLink {
 		t.Fatalf("%+v was %s (%s) by the second gateway:\n%s", entered, verdict, arrived.out, to.gateway.state)
 	}
 	return arrived
@@ -144,7 +145,7 @@ func TestProbes(t *testing.T) {
 	for range rounds {
 		rome, milan := clusters(t, random)
 		own := ipam.ProbeAddress(rome.snapshot.Local.External, 0)
-		left, verdict := rome.gateway.send(packet{from: own, to: ipam.ProbeAddress(rome.snapshot.Peers[0].RemoteExternal, 0), protocol: "udp", port: plan.ProbePort})
+		left, verdict := rome.gateway.send(packet{from: own, to: ipam.ProbeAddress(rome.snapshot.Peers[0].RemoteExternal, 0), protocol: "udp", port: hoststate.ProbePort})
 		entered, ok := tunnel(left, rome.gateway, milan.gateway)
 		if verdict != sent || !ok {
 			t.Fatalf("%s %v %+v", verdict, ok, left)
@@ -153,7 +154,7 @@ func TestProbes(t *testing.T) {
 		if verdict != local {
 			t.Fatalf("%+v was %s", entered, verdict)
 		}
-		left, verdict = milan.gateway.send(packet{from: probed.to, to: probed.from, protocol: "udp", port: plan.ProbePort})
+		left, verdict = milan.gateway.send(packet{from: probed.to, to: probed.from, protocol: "udp", port: hoststate.ProbePort})
 		entered, ok = tunnel(left, milan.gateway, rome.gateway)
 		if verdict != sent || !ok {
 			t.Fatalf("%s %v %+v", verdict, ok, left)
@@ -176,8 +177,8 @@ func TestHostilePeer(t *testing.T) {
 		flushed.state.Routes = nil
 		for range 50 {
 			p := packet{
-				in: plan.TunnelLink, from: anywhere(random, peer.RemotePods, peer.RemoteExternal), to: anywhere(random, peer.Pods.To, peer.External.To, peer.Pods.From, peer.External.From),
-				protocol: []string{"tcp", "udp", "icmp"}[random.IntN(3)], port: []uint16{22, plan.ProbePort, plan.DefaultVXLANPort, 5873}[random.IntN(4)],
+				in: hoststate.TunnelLink, from: anywhere(random, peer.RemotePods, peer.RemoteExternal), to: anywhere(random, peer.Pods.To, peer.External.To, peer.Pods.From, peer.External.From),
+				protocol: []string{"tcp", "udp", "icmp"}[random.IntN(3)], port: []uint16{22, hoststate.ProbePort, hoststate.DefaultVXLANPort, 5873}[random.IntN(4)],
 			}
 			if !allowed(rome.gateway, key("milan"), p.from) {
 				if peer.RemotePods.Contains(p.from) || peer.RemoteExternal.Contains(p.from) {
@@ -188,11 +189,11 @@ func TestHostilePeer(t *testing.T) {
 			arrived, verdict := rome.gateway.receive(p)
 			came[verdict]++
 			known := peer.Pods.To.Contains(p.to) || peer.External.To.Contains(p.to)
-			echo := p.protocol == "udp" && p.port == plan.ProbePort && arrived.to == ipam.ProbeAddress(rome.snapshot.Local.External, 0)
+			echo := p.protocol == "udp" && p.port == hoststate.ProbePort && arrived.to == ipam.ProbeAddress(rome.snapshot.Local.External, 0)
 			switch {
 			case verdict == dropped, verdict == lost:
 			case verdict == local && known && (p.protocol == "icmp" || echo):
-			case verdict == sent && known && arrived.out == plan.VXLANLink && (peer.Pods.From.Contains(arrived.to) || peer.External.From.Contains(arrived.to)):
+			case verdict == sent && known && arrived.out == hoststate.VXLANLink && (peer.Pods.From.Contains(arrived.to) || peer.External.From.Contains(arrived.to)):
 			default:
 				t.Fatalf("%+v was %s as %+v:\n%s", p, verdict, arrived, rome.gateway.state)
 			}
@@ -235,11 +236,11 @@ func TestAttackM4(t *testing.T) {
 			}
 			belongs := slices.Contains(peer.Reachable, pod)
 			came[belongs]++
-			in := packet{in: plan.TunnelLink, from: from, to: seen, protocol: "tcp", port: 80}
+			in := packet{in: hoststate.TunnelLink, from: from, to: seen, protocol: "tcp", port: 80}
 			if arrived, verdict := rome.gateway.receive(in); (verdict == sent && arrived.to == pod) != belongs {
 				t.Fatalf("to a pod that belongs to the peering (%t): %+v was %s as %+v\n%s", belongs, in, verdict, arrived, rome.gateway.state)
 			}
-			out := packet{in: plan.VXLANLink, from: pod, to: from, protocol: "tcp", port: 80}
+			out := packet{in: hoststate.VXLANLink, from: pod, to: from, protocol: "tcp", port: 80}
 			if _, verdict := rome.gateway.receive(out); (verdict == sent) != belongs {
 				t.Fatalf("from a pod that belongs to the peering (%t): %+v was %s\n%s", belongs, out, verdict, rome.gateway.state)
 			}
@@ -266,12 +267,12 @@ func TestNoTransit(t *testing.T) {
 		rome, _ := clusters(t, random)
 		peer := rome.snapshot.Peers[0]
 		p := packet{
-			in: []string{"eth0", plan.VXLANLink, plan.TunnelLink}[random.IntN(3)], protocol: "tcp",
+			in: []string{"eth0", hoststate.VXLANLink, hoststate.TunnelLink}[random.IntN(3)], protocol: "tcp",
 			from: anywhere(random, peer.Pods.To, peer.External.To, peer.Pods.From), to: anywhere(random, peer.RemotePods, peer.RemoteExternal),
 		}
 		left, verdict := rome.gateway.receive(p)
 		ours := peer.Pods.From.Contains(p.from) || peer.External.From.Contains(p.from)
-		if verdict == sent && left.out == plan.TunnelLink && !ours {
+		if verdict == sent && left.out == hoststate.TunnelLink && !ours {
 			t.Fatalf("%+v left as %+v:\n%s", p, left, rome.gateway.state)
 		}
 		if verdict == sent && p.in != "eth0" && left.out == "eth0" {
@@ -289,7 +290,7 @@ func TestUplink(t *testing.T) {
 		rome, _ := clusters(t, random)
 		peer, probe := rome.snapshot.Peers[0], ipam.ProbeAddress(rome.snapshot.Local.External, 0)
 		p := packet{
-			in: "eth0", protocol: "udp", port: []uint16{5871, 5873, plan.ProbePort}[random.IntN(3)],
+			in: "eth0", protocol: "udp", port: []uint16{5871, 5873, hoststate.ProbePort}[random.IntN(3)],
 			from: anywhere(random, peer.RemotePods, peer.RemoteExternal, peer.Pods.From, peer.External.From),
 			to:   []netip.Addr{rome.gateway.uplink, probe, anywhere(random, peer.RemotePods, peer.Pods.From, peer.External.From)}[random.IntN(3)],
 		}
@@ -319,13 +320,13 @@ func TestMappings(t *testing.T) {
 		{"a Service, from another peer", turin, "10.72.0.17", sent, "eth0", "10.10.0.9", "10.96.0.10"},
 		{"a host, for milan only", milan, "10.72.0.18", sent, "eth0", "10.10.0.9", "192.168.9.9"},
 		{"a host, not for turin", turin, "10.72.0.18", lost, "", "", ""},
-		{"a pod of turin's", milan, "10.72.0.19", sent, plan.TunnelLink, "10.72.0.1", "10.31.0.5"},
+		{"a pod of turin's", milan, "10.72.0.19", sent, hoststate.TunnelLink, "10.72.0.1", "10.31.0.5"},
 		{"nothing", milan, "10.72.0.20", lost, "", "", ""},
 	} {
 		t.Run(test.what, func(t *testing.T) {
 			rome.flows = nil
 			from, to := netip.MustParseAddr(test.from), netip.MustParseAddr(test.to)
-			request, verdict := rome.receive(packet{in: plan.TunnelLink, from: from, to: to, protocol: "tcp"})
+			request, verdict := rome.receive(packet{in: hoststate.TunnelLink, from: from, to: to, protocol: "tcp"})
 			if verdict != test.verdict || verdict == sent && (request.out != test.out || request.from.String() != test.source || request.to.String() != test.target) {
 				t.Fatalf("%s > %s: %s by %q as %s > %s", from, to, verdict, request.out, request.from, request.to)
 			}
@@ -333,15 +334,15 @@ func TestMappings(t *testing.T) {
 				return
 			}
 			answer, verdict := rome.receive(packet{in: request.out, from: request.to, to: request.from, protocol: "tcp"})
-			if verdict != sent || answer.out != plan.TunnelLink || answer.from != to || answer.to != from {
+			if verdict != sent || answer.out != hoststate.TunnelLink || answer.from != to || answer.to != from {
 				t.Fatalf("the answer %s > %s: %s by %q as %s > %s", request.to, request.from, verdict, answer.out, answer.from, answer.to)
 			}
 		})
 	}
 	for _, p := range []packet{
-		{in: plan.TunnelLink, from: netip.MustParseAddr(milan), to: netip.MustParseAddr("10.40.1.5")},
-		{in: plan.VXLANLink, from: netip.MustParseAddr("10.10.1.5"), to: netip.MustParseAddr(milan)},
-		{in: "eth0", from: snapshot.Nodes[0].Address, to: rome.uplink, protocol: "udp", port: plan.DefaultVXLANPort},
+		{in: hoststate.TunnelLink, from: netip.MustParseAddr(milan), to: netip.MustParseAddr("10.40.1.5")},
+		{in: hoststate.VXLANLink, from: netip.MustParseAddr("10.10.1.5"), to: netip.MustParseAddr(milan)},
+		{in: "eth0", from: snapshot.Nodes[0].Address, to: rome.uplink, protocol: "udp", port: hoststate.DefaultVXLANPort},
 	} {
 		if arrived, _ := rome.receive(p); !arrived.untracked {
 			t.Errorf("%+v is for no mapping, but tracked", p)
@@ -377,14 +378,14 @@ func TestInvitation(t *testing.T) {
 		"10.10.1.5":  dropped,
 	} {
 		rome.flows = nil
-		if _, verdict := rome.receive(packet{in: plan.TunnelLink, from: netip.MustParseAddr(turin), to: netip.MustParseAddr(to), protocol: "tcp"}); verdict != want {
+		if _, verdict := rome.receive(packet{in: hoststate.TunnelLink, from: netip.MustParseAddr(turin), to: netip.MustParseAddr(to), protocol: "tcp"}); verdict != want {
 			t.Errorf("%s: %s, want %s", to, verdict, want)
 		}
 	}
-	if _, verdict := rome.receive(packet{in: plan.VXLANLink, from: netip.MustParseAddr("10.10.1.5"), to: netip.MustParseAddr(turin)}); verdict != dropped {
+	if _, verdict := rome.receive(packet{in: hoststate.VXLANLink, from: netip.MustParseAddr("10.10.1.5"), to: netip.MustParseAddr(turin)}); verdict != dropped {
 		t.Errorf("a pod sends to the guest: %s", verdict)
 	}
-	if _, verdict := rome.receive(packet{in: plan.TunnelLink, from: netip.MustParseAddr("10.30.2.7"), to: netip.MustParseAddr("10.40.1.5")}); verdict != sent {
+	if _, verdict := rome.receive(packet{in: hoststate.TunnelLink, from: netip.MustParseAddr("10.30.2.7"), to: netip.MustParseAddr("10.40.1.5")}); verdict != sent {
 		t.Errorf("another peer does not reach a pod: %s", verdict)
 	}
 }
@@ -413,7 +414,7 @@ func TestAttackM3(t *testing.T) {
 	} {
 		rome.flows = nil
 		got, verdict := rome.receive(packet{
-			in: plan.TunnelLink, from: netip.MustParseAddr(test.from), to: netip.MustParseAddr("10.72.0.21"), protocol: test.protocol, port: test.port,
+			in: hoststate.TunnelLink, from: netip.MustParseAddr(test.from), to: netip.MustParseAddr("10.72.0.21"), protocol: test.protocol, port: test.port,
 		})
 		if verdict != test.verdict || verdict == sent && got.to != netip.MustParseAddr("192.168.9.10") {
 			t.Errorf("%s, %s port %d: %s, to %s", test.from, test.protocol, test.port, verdict, got.to)
@@ -425,7 +426,7 @@ func TestAttackM3(t *testing.T) {
 func TestStateless(t *testing.T) {
 	rome, _ := clusters(t, rand.New(rand.NewPCG(5, 5)))
 	for _, chain := range rome.gateway.state.Chains {
-		if chain.NAT || slices.ContainsFunc(chain.Rules, func(rule plan.PacketRule) bool { return rule.New || rule.Mapped || rule.Verb == plan.NoTrack }) {
+		if chain.NAT || slices.ContainsFunc(chain.Rules, func(rule hoststate.PacketRule) bool { return rule.New || rule.Mapped || rule.Verb == hoststate.NoTrack }) {
 			t.Errorf("chain %s makes the kernel track connections:\n%s", chain.Name, rome.gateway.state)
 		}
 	}

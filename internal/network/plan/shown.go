@@ -6,6 +6,7 @@ import (
 	"net/netip"
 	"slices"
 
+	"liqo.io/liqo/internal/network/hoststate"
 	"liqo.io/liqo/internal/network/ipam"
 )
 
@@ -31,15 +32,15 @@ func (g validSnapshot) shown() (all []Swap) {
 }
 
 // shownIn leads connections of our pods to an address that a peer shows to the pod that has it. It marks those whose both ends are on this node.
-func (g validSnapshot) shownIn(self Node) (rules []PacketRule) {
+func (g validSnapshot) shownIn(self Node) (rules []hoststate.PacketRule) {
 	for _, swap := range g.shown() {
 		for _, network := range self.PodCIDRs {
 			if first, ok := ipam.Swap(network.Addr(), swap.To, swap.From); ok && network.Bits() >= swap.To.Bits() {
-				rules = append(rules, PacketRule{From: network, To: netip.PrefixFrom(first, network.Bits()), Verb: MarkShown})
+				rules = append(rules, hoststate.PacketRule{From: network, To: netip.PrefixFrom(first, network.Bits()), Verb: hoststate.MarkShown})
 			}
 		}
 		for _, from := range g.Local.PodCIDRs {
-			rules = append(rules, PacketRule{From: from, To: swap.From, Verb: MapDestinationNetwork, Network: swap.To})
+			rules = append(rules, hoststate.PacketRule{From: from, To: swap.From, Verb: hoststate.MapDestinationNetwork, Network: swap.To})
 		}
 	}
 	return rules
@@ -47,12 +48,12 @@ func (g validSnapshot) shownIn(self Node) (rules []PacketRule) {
 
 // shownOut lets the client of a marked connection come from an address that a peer shows for it. Both ends may be the same pod, which takes no packets from its own
 // address; and two pods on one bridge would exchange answers past this node's translation. If peers show several, it is the first.
-func (g validSnapshot) shownOut(self Node) (rules []PacketRule) {
+func (g validSnapshot) shownOut(self Node) (rules []hoststate.PacketRule) {
 	all := g.shown()
 	for _, swap := range all[:min(1, len(all))] {
 		for _, network := range self.PodCIDRs {
 			if swap.To.Contains(network.Addr()) && network.Bits() >= swap.To.Bits() {
-				rules = append(rules, PacketRule{From: network, To: network, Mapped: true, Shown: true, Verb: MapSourceNetwork, Network: swap.From})
+				rules = append(rules, hoststate.PacketRule{From: network, To: network, Mapped: true, Shown: true, Verb: hoststate.MapSourceNetwork, Network: swap.From})
 			}
 		}
 	}

@@ -7,6 +7,8 @@ import (
 	"net/netip"
 	"slices"
 	"time"
+
+	"liqo.io/liqo/internal/network/hoststate"
 )
 
 // keepalive is well below the 30 s after which NAT on a node forgets a UDP flow.
@@ -14,8 +16,8 @@ const keepalive = 5 * time.Second
 
 // wireGuard returns the tunnel to the gateways of this lane at all peers. The networks of a peer belong to its key in use. Its other key may
 // already do handshakes, and takes over when the peer has changed its key.
-func (g validSnapshot) wireGuard() *WireGuard {
-	tunnel := &WireGuard{PublicKey: g.Self.PublicKey, ListenPort: g.Self.ListenPort}
+func (g validSnapshot) wireGuard() *hoststate.WireGuard {
+	tunnel := &hoststate.WireGuard{PublicKey: g.Self.PublicKey, ListenPort: g.Self.ListenPort}
 	for _, peer := range g.Peers {
 		for _, lane := range peer.Lanes {
 			if lane.Number != g.Self.Lane {
@@ -24,7 +26,7 @@ func (g validSnapshot) wireGuard() *WireGuard {
 			networks := remote(peer)
 			slices.SortFunc(networks, netip.Prefix.Compare)
 			for i, key := range lane.Keys {
-				end := WireGuardPeer{PublicKey: key, Endpoint: lane.Endpoint, Dial: lane.Dial, Keepalive: keepalive}
+				end := hoststate.WireGuardPeer{PublicKey: key, Endpoint: lane.Endpoint, Dial: lane.Dial, Keepalive: keepalive}
 				if i == 0 {
 					end.AllowedIPs = networks
 				}
@@ -32,6 +34,6 @@ func (g validSnapshot) wireGuard() *WireGuard {
 			}
 		}
 	}
-	slices.SortFunc(tunnel.Peers, func(a, b WireGuardPeer) int { return cmp.Compare(a.PublicKey, b.PublicKey) })
+	slices.SortFunc(tunnel.Peers, func(a, b hoststate.WireGuardPeer) int { return cmp.Compare(a.PublicKey, b.PublicKey) })
 	return tunnel
 }

@@ -12,7 +12,7 @@ import (
 	"syscall"
 	"time"
 
-	"liqo.io/liqo/internal/network/plan"
+	"liqo.io/liqo/internal/network/hoststate"
 )
 
 const (
@@ -69,7 +69,7 @@ type NodeReport struct {
 
 // Options of a prober.
 type Options struct {
-	// Port of all gateways; 0: plan.ProbePort.
+	// Port of all gateways; 0: hoststate.ProbePort.
 	Port uint16
 	// Changed is called when a result changed in a way that affects decisions: its state or its MTU.
 	Changed func()
@@ -108,7 +108,7 @@ type measured struct {
 // New makes a prober without an aim.
 func New(o Options) *Prober {
 	if o.Port == 0 {
-		o.Port = plan.ProbePort
+		o.Port = hoststate.ProbePort
 	}
 	if o.Changed == nil {
 		o.Changed = func() {}

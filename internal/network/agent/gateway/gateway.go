@@ -21,6 +21,7 @@ import (
 	"liqo.io/liqo/internal/network/agent"
 	"liqo.io/liqo/internal/network/carrier"
 	"liqo.io/liqo/internal/network/host"
+	"liqo.io/liqo/internal/network/hoststate"
 	"liqo.io/liqo/internal/network/ipam"
 	"liqo.io/liqo/internal/network/plan"
 	"liqo.io/liqo/internal/network/probe"
@@ -68,7 +69,7 @@ type Options struct {
 	// Proxy returns the HTTP proxy through which streams are opened, nil for none. A nil function is none.
 	Proxy                     func(hostPort string) (*url.URL, error)
 	ProxyResolves, PublicOnly bool   // the proxy looks up the names of peers' gateways, in its own network; these have no private addresses
-	ProbePort                 uint16 // replaces plan.ProbePort in tests
+	ProbePort                 uint16 // replaces hoststate.ProbePort in tests
 	Log                       logr.Logger
 }
 
@@ -147,7 +148,7 @@ func (g *Gateway) Ready() bool { return g.loop.Ready() }
 func (g *Gateway) Alive() bool { return g.loop.Alive() }
 
 // Plan of a gateway.
-func (g *Gateway) Plan(snapshot plan.Snapshot) (plan.HostState, error) {
+func (g *Gateway) Plan(snapshot plan.Snapshot) (hoststate.State, error) {
 	return plan.ForGateway(snapshot)
 }
 
@@ -352,7 +353,7 @@ func (g *Gateway) aim(iteration agent.Iteration) probe.Aim {
 	}
 	aim := probe.Aim{Pace: pace, Local: ipam.ProbeAddress(s.Local.External, g.o.Lane), Nodes: map[netip.Addr]string{}}
 	for _, link := range iteration.State.Links {
-		if link.Name == plan.TunnelLink {
+		if link.Name == hoststate.TunnelLink {
 			aim.MTU = link.MTU
 		}
 	}
@@ -372,9 +373,9 @@ func (g *Gateway) aim(iteration agent.Iteration) probe.Aim {
 }
 
 // isPlanned reports whether packets for a peer go into the tunnel. Networks that the plan refused get no packet.
-func isPlanned(state plan.HostState, peer plan.Peer) bool {
-	return slices.ContainsFunc(state.Routes, func(route plan.Route) bool {
-		return route.Link == plan.TunnelLink && route.To == peer.RemoteExternal
+func isPlanned(state hoststate.State, peer plan.Peer) bool {
+	return slices.ContainsFunc(state.Routes, func(route hoststate.Route) bool {
+		return route.Link == hoststate.TunnelLink && route.To == peer.RemoteExternal
 	})
 }
 

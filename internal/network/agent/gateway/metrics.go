@@ -10,7 +10,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"liqo.io/liqo/internal/kube/metric"
-	"liqo.io/liqo/internal/network/plan"
+	"liqo.io/liqo/internal/network/hoststate"
 )
 
 // driver is the only tunnel technology so far.
@@ -117,7 +117,7 @@ func (g *Gateway) collectPeers(send func(what *metric.Series, value float64, lab
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	for _, peer := range g.iteration.Snapshot.Peers {
-		state, labels := g.reportPeer(now, peer, results[g.target(peer)]), []string{driver, plan.TunnelLink, peer.ClusterID, peer.Name}
+		state, labels := g.reportPeer(now, peer, results[g.target(peer)]), []string{driver, hoststate.TunnelLink, peer.ClusterID, peer.Name}
 		tunnel := g.tunnel[state.RemoteKey]
 		send(received, float64(tunnel.ReceiveBytes), labels...)
 		send(transmitted, float64(tunnel.TransmitBytes), labels...)

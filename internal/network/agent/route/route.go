@@ -17,6 +17,7 @@ import (
 
 	"liqo.io/liqo/internal/kube/ratelimit"
 	"liqo.io/liqo/internal/network/agent"
+	"liqo.io/liqo/internal/network/hoststate"
 	"liqo.io/liqo/internal/network/ipam"
 	"liqo.io/liqo/internal/network/plan"
 	"liqo.io/liqo/internal/network/probe"
@@ -55,7 +56,7 @@ type Options struct {
 	Resolvers func() (string, error)
 	// ReportPause is the pause between two looks at the node's networks. Default: 10 seconds.
 	ReportPause time.Duration
-	// ProbePort replaces plan.ProbePort in tests.
+	// ProbePort replaces hoststate.ProbePort in tests.
 	ProbePort uint16
 	Log       logr.Logger
 }
@@ -109,7 +110,7 @@ func (r *Route) Ready() bool { return r.loop.Ready() }
 func (r *Route) Alive() bool { return r.loop.Alive() }
 
 // Plan of a node.
-func (r *Route) Plan(snapshot plan.Snapshot) (plan.HostState, error) { return plan.ForNode(snapshot) }
+func (r *Route) Plan(snapshot plan.Snapshot) (hoststate.State, error) { return plan.ForNode(snapshot) }
 
 // Observe makes a snapshot from the listed objects and the results of the probes.
 func (r *Route) Observe(ctx context.Context, now time.Time) agent.Observation {
@@ -293,8 +294,8 @@ func (r *Route) Done(iteration agent.Iteration) {
 }
 
 // isPlanned reports whether packets for a gateway's address go into the overlay. Targets that the plan refused get no probe.
-func isPlanned(state plan.HostState, address netip.Addr) bool {
-	return slices.ContainsFunc(state.Routes, func(route plan.Route) bool {
-		return route.Link == plan.VXLANLink && route.To == netip.PrefixFrom(address, address.BitLen())
+func isPlanned(state hoststate.State, address netip.Addr) bool {
+	return slices.ContainsFunc(state.Routes, func(route hoststate.Route) bool {
+		return route.Link == hoststate.VXLANLink && route.To == netip.PrefixFrom(address, address.BitLen())
 	})
 }

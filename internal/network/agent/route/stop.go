@@ -12,7 +12,7 @@ import (
 	appsv1 "k8s.io/client-go/kubernetes/typed/apps/v1"
 	"k8s.io/client-go/rest"
 
-	"liqo.io/liqo/internal/network/plan"
+	"liqo.io/liqo/internal/network/hoststate"
 )
 
 const (
@@ -35,7 +35,7 @@ func (r *Route) cleanIfUninstalled(ctx context.Context) error {
 	}
 	cleaning, cancel := context.WithTimeout(ctx, cleanTimeout)
 	defer cancel()
-	changes, err := r.host.Apply(cleaning, plan.HostState{})
+	changes, err := r.host.Apply(cleaning, hoststate.State{})
 	if err != nil {
 		return fmt.Errorf("clean the host after DaemonSet %s is gone: %w", r.o.DaemonSet, err)
 	}

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package plan
+package hoststate
 
 import (
 	"net/netip"
@@ -34,9 +34,9 @@ const (
 	ShownMark = 0x6c
 )
 
-// HostState is the desired state of our objects on a host. All lists are in the order in which a packet meets them, or sorted; equal
+// State is the desired state of our objects on a host. All lists are in the order in which a packet meets them, or sorted; equal
 // snapshots give equal states. The zero value is a host without any object of ours.
-type HostState struct {
+type State struct {
 	Links      []Link
 	Addresses  []Address
 	Neighbours []Neighbour
@@ -53,8 +53,8 @@ type HostState struct {
 
 // Closed returns the state of a host whose packets are not filtered: it has no overlay and no tunnel, and drops packets for peers. Without the
 // filter, a peer would reach what the host reaches: its services, other peers, and whatever its uplink leads to.
-func (s HostState) Closed() HostState {
-	closed := HostState{Rules: s.Rules, Chains: s.Chains, Keep: s.Keep}
+func (s State) Closed() State {
+	closed := State{Rules: s.Rules, Chains: s.Chains, Keep: s.Keep}
 	for _, route := range s.Routes {
 		if route.Blackhole {
 			closed.Routes = append(closed.Routes, route)

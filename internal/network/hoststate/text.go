@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package plan
+package hoststate
 
 import (
 	"fmt"
@@ -11,7 +11,7 @@ import (
 
 // String prints the state, one item a line, in the order in which a packet meets it: the links it may come in by, the chains before
 // routing, the routing, the chains after it, and the other end of the link.
-func (h HostState) String() string {
+func (h State) String() string {
 	var text lines
 	for _, link := range h.Links {
 		text.add(link.text())
