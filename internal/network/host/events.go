@@ -88,7 +88,7 @@ func (w *watch) matters(message syscall.NetlinkMessage) bool {
 }
 
 // follow sets which links are ours.
-func (w *watch) follow(links linkCache) { w.ours.Store(&links.byIndex) }
+func (w *watch) follow(links map[int]string) { w.ours.Store(&links) }
 
 func (w *watch) close() {
 	w.closing.Store(true)

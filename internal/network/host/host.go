@@ -158,7 +158,7 @@ func (h *Host) Apply(ctx context.Context, want hoststate.State) ([]Change, error
 			h.settleRules(&run, want)
 		}
 	}
-	h.watch.follow(h.links)
+	h.watch.follow(h.links.byIndex)
 	return run.changes, errors.Join(run.errs...)
 }
 

@@ -13,7 +13,6 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/vishvananda/netlink"
 	"github.com/vishvananda/netns"
@@ -213,23 +212,5 @@ func fatal(t *testing.T, err error) {
 	t.Helper()
 	if err != nil {
 		t.Fatal(err)
-	}
-}
-
-// eventually repeats try until it succeeds, and fails after ten seconds.
-func eventually(t *testing.T, what string, try func() error) {
-	t.Helper()
-	poll, end := time.NewTicker(10*time.Millisecond), time.After(10*time.Second)
-	defer poll.Stop()
-	for {
-		err := try()
-		if err == nil {
-			return
-		}
-		select {
-		case <-poll.C:
-		case <-end:
-			t.Fatalf("%s: %v", what, err)
-		}
 	}
 }

@@ -249,3 +249,22 @@ func FuzzRule(f *testing.F) {
 		}
 	})
 }
+
+func TestRuleErrors(t *testing.T) {
+	for what, rule := range map[string]hoststate.PacketRule{
+		"IPv6 source":     {From: netip.MustParsePrefix("fd00::/64"), Verb: hoststate.Drop},
+		"IPv6 set":        {FromNot: []netip.Addr{netip.MustParseAddr("fd00::1")}, Verb: hoststate.Drop},
+		"lonely port":     {Port: 1, Verb: hoststate.Drop},
+		"protocol":        {Protocol: "sctp", Verb: hoststate.Drop},
+		"no network":      {Verb: hoststate.SwapSource},
+		"IPv6 network":    {Verb: hoststate.SwapDestination, Network: netip.MustParsePrefix("fd00::/64")},
+		"no address":      {Verb: hoststate.MapDestination},
+		"no verb":         {},
+		"no inner before": {Verb: hoststate.SwapInnerSource},
+	} {
+		w := &ruleWriter{conn: new(nftables.Conn), table: &nftables.Table{Name: hoststate.NFTable, Family: nftables.TableFamilyIPv4}}
+		if err := w.rule(rule); err == nil {
+			t.Errorf("%s: is written as %v", what, w.exprs)
+		}
+	}
+}

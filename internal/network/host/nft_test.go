@@ -12,7 +12,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/nftables"
 	"github.com/vishvananda/netlink"
 	"github.com/vishvananda/netns"
 	"golang.org/x/sys/unix"
@@ -208,23 +207,4 @@ func TestManyRules(t *testing.T) {
 		t.Errorf("applying the same again changed %v", again)
 	}
 	t.Logf("read again in %s", time.Since(start))
-}
-
-func TestRuleErrors(t *testing.T) {
-	for what, rule := range map[string]hoststate.PacketRule{
-		"IPv6 source":     {From: prefix("fd00::/64"), Verb: hoststate.Drop},
-		"IPv6 set":        {FromNot: []netip.Addr{addr("fd00::1")}, Verb: hoststate.Drop},
-		"lonely port":     {Port: 1, Verb: hoststate.Drop},
-		"protocol":        {Protocol: "sctp", Verb: hoststate.Drop},
-		"no network":      {Verb: hoststate.SwapSource},
-		"IPv6 network":    {Verb: hoststate.SwapDestination, Network: prefix("fd00::/64")},
-		"no address":      {Verb: hoststate.MapDestination},
-		"no verb":         {},
-		"no inner before": {Verb: hoststate.SwapInnerSource},
-	} {
-		w := &ruleWriter{conn: new(nftables.Conn), table: &nftables.Table{Name: hoststate.NFTable, Family: nftables.TableFamilyIPv4}}
-		if err := w.rule(rule); err == nil {
-			t.Errorf("%s: is written as %v", what, w.exprs)
-		}
-	}
 }

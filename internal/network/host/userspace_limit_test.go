@@ -27,21 +27,21 @@ type limited struct {
 func newLimited(t *testing.T) *limited {
 	t.Helper()
 	key, err := wgtypes.GeneratePrivateKey()
-	fatal(t, err)
+	must(t, err)
 	channel := tuntest.NewChannelTUN()
 	bound := newLimitedTUN(channel.TUN())
 	d := device.NewDevice(bound, conn.NewDefaultBind(), &device.Logger{Verbosef: device.DiscardLogf, Errorf: t.Logf})
 	t.Cleanup(d.Close)
-	fatal(t, bound.start(d))
-	fatal(t, d.IpcSet(fmt.Sprintf("private_key=%s\nlisten_port=0\n", hex.EncodeToString(key[:]))))
-	fatal(t, d.Up())
+	must(t, bound.start(d))
+	must(t, d.IpcSet(fmt.Sprintf("private_key=%s\nlisten_port=0\n", hex.EncodeToString(key[:]))))
+	must(t, d.Up())
 	return &limited{Device: d, tun: channel, pool: bound.pool, key: key}
 }
 
 func (l *limited) port(t *testing.T) string {
 	t.Helper()
 	state, err := l.IpcGet()
-	fatal(t, err)
+	must(t, err)
 	for line := range strings.Lines(state) {
 		if port, ok := strings.CutPrefix(line, "listen_port="); ok {
 			return strings.TrimSpace(port)
@@ -57,7 +57,7 @@ func (l *limited) peer(t *testing.T, public wgtypes.Key, network, port string) {
 	if port != "" {
 		config += "endpoint=127.0.0.1:" + port + "\n"
 	}
-	fatal(t, l.IpcSet(config))
+	must(t, l.IpcSet(config))
 }
 
 // TestLimit fails when a new version of wireguard-go has moved what is set, and when peers that do not answer stop one that does.
@@ -66,7 +66,7 @@ func TestLimit(t *testing.T) {
 	if limit := a.pool.limit(); limit != bufferLimit {
 		t.Errorf("limit %d", limit)
 	}
-	eventually(t, "readers take their buffers", func() error {
+	waitFor(t, "readers take their buffers", func() error {
 		if used := a.pool.used(); used == 0 || used > bufferLimit/2 {
 			return fmt.Errorf("%d buffers are used by a device at rest", used)
 		}
@@ -76,7 +76,7 @@ func TestLimit(t *testing.T) {
 	const dead = 12
 	for i := range dead {
 		key, err := wgtypes.GeneratePrivateKey()
-		fatal(t, err)
+		must(t, err)
 		a.peer(t, key.PublicKey(), fmt.Sprintf("10.1.%d.0/24", i), "")
 	}
 	a.peer(t, b.key.PublicKey(), "10.2.0.0/16", b.port(t))
@@ -104,10 +104,35 @@ func TestLimit(t *testing.T) {
 	}
 	// When the dead peers are removed, the bound returns to its first value.
 	a.RemoveAllPeers()
-	eventually(t, "limit comes down", func() error {
+	waitFor(t, "limit comes down", func() error {
 		if limit := a.pool.limit(); limit != bufferLimit {
 			return fmt.Errorf("limit is %d, %d buffers are used", limit, a.pool.used())
 		}
 		return nil
 	})
+}
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// waitFor repeats try until it succeeds, and fails after ten seconds.
+func waitFor(t *testing.T, what string, try func() error) {
+	t.Helper()
+	poll, end := time.NewTicker(10*time.Millisecond), time.After(10*time.Second)
+	defer poll.Stop()
+	for {
+		err := try()
+		if err == nil {
+			return
+		}
+		select {
+		case <-poll.C:
+		case <-end:
+			t.Fatalf("%s: %v", what, err)
+		}
+	}
 }
