@@ -93,7 +93,7 @@ var securityRules = map[string]securityRule{
 		bad:    "os.WriteFile(n, b, 0o644)\nos.OpenFile(n, f, 0o640)\nos.MkdirAll(n, 0o755)\nos.Chmod(n, mode)\nroot.WriteFile(n, b, 0o666)\nos.Create(n)", good: "os.WriteFile(n, b, 0o600)\nos.MkdirAll(n, 0o700)\nos.OpenFile(n, f, 0o400)",
 		accepted: map[string]string{
 			"cmd/liqo/gateway.go":                "/proc/sys/net/ipv4/ip_forward, which exists",
-			"internal/network/host/userspace.go": "/dev/net of the container, which holds a device and no secret",
+			"internal/network/host/userspace/userspace.go": "/dev/net of the container, which holds a device and no secret",
 		},
 	},
 	"secrets": {

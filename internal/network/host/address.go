@@ -8,6 +8,7 @@ import (
 
 	"github.com/vishvananda/netlink"
 
+	"liqo.io/liqo/internal/network/host/kernel"
 	"liqo.io/liqo/internal/network/hoststate"
 )
 
@@ -23,24 +24,24 @@ func (h *Host) addressSteps(want hoststate.State) (steps, error) {
 		have, err := h.addresses(link.Name)
 		ours, errs = append(ours, have...), append(errs, err)
 	}
-	d := diff(want.Addresses, ours, nil, func(a hoststate.Address) hoststate.Address { return a })
+	d := kernel.Diff(want.Addresses, ours, nil, func(a hoststate.Address) hoststate.Address { return a })
 	var todo steps
-	for _, one := range d.add {
+	for _, one := range d.Add {
 		todo.make = append(todo.make, step{Change{verbAdd, addressText(one)}, func() error {
 			index, err := h.linkIndex(one.Link)
 			if err != nil {
 				return err
 			}
-			return h.kernel.AddrAdd(&netlink.GenericLink{LinkAttrs: netlink.LinkAttrs{Index: index}}, &netlink.Addr{IPNet: ipNet(one.Prefix)})
+			return h.kernel.AddrAdd(&netlink.GenericLink{LinkAttrs: netlink.LinkAttrs{Index: index}}, &netlink.Addr{IPNet: kernel.IPNet(one.Prefix)})
 		}})
 	}
-	for _, one := range d.remove {
+	for _, one := range d.Remove {
 		todo.prune = append(todo.prune, step{Change{verbDelete, addressText(one)}, func() error {
 			index, err := h.linkIndex(one.Link)
 			if err != nil {
 				return err
 			}
-			return h.kernel.AddrDel(&netlink.GenericLink{LinkAttrs: netlink.LinkAttrs{Index: index}}, &netlink.Addr{IPNet: ipNet(one.Prefix)})
+			return h.kernel.AddrDel(&netlink.GenericLink{LinkAttrs: netlink.LinkAttrs{Index: index}}, &netlink.Addr{IPNet: kernel.IPNet(one.Prefix)})
 		}})
 	}
 	return todo, errors.Join(errs...)
@@ -52,13 +53,13 @@ func (h *Host) addresses(name string) ([]hoststate.Address, error) {
 		return nil, err
 	}
 	var all []hoststate.Address
-	for _, family := range families {
-		list, err := dump(func() ([]netlink.Addr, error) { return h.kernel.AddrList(link, family) })
+	for _, family := range kernel.Families {
+		list, err := kernel.Dump(func() ([]netlink.Addr, error) { return h.kernel.AddrList(link, family) })
 		if err != nil {
 			return nil, fmt.Errorf("list addresses of %s: %w", name, err)
 		}
 		for _, one := range list {
-			all = append(all, hoststate.Address{Link: name, Prefix: prefixOf(one.IPNet)})
+			all = append(all, hoststate.Address{Link: name, Prefix: kernel.PrefixOf(one.IPNet)})
 		}
 	}
 	return all, nil

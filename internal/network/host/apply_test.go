@@ -17,6 +17,9 @@ import (
 	"golang.org/x/sys/unix"
 	"golang.zx2c4.com/wireguard/wgctrl/wgtypes"
 
+	"liqo.io/liqo/internal/network/host/events"
+	"liqo.io/liqo/internal/network/host/filter"
+	"liqo.io/liqo/internal/network/host/kernel"
 	"liqo.io/liqo/internal/network/hoststate"
 )
 
@@ -37,7 +40,7 @@ func open(t *testing.T) *here {
 	fatal(t, netlink.LinkAdd(&netlink.Bridge{LinkAttrs: attributes}))
 	link, err := netlink.LinkByName("eth0")
 	fatal(t, err)
-	fatal(t, netlink.AddrAdd(link, &netlink.Addr{IPNet: ipNet(prefix("10.200.9.2/24"))}))
+	fatal(t, netlink.AddrAdd(link, &netlink.Addr{IPNet: kernel.IPNet(prefix("10.200.9.2/24"))}))
 	fatal(t, netlink.LinkSetUp(link))
 	h, err := Open(Options{PrivateKey: func(public string) ([32]byte, bool) { return key, public == key.PublicKey().String() }})
 	fatal(t, err)
@@ -213,7 +216,7 @@ func TestRepair(t *testing.T) {
 		return &netlink.Neigh{LinkIndex: link(hoststate.VXLANLink).Attrs().Index, State: state, IP: net.ParseIP(nodeOverlay), HardwareAddr: hardware}
 	}
 	route := func(to string) *netlink.Route {
-		return &netlink.Route{Dst: ipNet(prefix(to)), Table: hoststate.Table, Protocol: hoststate.RouteProtocol, LinkIndex: link(hoststate.VXLANLink).Attrs().Index, Gw: net.ParseIP(nodeOverlay), Flags: int(netlink.FLAG_ONLINK)}
+		return &netlink.Route{Dst: kernel.IPNet(prefix(to)), Table: hoststate.Table, Protocol: hoststate.RouteProtocol, LinkIndex: link(hoststate.VXLANLink).Attrs().Index, Gw: net.ParseIP(nodeOverlay), Flags: int(netlink.FLAG_ONLINK)}
 	}
 	rule := netlink.NewRule()
 	rule.Priority, rule.Table, rule.IifName = hoststate.FirstRule, hoststate.Table, hoststate.TunnelLink
@@ -235,9 +238,9 @@ func TestRepair(t *testing.T) {
 		}},
 		{"rule of another program in our table", func() error {
 			return nft(func(c *nftables.Conn, table *nftables.Table) {
-				w := &ruleWriter{conn: c, table: table}
-				fatal(t, w.rule(hoststate.PacketRule{Verb: hoststate.Drop}))
-				c.AddRule(&nftables.Rule{Table: table, Chain: &nftables.Chain{Name: "incoming"}, Exprs: w.exprs})
+				w := &filter.RuleWriter{Conn: c, Table: table}
+				fatal(t, w.Rule(hoststate.PacketRule{Verb: hoststate.Drop}))
+				c.AddRule(&nftables.Rule{Table: table, Chain: &nftables.Chain{Name: "incoming"}, Exprs: w.Exprs})
 			})
 		}},
 		{"vxlan down", func() error { return netlink.LinkSetDown(link(hoststate.VXLANLink)) }},
@@ -267,10 +270,10 @@ func TestRepair(t *testing.T) {
 			return netlink.LinkAdd(&netlink.Vxlan{LinkAttrs: attributes, VxlanId: 7, Port: hoststate.DefaultVXLANPort, SrcAddr: net.ParseIP("10.200.9.2"), UDPCSum: true})
 		}},
 		{"address deleted", func() error {
-			return netlink.AddrDel(link(hoststate.VXLANLink), &netlink.Addr{IPNet: ipNet(prefix(gatewayOverlay + "/32"))})
+			return netlink.AddrDel(link(hoststate.VXLANLink), &netlink.Addr{IPNet: kernel.IPNet(prefix(gatewayOverlay + "/32"))})
 		}},
 		{"another address", func() error {
-			return netlink.AddrAdd(link(hoststate.VXLANLink), &netlink.Addr{IPNet: ipNet(prefix("10.99.0.1/32"))})
+			return netlink.AddrAdd(link(hoststate.VXLANLink), &netlink.Addr{IPNet: kernel.IPNet(prefix("10.99.0.1/32"))})
 		}},
 		{"neighbour deleted", func() error { return netlink.NeighDel(neighbour(netlink.NUD_PERMANENT, "02:fa:b0:00:01:01")) }},
 		{"neighbour not permanent", func() error { return netlink.NeighSet(neighbour(netlink.NUD_STALE, "02:fa:b0:00:01:01")) }},
@@ -287,7 +290,7 @@ func TestRepair(t *testing.T) {
 		}},
 		{"route deleted", func() error { return netlink.RouteDel(route(pods)) }},
 		{"blackhole deleted", func() error {
-			return netlink.RouteDel(&netlink.Route{Dst: ipNet(prefix("10.201.0.0/16")), Type: unix.RTN_BLACKHOLE, Priority: 9999})
+			return netlink.RouteDel(&netlink.Route{Dst: kernel.IPNet(prefix("10.201.0.0/16")), Type: unix.RTN_BLACKHOLE, Priority: 9999})
 		}},
 		{"route without its MTU", func() error { return netlink.RouteReplace(route(pods)) }},
 		{"route through a link of another program", func() error {
@@ -320,11 +323,11 @@ func TestRepair(t *testing.T) {
 }
 
 // drain waits until past events have been notified.
-func drain(events <-chan struct{}) {
+func drain(changed <-chan struct{}) {
 	for {
 		select {
-		case <-events:
-		case <-time.After(3 * debounce):
+		case <-changed:
+		case <-time.After(3 * events.Debounce):
 			return
 		}
 	}
@@ -342,11 +345,11 @@ func TestForeign(t *testing.T) {
 	attributes.Name = "liqo.other"
 	fatal(t, netlink.LinkAdd(&netlink.Vxlan{LinkAttrs: attributes, VxlanId: hoststate.VNI + 1, Port: 4790}))
 	for _, r := range []netlink.Route{
-		{Dst: ipNet(prefix("10.50.0.0/16")), Table: hoststate.Table, Protocol: 4},                // our table
-		{Dst: ipNet(prefix(pods)), Table: hoststate.Table, Protocol: 4, Priority: 50},            // and our destination
-		{Dst: ipNet(prefix("10.51.0.0/16")), Table: unix.RT_TABLE_MAIN, Protocol: 99},            // a protocol beside ours
-		{Dst: ipNet(prefix("10.201.0.0/16")), Table: 100, Protocol: unix.RTPROT_STATIC},          // a remote network, other table
-		{Dst: ipNet(prefix("10.202.0.0/16")), Table: hoststate.Table, Protocol: 0, Priority: 77}, // no protocol
+		{Dst: kernel.IPNet(prefix("10.50.0.0/16")), Table: hoststate.Table, Protocol: 4},                // our table
+		{Dst: kernel.IPNet(prefix(pods)), Table: hoststate.Table, Protocol: 4, Priority: 50},            // and our destination
+		{Dst: kernel.IPNet(prefix("10.51.0.0/16")), Table: unix.RT_TABLE_MAIN, Protocol: 99},            // a protocol beside ours
+		{Dst: kernel.IPNet(prefix("10.201.0.0/16")), Table: 100, Protocol: unix.RTPROT_STATIC},          // a remote network, other table
+		{Dst: kernel.IPNet(prefix("10.202.0.0/16")), Table: hoststate.Table, Protocol: 0, Priority: 77}, // no protocol
 	} {
 		r.LinkIndex = eth0.Attrs().Index
 		fatal(t, netlink.RouteAdd(&r))
@@ -359,7 +362,7 @@ func TestForeign(t *testing.T) {
 		func(r *netlink.Rule) { r.Table, r.Priority = 100, 5*100 },     // nothing of ours
 	} {
 		r := netlink.NewRule()
-		r.Priority, r.Table, r.Dst = hoststate.FirstRule, hoststate.Table, ipNet(prefix("10.201.0.0/16"))
+		r.Priority, r.Table, r.Dst = hoststate.FirstRule, hoststate.Table, kernel.IPNet(prefix("10.201.0.0/16"))
 		change(r)
 		fatal(t, netlink.RuleAdd(r))
 	}
@@ -555,7 +558,7 @@ func TestForeignRoutesCostNothing(t *testing.T) {
 	out, err := netlink.LinkByName("eth0")
 	fatal(t, err)
 	for i := range 1000 {
-		fatal(t, netlink.RouteAdd(&netlink.Route{LinkIndex: out.Attrs().Index, Protocol: unix.RTPROT_BGP, Dst: ipNet(netip.PrefixFrom(netip.AddrFrom4([4]byte{172, 16, byte(i >> 8), byte(i)}), 32))}))
+		fatal(t, netlink.RouteAdd(&netlink.Route{LinkIndex: out.Attrs().Index, Protocol: unix.RTPROT_BGP, Dst: kernel.IPNet(netip.PrefixFrom(netip.AddrFrom4([4]byte{172, 16, byte(i >> 8), byte(i)}), 32))}))
 	}
 	many, manyTime := allocations()
 	t.Logf("an idle Apply takes %.2f ms of CPU and %.0f allocations; with 1000 routes of others %.2f ms and %.0f", fewTime, few, manyTime, many)

@@ -16,6 +16,8 @@ import (
 	"golang.org/x/sys/unix"
 
 	"liqo.io/liqo/internal/network/carrier"
+	"liqo.io/liqo/internal/network/host/events"
+	"liqo.io/liqo/internal/network/host/userspace"
 	"liqo.io/liqo/internal/network/hoststate"
 )
 
@@ -34,13 +36,13 @@ type Host struct {
 	kernel  *netlink.Handle
 	// strict is a second handle, on which the kernel itself applies the filter of a listing.
 	strict *netlink.Handle
-	watch  *watch
+	watch  *events.Watch
 
 	mu sync.Mutex
 	// links are those that this Apply has looked up; cleared when links may have changed.
 	links linkCache
 	// device is the userspace WireGuard device in this process; nil if there is none.
-	device *userspace
+	device *userspace.Device
 	// relay joins streams with a device of the kernel; nil if there is none.
 	relay *relay
 	// dialled is the endpoint that was set last for each peer, by public key.
@@ -97,7 +99,7 @@ func Open(o Options) (*Host, error) {
 	if err := strict.SetStrictCheck(true); err != nil {
 		o.Log.Info("kernel cannot filter listings, so each one returns the routes of all programs", "reason", err.Error())
 	}
-	watch, err := newWatch()
+	watch, err := events.New()
 	if err != nil {
 		kernel.Close()
 		strict.Close()
@@ -110,7 +112,7 @@ func Open(o Options) (*Host, error) {
 func (h *Host) Close() error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.watch.close()
+	h.watch.Close()
 	h.kernel.Close()
 	h.strict.Close()
 	h.closeRelay()
@@ -119,7 +121,7 @@ func (h *Host) Close() error {
 }
 
 // Changed has a value when links, addresses, routes, rules or nftables have changed since it was last read, by any program.
-func (h *Host) Changed() <-chan struct{} { return h.watch.changed }
+func (h *Host) Changed() <-chan struct{} { return h.watch.Changed }
 
 // Apply brings the kernel to the state want and returns what it changed. After an error it goes on where it can, except that packets that are not
 // filtered have no path: without the planned table or an earlier one, the host is closed, see [hoststate.State.Closed].
@@ -158,7 +160,7 @@ func (h *Host) Apply(ctx context.Context, want hoststate.State) ([]Change, error
 			h.settleRules(&run, want)
 		}
 	}
-	h.watch.follow(h.links.byIndex)
+	h.watch.Follow(h.links.byIndex)
 	return run.changes, errors.Join(run.errs...)
 }
 

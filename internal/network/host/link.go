@@ -11,6 +11,8 @@ import (
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
+	"liqo.io/liqo/internal/network/host/kernel"
+	"liqo.io/liqo/internal/network/host/userspace"
 	"liqo.io/liqo/internal/network/hoststate"
 )
 
@@ -153,14 +155,14 @@ func (h *Host) sameLink(want hoststate.Link, have netlink.Link) bool {
 	switch want.Kind {
 	case hoststate.VXLAN:
 		v, ok := have.(*netlink.Vxlan)
-		return ok && v.VxlanId == hoststate.VNI && v.Port == int(want.Port) && addrOf(v.SrcAddr) == want.Local && !v.Learning && v.UDPCSum &&
+		return ok && v.VxlanId == hoststate.VNI && v.Port == int(want.Port) && kernel.AddrOf(v.SrcAddr) == want.Local && !v.Learning && v.UDPCSum &&
 			!v.FlowBased && v.Group == nil && v.VtepDevIndex == 0 && string(v.HardwareAddr) == string(want.MAC[:])
 	case hoststate.WireGuardLink:
 		switch have.(type) {
 		case *netlink.Wireguard:
 			return true
 		case *netlink.Tuntap:
-			return h.device != nil && h.device.alive() && h.device.index == have.Attrs().Index
+			return h.device != nil && h.device.Alive() && h.device.Index == have.Attrs().Index
 		}
 	}
 	return false
@@ -173,7 +175,7 @@ func (h *Host) addLink(want hoststate.Link) error {
 	case hoststate.VXLAN:
 		attributes.HardwareAddr = want.MAC[:]
 		if err := h.kernel.LinkAdd(&netlink.Vxlan{
-			LinkAttrs: attributes, VxlanId: hoststate.VNI, SrcAddr: ipOf(want.Local), Port: int(want.Port), UDPCSum: true,
+			LinkAttrs: attributes, VxlanId: hoststate.VNI, SrcAddr: kernel.IPOf(want.Local), Port: int(want.Port), UDPCSum: true,
 		}); err != nil {
 			return err
 		}
@@ -206,7 +208,7 @@ func (h *Host) addTunnel(attributes netlink.LinkAttrs) error {
 	if !errors.Is(err, unix.EOPNOTSUPP) && !errors.Is(err, unix.ENOTSUP) {
 		return err
 	}
-	device, err := openUserspace(attributes.Name, attributes.MTU, h.bind(), h.options.Log)
+	device, err := userspace.Open(attributes.Name, attributes.MTU, h.bind(), h.options.Log)
 	if err != nil {
 		return err
 	}
@@ -220,7 +222,7 @@ func (h *Host) deleteLink(name string, link netlink.Link) error {
 	if name == hoststate.TunnelLink {
 		h.implementation.Store("")
 		if h.device != nil {
-			own := h.device.index == link.Attrs().Index
+			own := h.device.Index == link.Attrs().Index
 			h.closeDevice()
 			if own {
 				return nil // closing the device deleted the link
@@ -237,7 +239,7 @@ func (h *Host) deleteLink(name string, link netlink.Link) error {
 // closeDevice closes the userspace device, if there is one.
 func (h *Host) closeDevice() {
 	if h.device != nil {
-		h.device.close()
+		h.device.Close()
 		h.device = nil
 	}
 }

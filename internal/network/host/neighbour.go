@@ -11,6 +11,7 @@ import (
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
+	"liqo.io/liqo/internal/network/host/kernel"
 	"liqo.io/liqo/internal/network/hoststate"
 )
 
@@ -59,15 +60,15 @@ func (h *Host) neighbourSteps(want hoststate.State) (steps, error) {
 		have, err := h.neighbours(link)
 		ours, errs = append(ours, have...), append(errs, err)
 	}
-	d := diff(wanted, ours, nil, neighbour.key)
+	d := kernel.Diff(wanted, ours, nil, neighbour.key)
 	var todo steps
-	for _, one := range d.add {
+	for _, one := range d.Add {
 		todo.make = append(todo.make, step{Change{verbAdd, one.String()}, func() error { return h.neighbour(one, h.kernel.NeighSet) }})
 	}
-	for _, one := range d.replace {
+	for _, one := range d.Replace {
 		todo.make = append(todo.make, step{Change{verbReplace, one.String()}, func() error { return h.neighbour(one, h.kernel.NeighSet) }})
 	}
-	for _, one := range d.remove {
+	for _, one := range d.Remove {
 		if one.learnt {
 			continue
 		}
@@ -87,7 +88,7 @@ func (h *Host) neighbour(n neighbour, do func(*netlink.Neigh) error) error {
 	if err != nil {
 		return err
 	}
-	entry := &netlink.Neigh{LinkIndex: index, State: netlink.NUD_PERMANENT, IP: ipOf(n.address), HardwareAddr: n.mac[:]}
+	entry := &netlink.Neigh{LinkIndex: index, State: netlink.NUD_PERMANENT, IP: kernel.IPOf(n.address), HardwareAddr: n.mac[:]}
 	if n.forwarding {
 		entry.Family, entry.Flags = unix.AF_BRIDGE, netlink.NTF_SELF
 	}
@@ -99,19 +100,19 @@ func (h *Host) neighbours(of hoststate.Link) ([]neighbour, error) {
 	if err != nil || link == nil {
 		return nil, err
 	}
-	kinds := families
+	kinds := kernel.Families
 	if of.Kind == hoststate.VXLAN {
-		kinds = append([]int{unix.AF_BRIDGE}, families...)
+		kinds = append([]int{unix.AF_BRIDGE}, kernel.Families...)
 	}
 	var all []neighbour
 	for _, family := range kinds {
-		list, err := dump(func() ([]netlink.Neigh, error) { return h.kernel.NeighList(link.Attrs().Index, family) })
+		list, err := kernel.Dump(func() ([]netlink.Neigh, error) { return h.kernel.NeighList(link.Attrs().Index, family) })
 		if err != nil {
 			return nil, fmt.Errorf("list neighbours of %s: %w", of.Name, err)
 		}
 		for _, one := range list {
 			n := neighbour{
-				link: of.Name, forwarding: family == unix.AF_BRIDGE, address: addrOf(one.IP),
+				link: of.Name, forwarding: family == unix.AF_BRIDGE, address: kernel.AddrOf(one.IP),
 				learnt: one.State != netlink.NUD_PERMANENT,
 			}
 			copy(n.mac[:], one.HardwareAddr)

@@ -9,6 +9,7 @@ import (
 	"github.com/google/nftables"
 	"github.com/mdlayher/netlink"
 
+	"liqo.io/liqo/internal/network/host/filter"
 	"liqo.io/liqo/internal/network/hoststate"
 )
 
@@ -24,14 +25,14 @@ func (h *Host) nftSteps(want hoststate.State) (steps, error) {
 	if err != nil {
 		return steps{}, fmt.Errorf("open nftables: %w", err)
 	}
-	have, there, err := observedTable(conn)
+	have, there, err := filter.Observed(conn)
 	if err != nil {
 		return steps{}, err // the filter that was in place is taken to be there still: other programs interrupt listings often
 	}
 	if have != h.filter || len(want.Chains) == 0 {
 		h.filter = ""
 	}
-	wanted := wantedTable(want.Chains)
+	wanted := filter.Wanted(want.Chains)
 	what := "table ip " + hoststate.NFTable
 	switch {
 	case len(want.Chains) == 0 && !there:
@@ -50,7 +51,7 @@ func (h *Host) nftSteps(want hoststate.State) (steps, error) {
 		verb = verbAdd
 	}
 	return steps{make: []step{{Change{verb, what}, func() error {
-		err := writeTable(conn, want.Chains)
+		err := filter.Write(conn, want.Chains)
 		if err == nil {
 			h.filter = wanted
 		}

@@ -21,6 +21,7 @@ import (
 	"github.com/vishvananda/netns"
 	"golang.zx2c4.com/wireguard/wgctrl/wgtypes"
 
+	"liqo.io/liqo/internal/network/host/kernel"
 	"liqo.io/liqo/internal/network/hoststate"
 )
 
@@ -143,7 +144,7 @@ func connect(t *testing.T, a, b netns.NsHandle, nameA, nameB, addressA, addressB
 			if err != nil {
 				return err
 			}
-			return errors.Join(netlink.AddrAdd(link, &netlink.Addr{IPNet: ipNet(prefix(end.address))}), netlink.LinkSetUp(link))
+			return errors.Join(netlink.AddrAdd(link, &netlink.Addr{IPNet: kernel.IPNet(prefix(end.address))}), netlink.LinkSetUp(link))
 		})
 	}
 }

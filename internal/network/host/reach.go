@@ -9,6 +9,7 @@ import (
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
+	"liqo.io/liqo/internal/network/host/kernel"
 	"liqo.io/liqo/internal/network/hoststate"
 	"liqo.io/liqo/internal/network/reach"
 )
@@ -16,7 +17,7 @@ import (
 // Reaches returns the addresses of the host's links and the routes of its main table that others made. Resolvers are not the kernel's business.
 func (h *Host) Reaches() (reach.Facts, error) {
 	var facts reach.Facts
-	links, err := dump(h.kernel.LinkList)
+	links, err := kernel.Dump(h.kernel.LinkList)
 	if err != nil {
 		return facts, fmt.Errorf("list links: %w", err)
 	}
@@ -31,17 +32,17 @@ func (h *Host) Reaches() (reach.Facts, error) {
 			facts.Pairs = append(facts.Pairs, attrs.Name)
 		}
 	}
-	for _, family := range families {
-		addresses, err := dump(func() ([]netlink.Addr, error) { return h.kernel.AddrList(nil, family) })
+	for _, family := range kernel.Families {
+		addresses, err := kernel.Dump(func() ([]netlink.Addr, error) { return h.kernel.AddrList(nil, family) })
 		if err != nil {
 			return facts, fmt.Errorf("list addresses: %w", err)
 		}
 		for _, one := range addresses {
 			if one.IPNet != nil {
-				facts.Addresses = append(facts.Addresses, reach.Address{Link: names[one.LinkIndex], Prefix: prefixOf(one.IPNet)})
+				facts.Addresses = append(facts.Addresses, reach.Address{Link: names[one.LinkIndex], Prefix: kernel.PrefixOf(one.IPNet)})
 			}
 		}
-		routes, err := dump(func() ([]netlink.Route, error) {
+		routes, err := kernel.Dump(func() ([]netlink.Route, error) {
 			return h.strict.RouteListFiltered(family, &netlink.Route{Table: unix.RT_TABLE_MAIN}, netlink.RT_FILTER_TABLE)
 		})
 		if err != nil {
@@ -61,5 +62,5 @@ func reachedBy(one netlink.Route, names map[int]string) reach.Route {
 	if len(one.MultiPath) > 0 {
 		index, gateway = one.MultiPath[0].LinkIndex, true
 	}
-	return reach.Route{To: prefixOf(one.Dst), Link: names[index], Gateway: gateway, Connected: one.Protocol == unix.RTPROT_KERNEL}
+	return reach.Route{To: kernel.PrefixOf(one.Dst), Link: names[index], Gateway: gateway, Connected: one.Protocol == unix.RTPROT_KERNEL}
 }

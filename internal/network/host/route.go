@@ -12,6 +12,7 @@ import (
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
+	"liqo.io/liqo/internal/network/host/kernel"
 	"liqo.io/liqo/internal/network/hoststate"
 )
 
@@ -88,33 +89,33 @@ func (h *Host) routeSteps(want hoststate.State) (steps, error) {
 	if err != nil {
 		return steps{}, err
 	}
-	d := diff(wanted, ours, nil, route.key)
-	if len(d.add)+len(d.replace) > 0 {
+	d := kernel.Diff(wanted, ours, nil, route.key)
+	if len(d.Add)+len(d.Replace) > 0 {
 		// Only a new route can conflict with one of another program. Those may be very many, and mostly no route is new.
 		foreign, err := h.routes(false)
 		if err != nil {
 			return steps{}, err
 		}
-		d = diff(wanted, ours, foreign, route.key)
+		d = kernel.Diff(wanted, ours, foreign, route.key)
 	}
 	var todo steps
 	var errs []error
-	for _, one := range d.taken {
+	for _, one := range d.Taken {
 		errs = append(errs, fmt.Errorf("add %s: another program has a route with the same destination, table and metric; see `ip route show table %d`", one, one.Table))
 	}
-	for _, one := range d.add {
+	for _, one := range d.Add {
 		todo.make = append(todo.make, step{Change{verbAdd, one.String()}, func() error { return h.route(one, h.kernel.RouteAdd) }})
 	}
-	for _, one := range d.replace {
+	for _, one := range d.Replace {
 		todo.make = append(todo.make, step{Change{verbReplace, one.String()}, func() error { return h.route(one, h.kernel.RouteReplace) }})
 	}
-	for _, one := range d.remove {
+	for _, one := range d.Remove {
 		if slices.ContainsFunc(want.Keep, func(network netip.Prefix) bool { return isInside(one.To, network) }) {
 			continue
 		}
 		todo.prune = append(todo.prune, step{Change{verbDelete, one.String()}, func() error {
 			err := h.kernel.RouteDel(&netlink.Route{
-				Dst: ipNet(one.To), Table: one.Table, Priority: one.Metric, Tos: one.tos, Protocol: hoststate.RouteProtocol, Scope: netlink.SCOPE_NOWHERE,
+				Dst: kernel.IPNet(one.To), Table: one.Table, Priority: one.Metric, Tos: one.tos, Protocol: hoststate.RouteProtocol, Scope: netlink.SCOPE_NOWHERE,
 			})
 			if errors.Is(err, unix.ESRCH) {
 				return nil // the kernel deleted it with its link
@@ -131,7 +132,7 @@ func isInside(network, of netip.Prefix) bool {
 }
 
 func (h *Host) route(r route, do func(*netlink.Route) error) error {
-	one := &netlink.Route{Dst: ipNet(r.To), Table: r.Table, Protocol: hoststate.RouteProtocol, Priority: r.Metric, Type: unix.RTN_UNICAST}
+	one := &netlink.Route{Dst: kernel.IPNet(r.To), Table: r.Table, Protocol: hoststate.RouteProtocol, Priority: r.Metric, Type: unix.RTN_UNICAST}
 	if r.Blackhole {
 		one.Type = unix.RTN_BLACKHOLE
 	} else {
@@ -139,7 +140,7 @@ func (h *Host) route(r route, do func(*netlink.Route) error) error {
 		if err != nil {
 			return err
 		}
-		one.LinkIndex, one.Gw, one.Src, one.MTU = index, ipOf(r.Via), ipOf(r.Source), r.MTU
+		one.LinkIndex, one.Gw, one.Src, one.MTU = index, kernel.IPOf(r.Via), kernel.IPOf(r.Source), r.MTU
 		if r.Via.IsValid() {
 			one.Flags = int(netlink.FLAG_ONLINK)
 		} else {
@@ -156,8 +157,8 @@ func (h *Host) routes(ours bool) (all []route, err error) {
 	if ours {
 		from, filter.Protocol, mask = h.strict, hoststate.RouteProtocol, mask|netlink.RT_FILTER_PROTOCOL
 	}
-	for _, family := range families {
-		list, err := dump(func() ([]netlink.Route, error) { return from.RouteListFiltered(family, filter, mask) })
+	for _, family := range kernel.Families {
+		list, err := kernel.Dump(func() ([]netlink.Route, error) { return from.RouteListFiltered(family, filter, mask) })
 		if err != nil {
 			return nil, fmt.Errorf("list routes: %w", err)
 		}
@@ -188,12 +189,12 @@ func (h *Host) NextHops() (map[netip.Prefix]netip.Addr, error) {
 }
 
 func (h *Host) observed(one netlink.Route) route {
-	r := route{Route: hoststate.Route{Table: one.Table, To: prefixOf(one.Dst), Metric: one.Priority}, tos: one.Tos}
+	r := route{Route: hoststate.Route{Table: one.Table, To: kernel.PrefixOf(one.Dst), Metric: one.Priority}, tos: one.Tos}
 	if one.Type == unix.RTN_BLACKHOLE {
 		r.Blackhole = true
 		return r
 	}
-	r.Via, r.Link, r.Source, r.MTU = addrOf(one.Gw), h.linkName(one.LinkIndex), addrOf(one.Src), one.MTU
+	r.Via, r.Link, r.Source, r.MTU = kernel.AddrOf(one.Gw), h.linkName(one.LinkIndex), kernel.AddrOf(one.Src), one.MTU
 	offLink := r.Via.IsValid() && one.Flags&int(netlink.FLAG_ONLINK) == 0
 	if one.Type != unix.RTN_UNICAST || offLink || len(one.MultiPath) > 0 || one.Via != nil || one.Encap != nil || strings.HasPrefix(r.Link, "#") {
 		r.odd = fmt.Sprint(one.Type, one.Flags, one.MultiPath, one.Via, one.Encap, r.Link)

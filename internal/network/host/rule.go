@@ -11,6 +11,7 @@ import (
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
+	"liqo.io/liqo/internal/network/host/kernel"
 	"liqo.io/liqo/internal/network/hoststate"
 )
 
@@ -49,26 +50,26 @@ func (h *Host) ruleSteps(want hoststate.State) (steps, error) {
 		}
 		wanted = append(wanted, rule{Rule: one})
 	}
-	kernel := map[rule]netlink.Rule{}
-	for _, family := range families {
-		list, err := dump(func() ([]netlink.Rule, error) { return h.kernel.RuleList(family) })
+	there := map[rule]netlink.Rule{}
+	for _, family := range kernel.Families {
+		list, err := kernel.Dump(func() ([]netlink.Rule, error) { return h.kernel.RuleList(family) })
 		if err != nil {
 			return steps{}, errors.Join(append(errs, fmt.Errorf("list rules: %w", err))...)
 		}
 		for _, one := range list {
 			if ourRule(one.Priority, one.Table) {
 				r := observedRule(one)
-				ours, kernel[r] = append(ours, r), one
+				ours, there[r] = append(ours, r), one
 			}
 		}
 	}
-	d := diff(wanted, ours, nil, func(r rule) rule { return r })
+	d := kernel.Diff(wanted, ours, nil, func(r rule) rule { return r })
 	var todo steps
-	for _, one := range d.add {
+	for _, one := range d.Add {
 		todo.make = append(todo.make, step{Change{verbAdd, one.String()}, func() error { return h.addRule(one.Rule) }})
 	}
-	for _, one := range d.remove {
-		old := kernel[one]
+	for _, one := range d.Remove {
+		old := there[one]
 		todo.prune = append(todo.prune, step{Change{verbDelete, one.String()}, func() error { return h.kernel.RuleDel(&old) }})
 	}
 	return todo, errors.Join(errs...)
@@ -80,7 +81,7 @@ func ourRule(priority, table int) bool {
 
 func (h *Host) addRule(r hoststate.Rule) error {
 	one := netlink.NewRule()
-	one.Priority, one.Table, one.Dst, one.IifName, one.Family = r.Priority, r.Table, ipNet(r.To), r.InLink, netlink.FAMILY_V4
+	one.Priority, one.Table, one.Dst, one.IifName, one.Family = r.Priority, r.Table, kernel.IPNet(r.To), r.InLink, netlink.FAMILY_V4
 	switch r.Protocol {
 	case "":
 	case "icmp":
@@ -92,7 +93,7 @@ func (h *Host) addRule(r hoststate.Rule) error {
 }
 
 func observedRule(one netlink.Rule) rule {
-	r := rule{Rule: hoststate.Rule{Priority: one.Priority, To: prefixOf(one.Dst), InLink: one.IifName, Table: one.Table}}
+	r := rule{Rule: hoststate.Rule{Priority: one.Priority, To: kernel.PrefixOf(one.Dst), InLink: one.IifName, Table: one.Table}}
 	if one.IPProto == unix.IPPROTO_ICMP {
 		r.Protocol, one.IPProto = "icmp", 0
 	}

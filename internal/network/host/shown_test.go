@@ -16,6 +16,8 @@ import (
 	"github.com/vishvananda/netlink"
 	"github.com/vishvananda/netns"
 
+	"liqo.io/liqo/internal/network/host/filter"
+	"liqo.io/liqo/internal/network/host/kernel"
 	"liqo.io/liqo/internal/network/hoststate"
 	"liqo.io/liqo/internal/network/plan"
 )
@@ -32,11 +34,11 @@ func masquerade(t *testing.T, node netns.NsHandle, rule hoststate.PacketRule) {
 		chain := conn.AddChain(&nftables.Chain{
 			Name: "masquerade", Table: table, Type: nftables.ChainTypeNAT, Hooknum: nftables.ChainHookPostrouting, Priority: nftables.ChainPriorityNATSource,
 		})
-		w := &ruleWriter{conn: conn, table: table}
-		if err := w.rule(rule); err != nil {
+		w := &filter.RuleWriter{Conn: conn, Table: table}
+		if err := w.Rule(rule); err != nil {
 			return err
 		}
-		conn.AddRule(&nftables.Rule{Table: table, Chain: chain, Exprs: w.exprs})
+		conn.AddRule(&nftables.Rule{Table: table, Chain: chain, Exprs: w.Exprs})
 		return conn.Flush()
 	})
 }
@@ -56,11 +58,11 @@ func policy(t *testing.T, node netns.NsHandle, rules ...hoststate.PacketRule) {
 			Name: "pods", Table: table, Type: nftables.ChainTypeFilter, Hooknum: nftables.ChainHookForward, Priority: nftables.ChainPriorityFilter,
 		})
 		for _, rule := range rules {
-			w := &ruleWriter{conn: conn, table: table}
-			if err := w.rule(rule); err != nil {
+			w := &filter.RuleWriter{Conn: conn, Table: table}
+			if err := w.Rule(rule); err != nil {
 				return err
 			}
-			conn.AddRule(&nftables.Rule{Table: table, Chain: chain, Exprs: w.exprs})
+			conn.AddRule(&nftables.Rule{Table: table, Chain: chain, Exprs: w.Exprs})
 		}
 		return conn.Flush()
 	})
@@ -92,7 +94,7 @@ func newVillage(t *testing.T) *village {
 			if err != nil {
 				return err
 			}
-			return netlink.RouteAdd(&netlink.Route{LinkIndex: link.Attrs().Index, Dst: ipNet(prefix(pod.own))})
+			return netlink.RouteAdd(&netlink.Route{LinkIndex: link.Attrs().Index, Dst: kernel.IPNet(prefix(pod.own))})
 		})
 		inside(t, pod.ns, func() error {
 			link, err := netlink.LinkByName("eth0")
@@ -105,7 +107,7 @@ func newVillage(t *testing.T) *village {
 	for node, other := range map[netns.NsHandle][2]string{n1: {"10.200.2.0/24", "192.0.2.2"}, n2: {"10.200.1.0/24", "192.0.2.1"}} {
 		inside(t, node, func() error {
 			return errors.Join(os.WriteFile("/proc/sys/net/ipv4/ip_forward", []byte("1"), 0), os.WriteFile("/proc/sys/net/ipv4/conf/all/rp_filter", []byte("1"), 0),
-				netlink.RouteAdd(&netlink.Route{Gw: net.ParseIP(other[1]), Dst: ipNet(prefix(other[0]))}), netlink.RouteAdd(&netlink.Route{Gw: net.ParseIP(other[1])}))
+				netlink.RouteAdd(&netlink.Route{Gw: net.ParseIP(other[1]), Dst: kernel.IPNet(prefix(other[0]))}), netlink.RouteAdd(&netlink.Route{Gw: net.ParseIP(other[1])}))
 		})
 		masquerade(t, node, hoststate.PacketRule{From: prefix("10.200.0.0/16"), ToNot: []netip.Addr{addr("10.200.1.5"), addr("10.200.1.6"), addr("10.200.2.7")}, Verb: hoststate.Masquerade})
 	}

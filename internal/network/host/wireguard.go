@@ -17,6 +17,7 @@ import (
 	"golang.zx2c4.com/wireguard/wgctrl"
 	"golang.zx2c4.com/wireguard/wgctrl/wgtypes"
 
+	"liqo.io/liqo/internal/network/host/kernel"
 	"liqo.io/liqo/internal/network/hoststate"
 )
 
@@ -229,7 +230,7 @@ func (h *Host) peerConfig(want hoststate.WireGuardPeer, have wgtypes.Peer, there
 	if !there || !sameNetworks(want.AllowedIPs, have.AllowedIPs) {
 		config.ReplaceAllowedIPs = true
 		for _, one := range want.AllowedIPs {
-			config.AllowedIPs = append(config.AllowedIPs, *ipNet(one))
+			config.AllowedIPs = append(config.AllowedIPs, *kernel.IPNet(one))
 		}
 		differs = true
 	}
@@ -242,7 +243,7 @@ func (h *Host) peerConfig(want hoststate.WireGuardPeer, have wgtypes.Peer, there
 func sameNetworks(want []netip.Prefix, have []net.IPNet) bool {
 	observed := make([]netip.Prefix, 0, len(have))
 	for _, one := range have {
-		observed = append(observed, prefixOf(&one))
+		observed = append(observed, kernel.PrefixOf(&one))
 	}
 	return joined(want) == joined(observed)
 }

@@ -15,6 +15,7 @@ import (
 	"golang.zx2c4.com/wireguard/wgctrl"
 	"golang.zx2c4.com/wireguard/wgctrl/wgtypes"
 
+	"liqo.io/liqo/internal/network/host/userspace"
 	"liqo.io/liqo/internal/network/hoststate"
 )
 
@@ -196,8 +197,8 @@ func TestTUNNode(t *testing.T) {
 		return
 	}
 	path := filepath.Join(t.TempDir(), "net", "tun")
-	fatal(t, ensureTUN(path))
-	fatal(t, ensureTUN(path))
+	fatal(t, userspace.EnsureTUN(path))
+	fatal(t, userspace.EnsureTUN(path))
 	info, err := os.Stat(path)
 	if err != nil || info.Mode()&os.ModeCharDevice == 0 {
 		t.Errorf("%v, %v", info, err)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package host
+package filter
 
 import (
 	"bytes"
@@ -212,8 +212,8 @@ func FuzzRule(f *testing.F) {
 		if state&16 != 0 {
 			rule.FromNot, rule.ToNot = nil, set
 		}
-		w := &ruleWriter{conn: &nftables.Conn{}, table: &nftables.Table{Name: hoststate.NFTable}}
-		if err := w.rule(rule); (err != nil) != modelError(&rule) {
+		w := &RuleWriter{Conn: &nftables.Conn{}, Table: &nftables.Table{Name: hoststate.NFTable}}
+		if err := w.Rule(rule); (err != nil) != modelError(&rule) {
 			t.Fatalf("%+v: %v", rule, err)
 		} else if err != nil {
 			return
@@ -224,7 +224,7 @@ func FuzzRule(f *testing.F) {
 				ctState: uint32(state) << 1 & 8, ctStatus: uint32(state) << 2 & 32,
 			}
 			want := modelMatches(&rule, p)
-			if got := p.run(t, w.exprs, set); got != want {
+			if got := p.run(t, w.Exprs, set); got != want {
 				t.Fatalf("%+v matches %+v: %t, want %t", rule, p, got, want)
 			}
 			if !want {
@@ -262,9 +262,9 @@ func TestRuleErrors(t *testing.T) {
 		"no verb":         {},
 		"no inner before": {Verb: hoststate.SwapInnerSource},
 	} {
-		w := &ruleWriter{conn: new(nftables.Conn), table: &nftables.Table{Name: hoststate.NFTable, Family: nftables.TableFamilyIPv4}}
-		if err := w.rule(rule); err == nil {
-			t.Errorf("%s: is written as %v", what, w.exprs)
+		w := &RuleWriter{Conn: new(nftables.Conn), Table: &nftables.Table{Name: hoststate.NFTable, Family: nftables.TableFamilyIPv4}}
+		if err := w.Rule(rule); err == nil {
+			t.Errorf("%s: is written as %v", what, w.Exprs)
 		}
 	}
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package host
+package filter
 
 import (
 	"crypto/sha256"
@@ -23,8 +23,8 @@ var hooks = map[hoststate.Hook]*nftables.ChainHook{
 	hoststate.Postrouting: nftables.ChainHookPostrouting,
 }
 
-// writeTable runs the transaction. Adding the table first makes its deletion succeed even if it does not exist.
-func writeTable(conn *nftables.Conn, chains []hoststate.Chain) error {
+// Write runs the transaction. Adding the table first makes its deletion succeed even if it does not exist.
+func Write(conn *nftables.Conn, chains []hoststate.Chain) error {
 	table := &nftables.Table{Name: hoststate.NFTable, Family: nftables.TableFamilyIPv4}
 	conn.AddTable(table)
 	conn.DelTable(table)
@@ -37,12 +37,12 @@ func writeTable(conn *nftables.Conn, chains []hoststate.Chain) error {
 		chain.Table = table
 		conn.AddChain(chain)
 		for i, rule := range one.Rules {
-			w := &ruleWriter{conn: conn, table: table}
-			if err := w.rule(rule); err != nil {
+			w := &RuleWriter{Conn: conn, Table: table}
+			if err := w.Rule(rule); err != nil {
 				return fmt.Errorf("chain %s, rule %d: %w", one.Name, i, err)
 			}
 			conn.AddRule(&nftables.Rule{
-				Table: table, Chain: chain, Exprs: w.exprs, UserData: userdata.AppendString(nil, userdata.TypeComment, ruleComment(rule)),
+				Table: table, Chain: chain, Exprs: w.Exprs, UserData: userdata.AppendString(nil, userdata.TypeComment, ruleComment(rule)),
 			})
 		}
 	}
@@ -68,8 +68,8 @@ func ruleComment(rule hoststate.PacketRule) string {
 	return fmt.Sprintf("%s %x", rule.Verb, sum[:8])
 }
 
-// wantedTable describes chains in the form of observedTable.
-func wantedTable(chains []hoststate.Chain) string {
+// Wanted describes chains in the form of observedTable.
+func Wanted(chains []hoststate.Chain) string {
 	var text strings.Builder
 	for _, one := range chains {
 		describeChain(&text, newChain(one))
@@ -88,8 +88,8 @@ func describeChain(text *strings.Builder, c *nftables.Chain) {
 	fmt.Fprintf(text, "%s %s hook %d priority %d policy %d\n", c.Name, c.Type, *c.Hooknum, *c.Priority, *c.Policy)
 }
 
-// observedTable describes our table: its chains in the order of their creation, and the comment of each rule.
-func observedTable(conn *nftables.Conn) (description string, there bool, err error) {
+// Observed describes our table: its chains in the order of their creation, and the comment of each rule.
+func Observed(conn *nftables.Conn) (description string, there bool, err error) {
 	tables, err := conn.ListTablesOfFamily(nftables.TableFamilyIPv4)
 	if err != nil {
 		return "", false, fmt.Errorf("list nftables tables: %w", err)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package host
+package events
 
 import (
 	"encoding/binary"
@@ -15,12 +15,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// debounce is how long changes are collected before one notification, because they come in groups.
-const debounce = 50 * time.Millisecond
+// Debounce is how long changes are collected before one notification, because they come in groups.
+const Debounce = 50 * time.Millisecond
 
-// watch notifies of changes, without naming them.
-type watch struct {
-	changed chan struct{}
+// Watch notifies of changes, without naming them.
+type Watch struct {
+	Changed chan struct{}
 	sockets []*nl.NetlinkSocket
 	// ours are the indexes of our links. Neighbours come and go on all links of a node; only those on our links count.
 	ours    atomic.Pointer[map[int]string]
@@ -29,8 +29,8 @@ type watch struct {
 	done    sync.WaitGroup
 }
 
-func newWatch() (*watch, error) {
-	w := &watch{changed: make(chan struct{}, 1)}
+func New() (*Watch, error) {
+	w := &Watch{Changed: make(chan struct{}, 1)}
 	for protocol, groups := range map[int][]uint{
 		unix.NETLINK_ROUTE: {
 			unix.RTNLGRP_LINK, unix.RTNLGRP_NEIGH, unix.RTNLGRP_IPV4_IFADDR, unix.RTNLGRP_IPV4_ROUTE, unix.RTNLGRP_IPV4_RULE,
@@ -39,7 +39,7 @@ func newWatch() (*watch, error) {
 	} {
 		socket, err := nl.Subscribe(protocol, groups...)
 		if err != nil {
-			w.close()
+			w.Close()
 			return nil, fmt.Errorf("subscribe to kernel events: %w", err)
 		}
 		w.sockets = append(w.sockets, socket)
@@ -48,7 +48,7 @@ func newWatch() (*watch, error) {
 	return w, nil
 }
 
-func (w *watch) listen(socket *nl.NetlinkSocket) {
+func (w *Watch) listen(socket *nl.NetlinkSocket) {
 	for {
 		messages, _, err := socket.Receive()
 		switch {
@@ -61,20 +61,20 @@ func (w *watch) listen(socket *nl.NetlinkSocket) {
 }
 
 // notify fills the channel after debounce.
-func (w *watch) notify() {
+func (w *Watch) notify() {
 	if !w.pending.CompareAndSwap(false, true) {
 		return
 	}
-	time.AfterFunc(debounce, func() {
+	time.AfterFunc(Debounce, func() {
 		w.pending.Store(false)
 		select {
-		case w.changed <- struct{}{}:
+		case w.Changed <- struct{}{}:
 		default:
 		}
 	})
 }
 
-func (w *watch) matters(message syscall.NetlinkMessage) bool {
+func (w *Watch) matters(message syscall.NetlinkMessage) bool {
 	if message.Header.Type != unix.RTM_NEWNEIGH && message.Header.Type != unix.RTM_DELNEIGH {
 		return true
 	}
@@ -87,10 +87,10 @@ func (w *watch) matters(message syscall.NetlinkMessage) bool {
 	return ok
 }
 
-// follow sets which links are ours.
-func (w *watch) follow(links map[int]string) { w.ours.Store(&links) }
+// Follow sets which links are ours.
+func (w *Watch) Follow(links map[int]string) { w.ours.Store(&links) }
 
-func (w *watch) close() {
+func (w *Watch) Close() {
 	w.closing.Store(true)
 	for _, socket := range w.sockets {
 		socket.Close()

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package host
+package kernel
 
 import (
 	"errors"
@@ -12,14 +12,14 @@ import (
 
 // difference is the difference between the wanted objects and the existing ones.
 type difference[T any] struct {
-	add     []T
-	replace []T // wanted, and another object of ours has its key
-	remove  []T // ours and not wanted
-	taken   []T // wanted, and an object of another program has its key
+	Add     []T
+	Replace []T // wanted, and another object of ours has its key
+	Remove  []T // ours and not wanted
+	Taken   []T // wanted, and an object of another program has its key
 }
 
-// diff compares. Objects with equal keys cannot or must not exist at the same time.
-func diff[K, T comparable](want, ours, foreign []T, key func(T) K) difference[T] {
+// Diff compares. Objects with equal keys cannot or must not exist at the same time.
+func Diff[K, T comparable](want, ours, foreign []T, key func(T) K) difference[T] {
 	var d difference[T]
 	mine, theirs := map[K]int{}, map[K]bool{}
 	have, keep := map[T]bool{}, map[T]bool{}
@@ -38,12 +38,12 @@ func diff[K, T comparable](want, ours, foreign []T, key func(T) K) difference[T]
 		case have[one]:
 			keep[one] = true
 		case theirs[k]:
-			d.taken = append(d.taken, one)
+			d.Taken = append(d.Taken, one)
 		case mine[k] > 0:
-			d.replace = append(d.replace, one)
+			d.Replace = append(d.Replace, one)
 			replaced[k] = true
 		default:
-			d.add = append(d.add, one)
+			d.Add = append(d.Add, one)
 		}
 	}
 	for _, one := range ours {
@@ -52,17 +52,17 @@ func diff[K, T comparable](want, ours, foreign []T, key func(T) K) difference[T]
 		case replaced[k]:
 			replaced[k] = false // the first one with this key gets replaced
 		default:
-			d.remove = append(d.remove, one)
+			d.Remove = append(d.Remove, one)
 		}
 	}
 	return d
 }
 
-// families are the managed address families.
-var families = []int{netlink.FAMILY_V4}
+// Families are the managed address families.
+var Families = []int{netlink.FAMILY_V4}
 
-// dump repeats a listing that the kernel interrupted because of a concurrent change.
-func dump[T any](list func() ([]T, error)) ([]T, error) {
+// Dump repeats a listing that the kernel interrupted because of a concurrent change.
+func Dump[T any](list func() ([]T, error)) ([]T, error) {
 	for range 5 {
 		if all, err := list(); !errors.Is(err, netlink.ErrDumpInterrupted) {
 			return all, err
@@ -71,28 +71,28 @@ func dump[T any](list func() ([]T, error)) ([]T, error) {
 	return list()
 }
 
-// ipNet and the three functions below convert between the library's addresses and ours.
-func ipNet(prefix netip.Prefix) *net.IPNet {
+// IPNet and the three functions below convert between the library's addresses and ours.
+func IPNet(prefix netip.Prefix) *net.IPNet {
 	if !prefix.IsValid() {
 		return nil
 	}
 	return &net.IPNet{IP: prefix.Addr().AsSlice(), Mask: net.CIDRMask(prefix.Bits(), prefix.Addr().BitLen())}
 }
 
-func prefixOf(n *net.IPNet) netip.Prefix {
+func PrefixOf(n *net.IPNet) netip.Prefix {
 	if n == nil {
 		return netip.Prefix{}
 	}
 	bits, _ := n.Mask.Size()
-	return netip.PrefixFrom(addrOf(n.IP), bits)
+	return netip.PrefixFrom(AddrOf(n.IP), bits)
 }
 
-func addrOf(ip net.IP) netip.Addr {
+func AddrOf(ip net.IP) netip.Addr {
 	addr, _ := netip.AddrFromSlice(ip)
 	return addr.Unmap()
 }
 
-func ipOf(addr netip.Addr) net.IP {
+func IPOf(addr netip.Addr) net.IP {
 	if !addr.IsValid() {
 		return nil
 	}

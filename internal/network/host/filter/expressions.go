@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package host
+package filter
 
 import (
 	"encoding/binary"
@@ -32,16 +32,16 @@ const ipsDestinationNAT = 1 << 5
 // register holds the value that a rule compares; no rule needs two at once.
 const register = unix.NFT_REG_1
 
-// ruleWriter encodes one rule as expressions. The kernel leaves the rule at the first expression that does not match.
-type ruleWriter struct {
-	conn  *nftables.Conn
-	table *nftables.Table
-	exprs []expr.Any
+// RuleWriter encodes one rule as expressions. The kernel leaves the rule at the first expression that does not match.
+type RuleWriter struct {
+	Conn  *nftables.Conn
+	Table *nftables.Table
+	Exprs []expr.Any
 }
 
-func (w *ruleWriter) add(all ...expr.Any) { w.exprs = append(w.exprs, all...) }
+func (w *RuleWriter) add(all ...expr.Any) { w.Exprs = append(w.Exprs, all...) }
 
-func (w *ruleWriter) rule(r hoststate.PacketRule) error {
+func (w *RuleWriter) Rule(r hoststate.PacketRule) error {
 	w.link(expr.MetaKeyIIFNAME, expr.CmpOpEq, r.In)
 	w.link(expr.MetaKeyOIFNAME, expr.CmpOpEq, r.Out)
 	w.link(expr.MetaKeyIIFNAME, expr.CmpOpNeq, r.InNot)
@@ -78,7 +78,7 @@ func (w *ruleWriter) rule(r hoststate.PacketRule) error {
 }
 
 // link compares the name of the link a packet comes in or goes out by.
-func (w *ruleWriter) link(key expr.MetaKey, how expr.CmpOp, name string) {
+func (w *RuleWriter) link(key expr.MetaKey, how expr.CmpOp, name string) {
 	if name == "" {
 		return
 	}
@@ -88,7 +88,7 @@ func (w *ruleWriter) link(key expr.MetaKey, how expr.CmpOp, name string) {
 }
 
 // network matches an address of a header.
-func (w *ruleWriter) network(base expr.PayloadBase, offset uint32, of netip.Prefix) error {
+func (w *RuleWriter) network(base expr.PayloadBase, offset uint32, of netip.Prefix) error {
 	if !of.IsValid() {
 		return nil
 	}
@@ -114,13 +114,13 @@ func networkMask(bits int) []byte {
 const setSize = 1000
 
 // outside matches an address of the header outside of the addresses, split into as many sets as needed. Every address is outside of an empty set.
-func (w *ruleWriter) outside(offset uint32, addresses []netip.Addr) error {
+func (w *RuleWriter) outside(offset uint32, addresses []netip.Addr) error {
 	if len(addresses) == 0 {
 		return nil
 	}
 	w.add(&expr.Payload{DestRegister: register, Base: expr.PayloadBaseNetworkHeader, Offset: offset, Len: 4})
 	for some := range slices.Chunk(addresses, setSize) {
-		set := &nftables.Set{Table: w.table, Anonymous: true, Constant: true, KeyType: nftables.TypeIPAddr}
+		set := &nftables.Set{Table: w.Table, Anonymous: true, Constant: true, KeyType: nftables.TypeIPAddr}
 		elements := make([]nftables.SetElement, len(some))
 		for i, one := range some {
 			if !one.Is4() {
@@ -128,7 +128,7 @@ func (w *ruleWriter) outside(offset uint32, addresses []netip.Addr) error {
 			}
 			elements[i].Key = one.AsSlice()
 		}
-		if err := w.conn.AddSet(set, elements); err != nil {
+		if err := w.Conn.AddSet(set, elements); err != nil {
 			return fmt.Errorf("make set: %w", err)
 		}
 		w.add(&expr.Lookup{SourceRegister: register, SetName: set.Name, SetID: set.ID, Invert: true})
@@ -138,7 +138,7 @@ func (w *ruleWriter) outside(offset uint32, addresses []netip.Addr) error {
 
 var protocols = map[string]byte{"udp": unix.IPPROTO_UDP, "tcp": unix.IPPROTO_TCP, "icmp": unix.IPPROTO_ICMP}
 
-func (w *ruleWriter) protocol(r hoststate.PacketRule) error {
+func (w *RuleWriter) protocol(r hoststate.PacketRule) error {
 	name := r.Protocol
 	switch r.Verb {
 	case hoststate.ClampMSS:
@@ -165,7 +165,7 @@ func (w *ruleWriter) protocol(r hoststate.PacketRule) error {
 }
 
 // bits matches if one of the bits is set, or if none is.
-func (w *ruleWriter) bits(load expr.Any, bits uint32, set bool) {
+func (w *RuleWriter) bits(load expr.Any, bits uint32, set bool) {
 	op := expr.CmpOpEq
 	if set {
 		op = expr.CmpOpNeq
@@ -175,7 +175,7 @@ func (w *ruleWriter) bits(load expr.Any, bits uint32, set bool) {
 		&expr.Cmp{Op: op, Register: register, Data: make([]byte, 4)})
 }
 
-func (w *ruleWriter) verb(r hoststate.PacketRule) error {
+func (w *RuleWriter) verb(r hoststate.PacketRule) error {
 	switch r.Verb {
 	case hoststate.Drop:
 		w.add(&expr.Verdict{Kind: expr.VerdictDrop})
@@ -223,7 +223,7 @@ func (w *ruleWriter) verb(r hoststate.PacketRule) error {
 
 // mapNetwork translates an address to the one of a network with the same host bits, for the whole connection. The address is computed from the packet, which
 // kernels do that know no mapping of networks (before 5.8).
-func (w *ruleWriter) mapNetwork(offset uint32, kind expr.NATType, network netip.Prefix) error {
+func (w *RuleWriter) mapNetwork(offset uint32, kind expr.NATType, network netip.Prefix) error {
 	if !network.IsValid() || !network.Addr().Is4() {
 		return fmt.Errorf("%s is not an IPv4 network", network)
 	}
@@ -238,7 +238,7 @@ func hostMask(bits int) []byte {
 }
 
 // clamp writes the MSS option of packets that open a connection. The kernel never raises the value.
-func (w *ruleWriter) clamp(mss uint16) {
+func (w *RuleWriter) clamp(mss uint16) {
 	const syn, rst = 0x02, 0x04
 	const optionMSS, optionMSSValue = 2, 2
 	w.add(&expr.Payload{DestRegister: register, Base: expr.PayloadBaseTransportHeader, Offset: tcpFlags, Len: 1},
@@ -249,14 +249,14 @@ func (w *ruleWriter) clamp(mss uint16) {
 }
 
 // swap replaces the network bits of an address. The kernel adapts the checksum of the header, and those of UDP and TCP, which cover addresses.
-func (w *ruleWriter) swap(offset uint32, network netip.Prefix) error {
+func (w *RuleWriter) swap(offset uint32, network netip.Prefix) error {
 	return w.write(network, expr.Payload{
 		Base: expr.PayloadBaseNetworkHeader, Offset: offset, CsumOffset: headerChecksum, CsumFlags: unix.NFT_PAYLOAD_L4CSUM_PSEUDOHDR,
 	})
 }
 
 // swapInner does the same inside an ICMP error, with the inner checksum. Both changes cancel out in the checksum of the ICMP message.
-func (w *ruleWriter) swapInner(offset uint32, r hoststate.PacketRule) error {
+func (w *RuleWriter) swapInner(offset uint32, r hoststate.PacketRule) error {
 	// Types 3, 11 and 12; the obsolete type 4 matches as well, and also carries a packet. Not a set: the kernel compares each new set with all
 	// others, and each peer has several such rules.
 	const bit, first, last = 8, 3, 4
@@ -271,7 +271,7 @@ func (w *ruleWriter) swapInner(offset uint32, r hoststate.PacketRule) error {
 }
 
 // write ends the chain, because a later rule must not match the changed address.
-func (w *ruleWriter) write(network netip.Prefix, to expr.Payload) error {
+func (w *RuleWriter) write(network netip.Prefix, to expr.Payload) error {
 	if !network.IsValid() || !network.Addr().Is4() {
 		return fmt.Errorf("%s is not an IPv4 network", network)
 	}

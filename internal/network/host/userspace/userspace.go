@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package host
+package userspace
 
 import (
 	"errors"
@@ -18,16 +18,16 @@ import (
 	"golang.zx2c4.com/wireguard/tun"
 )
 
-// userspace is a WireGuard device in this process, for kernels without WireGuard. It is configured like a device of another program,
+// Device is a WireGuard device in this process, for kernels without WireGuard. It is configured like a device of another program,
 // through the control socket of its name.
-type userspace struct {
+type Device struct {
 	device *device.Device
 	socket net.Listener
-	index  int
+	Index  int
 }
 
-func openUserspace(name string, mtu int, network conn.Bind, log logr.Logger) (*userspace, error) {
-	if err := ensureTUN(tunPath); err != nil {
+func Open(name string, mtu int, network conn.Bind, log logr.Logger) (*Device, error) {
+	if err := EnsureTUN(tunPath); err != nil {
 		return nil, err
 	}
 	native, err := tun.CreateTUN(name, mtu)
@@ -40,7 +40,7 @@ func openUserspace(name string, mtu int, network conn.Bind, log logr.Logger) (*u
 	}
 	log = log.WithName("wireguard")
 	limited := newLimitedTUN(native)
-	u := &userspace{index: link.Index, device: device.NewDevice(limited, network, &device.Logger{
+	u := &Device{Index: link.Index, device: device.NewDevice(limited, network, &device.Logger{
 		Verbosef: device.DiscardLogf,
 		Errorf: func(format string, values ...any) {
 			log.Info("userspace WireGuard", "message", fmt.Sprintf(format, values...))
@@ -58,7 +58,7 @@ func openUserspace(name string, mtu int, network conn.Bind, log logr.Logger) (*u
 }
 
 // listen serves the control socket until the device ends.
-func (u *userspace) listen(name string) error {
+func (u *Device) listen(name string) error {
 	file, err := ipc.UAPIOpen(name)
 	if err != nil {
 		return fmt.Errorf("create control socket of %s: %w", name, err)
@@ -79,8 +79,8 @@ func (u *userspace) listen(name string) error {
 	return nil
 }
 
-// alive reports whether the device still runs. It stops when its link is deleted.
-func (u *userspace) alive() bool {
+// Alive reports whether the device still runs. It stops when its link is deleted.
+func (u *Device) Alive() bool {
 	select {
 	case <-u.device.Wait():
 		return false
@@ -89,15 +89,15 @@ func (u *userspace) alive() bool {
 	}
 }
 
-func (u *userspace) close() {
+func (u *Device) Close() {
 	u.device.Close()
 	_ = u.socket.Close() // an error does no harm: the next device removes an old socket
 }
 
 const tunPath = "/dev/net/tun"
 
-// ensureTUN creates the device node in containers without it.
-func ensureTUN(path string) error {
+// EnsureTUN creates the device node in containers without it.
+func EnsureTUN(path string) error {
 	_, err := os.Stat(path)
 	if !errors.Is(err, fs.ErrNotExist) {
 		return err
