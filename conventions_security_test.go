@@ -60,10 +60,10 @@ var securityRules = map[string]securityRule{
 		find:   setting("InsecureSkipVerify", "Insecure"),
 		bad:    "_ = tls.Config{InsecureSkipVerify: true}\nx.InsecureSkipVerify = yes\n_ = rest.TLSClientConfig{Insecure: yes}\nx.TLSClientConfig.Insecure = true", good: "_ = tls.Config{InsecureSkipVerify: false}",
 		accepted: map[string]string{
-			"internal/peering/auth/client.go":          "answers are signed with the pinned key, inside TLS (ADR 17)",
-			"internal/network/carrier/listen.go":       "of WebSockets: accepts any Origin, as no browser comes",
-			"internal/offloading/metricagent/setup.go": "the administrator chooses it with --kubelet-insecure-tls, as of metrics-server",
-			"internal/network/carrier/dial.go":         "WireGuard inside proves the other side (ADR 21)",
+			"internal/peering/auth/client.go":            "answers are signed with the pinned key, inside TLS (ADR 17)",
+			"internal/network/carrier/listen.go":         "of WebSockets: accepts any Origin, as no browser comes",
+			"internal/offloading/metricagent/setup.go":   "the administrator chooses it with --kubelet-insecure-tls, as of metrics-server",
+			"internal/network/carrier/transport/dial.go": "WireGuard inside proves the other side (ADR 21)",
 		},
 	},
 	"plaintext": {
@@ -92,7 +92,7 @@ var securityRules = map[string]securityRule{
 		find:   wideModes,
 		bad:    "os.WriteFile(n, b, 0o644)\nos.OpenFile(n, f, 0o640)\nos.MkdirAll(n, 0o755)\nos.Chmod(n, mode)\nroot.WriteFile(n, b, 0o666)\nos.Create(n)", good: "os.WriteFile(n, b, 0o600)\nos.MkdirAll(n, 0o700)\nos.OpenFile(n, f, 0o400)",
 		accepted: map[string]string{
-			"cmd/liqo/gateway.go":                "/proc/sys/net/ipv4/ip_forward, which exists",
+			"cmd/liqo/gateway.go":                          "/proc/sys/net/ipv4/ip_forward, which exists",
 			"internal/network/host/userspace/userspace.go": "/dev/net of the container, which holds a device and no secret",
 		},
 	},

@@ -25,6 +25,7 @@ import (
 	kubemanager "liqo.io/liqo/internal/kube/manager"
 	"liqo.io/liqo/internal/network/agent/gateway"
 	"liqo.io/liqo/internal/network/carrier"
+	"liqo.io/liqo/internal/network/carrier/transport"
 	"liqo.io/liqo/internal/network/host"
 	"liqo.io/liqo/internal/network/ipam"
 	"liqo.io/liqo/internal/network/keyring"
@@ -136,7 +137,7 @@ func runGateway(ctx context.Context, cfg *rest.Config, o *gatewayOptions) (err e
 	agent, err := gateway.New(cfg, opened, gateway.Options{
 		Namespace: o.namespace, KeysSecret: keyring.Secret, Lane: o.lane, Node: o.node, Address: address,
 		ListenPort: o.listenPort, VXLANPort: o.vxlanPort, MTU: o.mtu, Pods: o.watchPods, Restricted: o.restricted(), Keys: keys, Log: log,
-		Hub: hub, StreamPort: o.streamPort, Proxy: carrier.ProxyFrom(o.proxyFolder), ProxyResolves: o.proxyResolves, PublicOnly: !o.private,
+		Hub: hub, StreamPort: o.streamPort, Proxy: transport.ProxyFrom(o.proxyFolder), ProxyResolves: o.proxyResolves, PublicOnly: !o.private,
 	})
 	if err != nil {
 		return err

@@ -15,7 +15,7 @@ import (
 	"time"
 
 	netv1alpha1 "liqo.io/liqo/apis/net/v1alpha1"
-	"liqo.io/liqo/internal/network/carrier"
+	"liqo.io/liqo/internal/network/carrier/transport"
 	"liqo.io/liqo/internal/peering/auth/ways"
 )
 
@@ -32,7 +32,7 @@ type tried struct {
 }
 
 // tryWays tries all ways to the provider's gateway from this machine. Nothing is opened or changed.
-func tryWays(ctx context.Context, all []ways.Way, probe func(context.Context, carrier.Target) error) []tried {
+func tryWays(ctx context.Context, all []ways.Way, probe func(context.Context, transport.Target) error) []tried {
 	if len(all) == 0 {
 		return nil
 	}
@@ -43,12 +43,12 @@ func tryWays(ctx context.Context, all []ways.Way, probe func(context.Context, ca
 	results := make([]tried, len(all))
 	var streams, rest sync.WaitGroup
 	for i, way := range all {
-		target := carrier.Target{Kind: carrier.Kind(way.Kind), Host: way.Host, Port: uint16(way.Port), Path: way.Path, Refuse: refuseOwn}
+		target := transport.Target{Kind: transport.Kind(way.Kind), Host: way.Host, Port: uint16(way.Port), Path: way.Path, Refuse: refuseOwn}
 		if way.Kind == netv1alpha1.CarrierPlainWebSocket {
-			target.Kind, target.Plain = carrier.WebSocket, true
+			target.Kind, target.Plain = transport.WebSocket, true
 		}
 		within, group := ctx, &streams
-		if target.Kind == carrier.UDP {
+		if target.Kind == transport.UDP {
 			within, group = datagrams, &rest
 		}
 		group.Go(func() { results[i] = tried{way, probe(within, target)} })

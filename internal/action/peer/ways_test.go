@@ -13,7 +13,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"liqo.io/liqo/internal/network/carrier"
+	"liqo.io/liqo/internal/network/carrier/transport"
 	"liqo.io/liqo/internal/peering/auth/ways"
 )
 
@@ -22,13 +22,13 @@ func TestWays(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var mu sync.Mutex
 		var targets []string
-		probe := func(ctx context.Context, to carrier.Target) error {
+		probe := func(ctx context.Context, to transport.Target) error {
 			switch {
-			case to.Kind == carrier.UDP && to.Port == 1:
+			case to.Kind == transport.UDP && to.Port == 1:
 				return &net.OpError{Op: "read", Err: syscall.ECONNREFUSED}
-			case to.Kind == carrier.UDP || to.Port == 2:
+			case to.Kind == transport.UDP || to.Port == 2:
 				<-ctx.Done()
-				if to.Kind == carrier.UDP {
+				if to.Kind == transport.UDP {
 					return nil
 				}
 				return ctx.Err()

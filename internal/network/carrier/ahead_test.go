@@ -7,6 +7,8 @@ import (
 	"net"
 	"testing"
 	"time"
+
+	"liqo.io/liqo/internal/network/carrier/transport"
 )
 
 // TestReadAhead: what has arrived in several records of TLS is delivered at once, as each delivery costs WireGuard much.
@@ -27,17 +29,17 @@ func TestReadAhead(t *testing.T) {
 		server := tls.Server(far, &tls.Config{MinVersion: tls.VersionTLS12, Certificates: []tls.Certificate{*own}})
 		var text []byte
 		for range datagrams {
-			text = appendFrame(text, make([]byte, size))
+			text = transport.AppendFrame(text, make([]byte, size))
 		}
 		_, _ = server.Write(text) // what is missing is seen below
 	}()
-	under := &ahead{Conn: near}
-	client := tls.Client(under, outerTLS("rome"))
+	under := &transport.Ahead{Conn: near}
+	client := tls.Client(under, transport.OuterTLS("rome"))
 	must(t, client.HandshakeContext(t.Context()))
-	under.start()
-	_, err = under.reader.Peek(datagrams * size)
+	under.Start()
+	_, err = under.Reader.Peek(datagrams * size)
 	must(t, err)
-	got, err := (&frames{from: client, more: under.more}).next()
+	got, err := (&transport.Frames{From: client, More: under.More}).Next()
 	if err != nil || len(got) < 2*records/size {
 		t.Errorf("%d of %d datagrams at once: %v", len(got), datagrams, err)
 	}

@@ -26,6 +26,8 @@ import (
 	"golang.zx2c4.com/wireguard/device"
 	"golang.zx2c4.com/wireguard/tun/tuntest"
 	"golang.zx2c4.com/wireguard/wgctrl/wgtypes"
+
+	"liqo.io/liqo/internal/network/carrier/transport"
 )
 
 // inTime is a guard against hanging, not a target.
@@ -150,16 +152,16 @@ func eventually(t testing.TB, what string, is func() bool) {
 }
 
 // targets are the ways to a gateway.
-func targets(g *gateway, proxy *url.URL) map[string]Target {
+func targets(g *gateway, proxy *url.URL) map[string]transport.Target {
 	through := func(string) (*url.URL, error) { return proxy, nil }
 	host, port := g.at.Addr().String(), g.at.Port()
-	return map[string]Target{
-		"TLS":                      {Kind: TLS, Host: host, Port: port},
-		"WebSocket":                {Kind: WebSocket, Host: host, Port: port, Path: "/liqo"},
-		"WebSocket without TLS":    {Kind: WebSocket, Host: host, Port: port, Path: "/liqo", Plain: true},
-		"TLS, proxy":               {Kind: TLS, Host: host, Port: port, Proxy: through},
-		"WebSocket, proxy":         {Kind: WebSocket, Host: host, Port: port, Path: "/liqo", Proxy: through},
-		"WebSocket, proxy, no TLS": {Kind: WebSocket, Host: host, Port: port, Path: "/liqo", Plain: true, Proxy: through},
+	return map[string]transport.Target{
+		"TLS":                      {Kind: transport.TLS, Host: host, Port: port},
+		"WebSocket":                {Kind: transport.WebSocket, Host: host, Port: port, Path: "/liqo"},
+		"WebSocket without TLS":    {Kind: transport.WebSocket, Host: host, Port: port, Path: "/liqo", Plain: true},
+		"TLS, proxy":               {Kind: transport.TLS, Host: host, Port: port, Proxy: through},
+		"WebSocket, proxy":         {Kind: transport.WebSocket, Host: host, Port: port, Path: "/liqo", Proxy: through},
+		"WebSocket, proxy, no TLS": {Kind: transport.WebSocket, Host: host, Port: port, Path: "/liqo", Plain: true, Proxy: through},
 	}
 }
 
@@ -204,7 +206,7 @@ func TestLasts(t *testing.T) {
 		must(t, a.hub.Dial(t.Context(), b.public, targets(b, proxy)[name]))
 		opened[name], _ = a.hub.Stream(b.public)
 	}
-	<-time.After(helloTime + helloTime/5) // the subject of the test
+	<-time.After(transport.HelloTime + transport.HelloTime/5) // the subject of the test
 	for name, b := range ends {
 		if now, is := a.hub.Stream(b.public); !is || now != opened[name] {
 			t.Errorf("%s: %+v, was %+v", name, now, opened[name])
@@ -361,18 +363,18 @@ func TestRefusals(t *testing.T) {
 	unused := netip.MustParseAddrPort(closed.Addr().String())
 	closed.Close()
 	another := netip.MustParseAddrPort(web.Addr().String())
-	to := func(at netip.AddrPort, kind Kind, plain bool, proxy *url.URL) Target {
-		return Target{Kind: kind, Host: at.Addr().String(), Port: at.Port(), Path: map[bool]string{true: "/liqo"}[kind == WebSocket], Plain: plain, Proxy: func(string) (*url.URL, error) { return proxy, nil }}
+	to := func(at netip.AddrPort, kind transport.Kind, plain bool, proxy *url.URL) transport.Target {
+		return transport.Target{Kind: kind, Host: at.Addr().String(), Port: at.Port(), Path: map[bool]string{true: "/liqo"}[kind == transport.WebSocket], Plain: plain, Proxy: func(string) (*url.URL, error) { return proxy, nil }}
 	}
 	for name, test := range map[string]struct {
-		target Target
+		target transport.Target
 		want   string
 	}{
-		"unused":         {to(unused, TLS, false, nil), "refused"},
-		"no TLS there":   {to(another, TLS, false, nil), "TLS"},
-		"another site":   {to(another, WebSocket, true, nil), "HTTP status 404"},
-		"wrong path":     {Target{Kind: WebSocket, Host: b.at.Addr().String(), Port: b.at.Port(), Path: "/other", Plain: true}, "HTTP status 404"},
-		"proxy: refused": {to(b.at, TLS, false, &wrong), "407"},
+		"unused":         {to(unused, transport.TLS, false, nil), "refused"},
+		"no TLS there":   {to(another, transport.TLS, false, nil), "TLS"},
+		"another site":   {to(another, transport.WebSocket, true, nil), "HTTP status 404"},
+		"wrong path":     {transport.Target{Kind: transport.WebSocket, Host: b.at.Addr().String(), Port: b.at.Port(), Path: "/other", Plain: true}, "HTTP status 404"},
+		"proxy: refused": {to(b.at, transport.TLS, false, &wrong), "407"},
 	} {
 		err := a.hub.Dial(t.Context(), b.public, test.target)
 		if err == nil || !strings.Contains(err.Error(), test.want) || strings.Contains(err.Error(), "password") {
@@ -434,7 +436,7 @@ func TestUnauthenticated(t *testing.T) {
 		conn, err := net.Dial("tcp", b.at.String())
 		must(t, err)
 		_, _ = conn.Write(text) // it may be closed meanwhile
-		_ = conn.SetReadDeadline(time.Now().Add(2 * helloTime))
+		_ = conn.SetReadDeadline(time.Now().Add(2 * transport.HelloTime))
 		if _, err := io.Copy(io.Discard, conn); errors.Is(err, context.DeadlineExceeded) || err != nil && strings.Contains(err.Error(), "timeout") {
 			t.Errorf("%s: the connection stays open", name)
 		}

@@ -24,6 +24,8 @@ import (
 	"github.com/go-logr/logr"
 	"golang.org/x/time/rate"
 	"golang.zx2c4.com/wireguard/wgctrl/wgtypes"
+
+	"liqo.io/liqo/internal/network/carrier/transport"
 )
 
 // TestManyConnections: thousands of connections that send nothing disturb no stream, and keep no peer out, even one with the same address: load balancers and
@@ -55,7 +57,7 @@ func TestManyConnections(t *testing.T) {
 // TestGuestsMemory: a connection that proves nothing costs little memory, however far it goes, as there may be maxGuests of them at any time. The bound is for
 // both its ends, since this process has both.
 func TestGuestsMemory(t *testing.T) {
-	const most = readSize / 2 // bytes: less than reading ahead would take
+	const most = transport.ReadSize / 2 // bytes: less than reading ahead would take
 	header := "GET /liqo HTTP/1.1\r\nX: " + strings.Repeat("x", maxHeader/2)
 	upgrade := "GET /liqo HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: MDEyMzQ1Njc4OWFiY2RlZg==\r\n\r\n"
 	reads := func(t *testing.T, from io.Reader, bytes int) {
@@ -72,7 +74,7 @@ func TestGuestsMemory(t *testing.T) {
 		"a record of TLS in part":    func(t *testing.T, conn net.Conn) { send(t, conn, "\x16\x03\x01\x40\x00") },
 		"a header in part":           func(t *testing.T, conn net.Conn) { send(t, conn, header) },
 		"a header in part, over TLS": func(t *testing.T, conn net.Conn) { send(t, secure(t, conn, "http/1.1"), header) },
-		"asked for proof, TLS":       func(t *testing.T, conn net.Conn) { reads(t, secure(t, conn, protocol), nonceSize) },
+		"asked for proof, TLS":       func(t *testing.T, conn net.Conn) { reads(t, secure(t, conn, transport.Protocol), nonceSize) },
 		"asked for proof, WebSocket": func(t *testing.T, conn net.Conn) {
 			send(t, conn, upgrade)
 			from := bufio.NewReaderSize(conn, 16)
@@ -266,7 +268,7 @@ func TestReplaces(t *testing.T) {
 		"the larger end has dialled, then accepts":  {high, low, at(true, 0), at(false, time.Second), true},
 		"the smaller end accepts, then has dialled": {low, high, at(false, 0), at(true, time.Second), true},
 		"the peer dials again":                      {low, high, at(false, 0), at(false, time.Second), true},
-		"later":                                     {low, high, at(true, 0), at(false, helloTime), true},
+		"later":                                     {low, high, at(true, 0), at(false, transport.HelloTime), true},
 	} {
 		if got := replaces(test.own, test.peer, test.old, test.now); got != test.want {
 			t.Errorf("%s: %v", name, got)
@@ -319,7 +321,7 @@ func TestSilence(t *testing.T) {
 		go quiet.read(func(netip.AddrPort, [][]byte) {})
 		from := time.Now()
 		<-quiet.closed
-		if took := time.Since(from); took > silence || quiet.cause != errSilent { //nolint:errorlint // it is this very value
+		if took := time.Since(from); took > transport.Silence || quiet.cause != errSilent { //nolint:errorlint // it is this very value
 			t.Errorf("given up after %v: %v", took, quiet.cause)
 		}
 		far.Close()
@@ -409,7 +411,7 @@ func FuzzIntroduce(f *testing.F) {
 		}()
 		err := ring.introduce(near, Key(other.PublicKey()))
 		_ = near.Close()
-		if want := len(text) >= nonceSize+headerSize && text[nonceSize] == 0 && text[nonceSize+1] == 0; want != (err == nil) {
+		if want := len(text) >= nonceSize+transport.HeaderSize && text[nonceSize] == 0 && text[nonceSize+1] == 0; want != (err == nil) {
 			t.Errorf("%d bytes: %v", len(text), err)
 		}
 		if err != nil && strings.Contains(err.Error(), fmt.Sprintf("%x", private[:])) {
@@ -422,8 +424,8 @@ func FuzzIntroduce(f *testing.F) {
 func TestProxyFrom(t *testing.T) {
 	folder := t.TempDir()
 	write := func(name, text string) { must(t, os.WriteFile(filepath.Join(folder, name), []byte(text), 0o600)) }
-	at := ProxyFrom(folder)
-	if _, err := at("gw.example.org:443"); !errors.Is(err, errNoProxy) {
+	at := transport.ProxyFrom(folder)
+	if _, err := at("gw.example.org:443"); !errors.Is(err, transport.ErrNoProxy) {
 		t.Errorf("without a key: %v", err)
 	}
 	write("HTTPS_PROXY", "http://rome:a%20password@proxy.example.org:3128\n")
@@ -437,12 +439,12 @@ func TestProxyFrom(t *testing.T) {
 		}
 	}
 	write("HTTPS_PROXY", "http://rome:a password@proxy")
-	_, _, err := connect(t.Context(), Target{Kind: TLS, Host: "gw.example.org", Port: 443, Proxy: at})
+	_, _, err := transport.Connect(t.Context(), transport.Target{Kind: transport.TLS, Host: "gw.example.org", Port: 443, Proxy: at})
 	if err == nil || strings.Contains(err.Error(), "password") {
 		t.Errorf("no URL: %v", err)
 	}
 	t.Setenv("HTTPS_PROXY", "http://other.example.org")
-	if proxy, err := ProxyFrom("")("gw.example.org:443"); err != nil || proxy.Host != "other.example.org" {
+	if proxy, err := transport.ProxyFrom("")("gw.example.org:443"); err != nil || proxy.Host != "other.example.org" {
 		t.Errorf("from the variables: %v, %v", proxy, err)
 	}
 }

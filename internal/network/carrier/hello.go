@@ -12,7 +12,8 @@ import (
 	"fmt"
 	"io"
 	"net"
-	"time"
+
+	"liqo.io/liqo/internal/network/carrier/transport"
 )
 
 // The end that accepts sends a nonce. The end that dialled answers with proof that it has the WireGuard key of a peer. So unauthenticated clients are turned away before they
@@ -20,8 +21,6 @@ import (
 const (
 	nonceSize = 32
 	proofSize = sha256.Size
-	// helloTime bounds the exchange, and what comes before it: TLS, and the upgrade to a WebSocket.
-	helloTime = 5 * time.Second
 	// purpose is part of the keys, so that the same keys prove nothing elsewhere.
 	purpose = "liqo carrier v1"
 )
@@ -78,7 +77,6 @@ func newKeyring(private Key, peers []Key) (*keyring, error) {
 
 var (
 	errNoPeer   = errors.New("the other end is no peer of this gateway")
-	errFrame    = errors.New("the other end sent a frame that is too large")
 	errSilent   = errors.New("the other end is silent")
 	errReplaced = errors.New("the peer has opened a newer stream")
 	errCrossed  = errors.New("both ends have dialled, and the other stream stays")
@@ -120,7 +118,7 @@ func (k *keyring) introduce(conn net.Conn, peer Key) error {
 		return err
 	}
 	// The first frame is empty: the other end has admitted this one.
-	first := make([]byte, headerSize)
+	first := make([]byte, transport.HeaderSize)
 	if _, err := io.ReadFull(conn, first); err != nil {
 		return fmt.Errorf("the peer's gateway does not admit this one: %w", err)
 	}

@@ -18,6 +18,8 @@ import (
 
 	"github.com/go-logr/logr"
 	"golang.org/x/time/rate"
+
+	"liqo.io/liqo/internal/network/carrier/transport"
 )
 
 const (
@@ -129,7 +131,7 @@ func (h *Hub) SetKeys(private Key, peers []Key) error {
 }
 
 // Dial opens a stream with a peer, unless there is one.
-func (h *Hub) Dial(ctx context.Context, peer Key, to Target) error {
+func (h *Hub) Dial(ctx context.Context, peer Key, to transport.Target) error {
 	if _, is := h.Stream(peer); is {
 		return nil
 	}
@@ -137,11 +139,11 @@ func (h *Hub) Dial(ctx context.Context, peer Key, to Target) error {
 	if ring == nil {
 		return errNoPeer
 	}
-	conn, raw, err := dial(ctx, to)
+	conn, raw, err := transport.Dial(ctx, to)
 	if err != nil {
-		return &failure{to, err}
+		return &transport.Failure{Target: to, Cause: err}
 	}
-	_ = conn.SetDeadline(time.Now().Add(helloTime))
+	_ = conn.SetDeadline(time.Now().Add(transport.HelloTime))
 	stop := context.AfterFunc(ctx, func() { _ = raw.Close() })
 	err = ring.introduce(conn, peer)
 	if !stop() && err == nil {
@@ -149,14 +151,14 @@ func (h *Hub) Dial(ctx context.Context, peer Key, to Target) error {
 	}
 	if err != nil {
 		_ = raw.Close() // it failed already
-		return &failure{to, err}
+		return &transport.Failure{Target: to, Cause: err}
 	}
-	_ = h.start(peer, conn, raw, Info{Kind: to.Kind, Dialled: true, Remote: to.hostPort()}) // if it is not taken, there is one that the peer dialled
+	_ = h.start(peer, conn, raw, Info{Kind: to.Kind, Dialled: true, Remote: to.HostPort()}) // if it is not taken, there is one that the peer dialled
 	return nil
 }
 
 // admit finds out who dialled, and starts the stream.
-func (h *Hub) admit(conn, raw net.Conn, kind Kind) error {
+func (h *Hub) admit(conn, raw net.Conn, kind transport.Kind) error {
 	ring := h.keys.Load()
 	if ring == nil {
 		ring = &keyring{} // it admits none, and shows that there is a gateway
@@ -171,7 +173,7 @@ func (h *Hub) admit(conn, raw net.Conn, kind Kind) error {
 	if !allowed {
 		return errTooOften
 	}
-	if _, err := conn.Write(appendFrame(nil, nil)); err != nil {
+	if _, err := conn.Write(transport.AppendFrame(nil, nil)); err != nil {
 		return err
 	}
 	return h.start(peer, conn, raw, Info{Kind: kind, Remote: raw.RemoteAddr().String()})
@@ -180,7 +182,7 @@ func (h *Hub) admit(conn, raw net.Conn, kind Kind) error {
 // replaces reports whether a new stream takes the place of an old one with the same peer. It does, as the old one may be dead already. Only where both ends have
 // dialled at the same time, both keep the stream that the end with the smaller key dialled: otherwise each could close the stream that the other keeps.
 func replaces(own, peer Key, old, now Info) bool {
-	if old.Dialled == now.Dialled || now.Since.Sub(old.Since) >= helloTime {
+	if old.Dialled == now.Dialled || now.Since.Sub(old.Since) >= transport.HelloTime {
 		return true
 	}
 	return now.Dialled == (bytes.Compare(own[:], peer[:]) < 0)

@@ -22,6 +22,7 @@ import (
 	"github.com/go-logr/logr"
 
 	"liqo.io/liqo/internal/kube/listener"
+	"liqo.io/liqo/internal/network/carrier/transport"
 )
 
 const (
@@ -96,20 +97,20 @@ func (s *Server) Serve(ctx context.Context, at net.Listener) error {
 
 // receive makes one connection a stream. All of it has one deadline.
 func (s *Server) receive(ctx context.Context, raw net.Conn) error {
-	tune(raw)
-	raw = &ahead{Conn: raw}
-	_ = raw.SetDeadline(time.Now().Add(helloTime))
+	transport.Tune(raw)
+	raw = &transport.Ahead{Conn: raw}
+	_ = raw.SetDeadline(time.Now().Add(transport.HelloTime))
 	conn, secure, err := peek(raw)
 	if err != nil {
 		return err
 	}
 	if secure {
-		server := tls.Server(conn, &tls.Config{MinVersion: tls.VersionTLS12, GetCertificate: s.Certificate, NextProtos: []string{protocol, "http/1.1"}})
+		server := tls.Server(conn, &tls.Config{MinVersion: tls.VersionTLS12, GetCertificate: s.Certificate, NextProtos: []string{transport.Protocol, "http/1.1"}})
 		if err := server.HandshakeContext(ctx); err != nil {
 			return err
 		}
-		if server.ConnectionState().NegotiatedProtocol == protocol {
-			return s.Hub.admit(server, raw, TLS)
+		if server.ConnectionState().NegotiatedProtocol == transport.Protocol {
+			return s.Hub.admit(server, raw, transport.TLS)
 		}
 		conn = server
 	}
@@ -123,43 +124,28 @@ func peek(raw net.Conn) (conn net.Conn, secure bool, err error) {
 		return nil, false, err
 	}
 	const handshake = 0x16
-	return &replayed{Conn: raw, first: first}, first[0] == handshake, nil
-}
-
-// replayed returns a first byte again.
-type replayed struct {
-	net.Conn
-	first []byte
-}
-
-func (r *replayed) Read(to []byte) (int, error) {
-	if len(r.first) > 0 && len(to) > 0 {
-		n := copy(to, r.first)
-		r.first = r.first[n:]
-		return n, nil
-	}
-	return r.Conn.Read(to)
+	return &transport.Replayed{Conn: raw, First: first}, first[0] == handshake, nil
 }
 
 // upgrade answers one HTTP request: with a WebSocket at the path, else with 404.
 func (s *Server) upgrade(conn, raw net.Conn) error {
-	result, under := make(chan error, 2), &gathering{Conn: conn}
+	result, under := make(chan error, 2), &transport.Gathering{Conn: conn}
 	handler := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Connection", "close")
 		if !s.Path(r.URL.Path) || r.Header.Get("Upgrade") == "" {
 			http.NotFound(w, r) // the server closes the connection when it has sent this
 			return
 		}
-		socket, err := websocket.Accept(w, r, &websocket.AcceptOptions{Subprotocols: []string{protocol}, InsecureSkipVerify: true, CompressionMode: websocket.CompressionDisabled})
+		socket, err := websocket.Accept(w, r, &websocket.AcceptOptions{Subprotocols: []string{transport.Protocol}, InsecureSkipVerify: true, CompressionMode: websocket.CompressionDisabled})
 		if err == nil {
-			stream := newBytesOver(socket, under)
-			_ = stream.SetDeadline(time.Now().Add(helloTime))
-			err = s.Hub.admit(stream, raw, WebSocket)
+			stream := transport.NewBytesOver(socket, under)
+			_ = stream.SetDeadline(time.Now().Add(transport.HelloTime))
+			err = s.Hub.admit(stream, raw, transport.WebSocket)
 		}
 		result <- err
 	})
 	server := &http.Server{
-		Handler: handler, ReadHeaderTimeout: helloTime, MaxHeaderBytes: maxHeader, Protocols: new(http.Protocols), ErrorLog: stdlog.New(discard{}, "", 0),
+		Handler: handler, ReadHeaderTimeout: transport.HelloTime, MaxHeaderBytes: maxHeader, Protocols: new(http.Protocols), ErrorLog: stdlog.New(discard{}, "", 0),
 		ConnState: func(_ net.Conn, state http.ConnState) {
 			if state == http.StateClosed {
 				select {

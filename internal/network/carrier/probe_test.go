@@ -10,6 +10,8 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+
+	"liqo.io/liqo/internal/network/carrier/transport"
 )
 
 // TestProbe: a gateway answers at each way, without a key and without a stream; what is no gateway does not, and a refused port is reported.
@@ -49,13 +51,13 @@ func TestProbe(t *testing.T) {
 		}
 	}()
 	at := netip.MustParseAddrPort(other.Addr().String())
-	for _, kind := range []Kind{TLS, WebSocket} {
-		if err := Probe(t.Context(), Target{Kind: kind, Host: at.Addr().String(), Port: at.Port(), Path: "/liqo"}); err == nil {
+	for _, kind := range []transport.Kind{transport.TLS, transport.WebSocket} {
+		if err := Probe(t.Context(), transport.Target{Kind: kind, Host: at.Addr().String(), Port: at.Port(), Path: "/liqo"}); err == nil {
 			t.Errorf("%s: what is no gateway answers", kind)
 		}
 	}
 	must(t, other.Close())
-	closed := Target{Kind: UDP, Host: "127.0.0.1", Port: at.Port()}
+	closed := transport.Target{Kind: transport.UDP, Host: "127.0.0.1", Port: at.Port()}
 	if err := Probe(t.Context(), closed); !errors.Is(err, syscall.ECONNREFUSED) || !strings.Contains(err.Error(), "udp://127.0.0.1") {
 		t.Errorf("UDP, nothing listens: %v", err)
 	}
@@ -65,7 +67,7 @@ func TestProbe(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	result := make(chan error)
 	go func() {
-		result <- Probe(ctx, Target{Kind: UDP, Host: "127.0.0.1", Port: netip.MustParseAddrPort(silent.LocalAddr().String()).Port()})
+		result <- Probe(ctx, transport.Target{Kind: transport.UDP, Host: "127.0.0.1", Port: netip.MustParseAddrPort(silent.LocalAddr().String()).Port()})
 	}()
 	_, _, err = silent.ReadFromUDPAddrPort(make([]byte, 1)) // it has arrived, and has no answer
 	must(t, err)

@@ -16,6 +16,8 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+
+	"liqo.io/liqo/internal/network/carrier/transport"
 )
 
 // TestOneAddress: behind a reverse proxy that ends TLS, the gateway has the address, the port and the certificate of another service. The proxy speaks HTTP or TLS
@@ -38,7 +40,7 @@ func TestOneAddress(t *testing.T) {
 			must(t, err)
 			at, err := netip.ParseAddrPort(address.Host)
 			must(t, err)
-			target := Target{Kind: WebSocket, Host: at.Addr().String(), Port: at.Port(), Path: "/liqo"}
+			target := transport.Target{Kind: transport.WebSocket, Host: at.Addr().String(), Port: at.Port(), Path: "/liqo"}
 			must(t, Probe(t.Context(), target))
 			must(t, a.hub.Dial(t.Context(), b.public, target))
 			pings(t, a, b)
@@ -74,9 +76,9 @@ func TestAttackNL6Proxy(t *testing.T) {
 	at, err := url.Parse(proxy.URL)
 	must(t, err)
 	inside := netip.MustParseAddr("10.0.0.7")
-	target := func(addresses ...netip.Addr) Target {
-		return Target{
-			Kind: TLS, Host: "vault.internal.example", Port: 443, Proxy: func(string) (*url.URL, error) { return at, nil },
+	target := func(addresses ...netip.Addr) transport.Target {
+		return transport.Target{
+			Kind: transport.TLS, Host: "vault.internal.example", Port: 443, Proxy: func(string) (*url.URL, error) { return at, nil },
 			Resolve: func(context.Context, string) ([]netip.Addr, error) {
 				if len(addresses) == 0 {
 					return nil, errors.New("no such host")
@@ -93,7 +95,7 @@ func TestAttackNL6Proxy(t *testing.T) {
 	}
 	for want, addresses := range map[string][]netip.Addr{"": nil, " ": {inside}, "203.0.113.7:443": {inside, netip.MustParseAddr("203.0.113.7")}} {
 		asked.Store("")
-		if _, _, err := connect(t.Context(), target(addresses...)); err == nil {
+		if _, _, err := transport.Connect(t.Context(), target(addresses...)); err == nil {
 			t.Errorf("%v: connected", addresses)
 		}
 		if got := asked.Load(); got != strings.TrimSpace(want) {

@@ -10,11 +10,13 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"liqo.io/liqo/internal/network/carrier/transport"
 )
 
 const (
-	// alive is how often each end shows that it is there, silence after how long the stream is given up.
-	alive, silence = time.Second, 5 * time.Second
+	// alive is how often each end shows that it is there.
+	alive = time.Second
 	// queueTime is how long a datagram may wait. WireGuard and what it carries expect a network that drops, not one that delays.
 	queueTime = 20 * time.Millisecond
 	// minQueue and maxQueue bound the queue, firstQueue is its size before a rate was observed, in bytes.
@@ -26,7 +28,7 @@ const (
 // Info describes a stream.
 type Info struct {
 	// Kind is TLS or WebSocket, Dialled whether this end opened it, Remote the other end of the outer connection: maybe a proxy.
-	Kind    Kind
+	Kind    transport.Kind
 	Dialled bool
 	Remote  string
 	Since   time.Time
@@ -66,9 +68,9 @@ type trial struct {
 
 func newStream(conn, raw net.Conn, address netip.AddrPort, info Info, totals *Totals) *stream {
 	s := &stream{conn: conn, raw: raw, address: address, info: info, totals: totals, limit: firstQueue, wake: make(chan struct{}, 1), closed: make(chan struct{})}
-	if tcp, is := raw.(*ahead); is {
-		tcp.start()
-		s.more = tcp.more
+	if tcp, is := raw.(*transport.Ahead); is {
+		tcp.Start()
+		s.more = tcp.More
 	}
 	return s
 }
@@ -77,16 +79,16 @@ func newStream(conn, raw net.Conn, address netip.AddrPort, info Info, totals *To
 func (s *stream) send(datagrams [][]byte) {
 	s.mu.Lock()
 	for _, one := range datagrams {
-		if len(one) > maxDatagram {
+		if len(one) > transport.MaxDatagram {
 			s.totals.Oversized.Add(1)
 			continue // the queue is not full
 		}
-		if len(s.queue)+headerSize+len(one) > s.limit {
+		if len(s.queue)+transport.HeaderSize+len(one) > s.limit {
 			s.totals.Dropped.Add(1)
 			s.full = true
 			continue
 		}
-		s.queue = appendFrame(s.queue, one)
+		s.queue = transport.AppendFrame(s.queue, one)
 		s.totals.Sent.Add(uint64(len(one)))
 	}
 	s.mu.Unlock()
@@ -107,7 +109,7 @@ func (s *stream) write() {
 			return
 		case <-s.wake:
 		case <-timer.C:
-			spare = appendFrame(spare[:0], nil)
+			spare = transport.AppendFrame(spare[:0], nil)
 		}
 		for {
 			s.mu.Lock()
@@ -136,7 +138,7 @@ func (s *stream) write() {
 func (s *stream) writeAll(text []byte) error {
 	for len(text) > 0 {
 		n := min(len(text), chunk)
-		_ = s.conn.SetWriteDeadline(time.Now().Add(silence))
+		_ = s.conn.SetWriteDeadline(time.Now().Add(transport.Silence))
 		if _, err := s.conn.Write(text[:n]); err != nil {
 			return err
 		}
@@ -159,10 +161,10 @@ func nextLimit(limit, size int, took time.Duration, full bool) int {
 
 // read delivers what arrives, until the stream ends.
 func (s *stream) read(deliver func(from netip.AddrPort, datagrams [][]byte)) {
-	from := &frames{from: s.conn, more: s.more}
+	from := &transport.Frames{From: s.conn, More: s.more}
 	for {
-		_ = s.conn.SetReadDeadline(time.Now().Add(silence))
-		datagrams, err := from.next()
+		_ = s.conn.SetReadDeadline(time.Now().Add(transport.Silence))
+		datagrams, err := from.Next()
 		if err != nil {
 			s.close(gone(err))
 			return

@@ -18,13 +18,15 @@ import (
 	"github.com/go-logr/logr/funcr"
 	"golang.zx2c4.com/wireguard/conn"
 	"golang.zx2c4.com/wireguard/wgctrl/wgtypes"
+
+	"liqo.io/liqo/internal/network/carrier/transport"
 )
 
 // all reads every datagram of a stream.
 func all(from io.Reader) (got [][]byte, err error) {
-	reader := &frames{from: from}
+	reader := &transport.Frames{From: from}
 	for {
-		batch, err := reader.next()
+		batch, err := reader.Next()
 		for _, one := range batch {
 			got = append(got, slices.Clone(one))
 		}
@@ -36,17 +38,17 @@ func all(from io.Reader) (got [][]byte, err error) {
 
 // TestFrames: datagrams arrive as they were sent, however the stream cuts them.
 func TestFrames(t *testing.T) {
-	sent := [][]byte{{1}, bytes.Repeat([]byte{2}, 1400), bytes.Repeat([]byte{3}, maxDatagram), {4, 4}}
+	sent := [][]byte{{1}, bytes.Repeat([]byte{2}, 1400), bytes.Repeat([]byte{3}, transport.MaxDatagram), {4, 4}}
 	var text []byte
 	for _, one := range sent {
-		text = appendFrame(appendFrame(text, nil), one)
+		text = transport.AppendFrame(transport.AppendFrame(text, nil), one)
 	}
 	for name, reader := range map[string]io.Reader{"at once": bytes.NewReader(text), "byte by byte": iotest.OneByteReader(bytes.NewReader(text)), "halves": iotest.HalfReader(bytes.NewReader(text))} {
 		if got, err := all(reader); !errors.Is(err, io.EOF) || !slices.EqualFunc(got, sent, bytes.Equal) {
 			t.Errorf("%s: %d datagrams, %v", name, len(got), err)
 		}
 	}
-	if _, err := all(bytes.NewReader([]byte{0xff, 0xff, 1})); !errors.Is(err, errFrame) {
+	if _, err := all(bytes.NewReader([]byte{0xff, 0xff, 1})); !errors.Is(err, transport.ErrFrame) {
 		t.Errorf("too large: %v", err)
 	}
 }
@@ -59,7 +61,7 @@ func FuzzFrames(f *testing.F) {
 		whole, wholeErr := all(bytes.NewReader(text))
 		cut = min(max(cut, 0), len(text))
 		parts, partsErr := all(io.MultiReader(bytes.NewReader(text[:cut]), bytes.NewReader(text[cut:])))
-		if !slices.EqualFunc(whole, parts, bytes.Equal) || errors.Is(wholeErr, errFrame) != errors.Is(partsErr, errFrame) {
+		if !slices.EqualFunc(whole, parts, bytes.Equal) || errors.Is(wholeErr, transport.ErrFrame) != errors.Is(partsErr, transport.ErrFrame) {
 			t.Errorf("%d datagrams (%v), cut %d (%v)", len(whole), wholeErr, len(parts), partsErr)
 		}
 	})
@@ -127,9 +129,9 @@ func TestSlowStream(t *testing.T) {
 	start, sent := time.Now(), 0
 	waits := make(chan time.Duration, 1<<16)
 	go func() {
-		reader := &frames{from: far}
+		reader := &transport.Frames{From: far}
 		for {
-			batch, err := reader.next()
+			batch, err := reader.Next()
 			if err != nil {
 				close(waits)
 				return
@@ -175,12 +177,12 @@ func TestOversized(t *testing.T) {
 	defer far.Close()
 	totals := &Totals{}
 	s := newStream(near, near, netip.AddrPort{}, Info{}, totals)
-	s.send([][]byte{make([]byte, maxDatagram+1), make([]byte, 1400), make([]byte, maxDatagram)})
-	if over, dropped, sent := totals.Oversized.Load(), totals.Dropped.Load(), totals.Sent.Load(); over != 1 || dropped != 0 || s.full || sent != 1400+maxDatagram {
+	s.send([][]byte{make([]byte, transport.MaxDatagram+1), make([]byte, 1400), make([]byte, transport.MaxDatagram)})
+	if over, dropped, sent := totals.Oversized.Load(), totals.Dropped.Load(), totals.Sent.Load(); over != 1 || dropped != 0 || s.full || sent != 1400+transport.MaxDatagram {
 		t.Errorf("%d are too large, %d dropped, %d bytes sent, full %v", over, dropped, sent, s.full)
 	}
 	for s.totals.Dropped.Load() == 0 {
-		s.send([][]byte{make([]byte, maxDatagram)})
+		s.send([][]byte{make([]byte, transport.MaxDatagram)})
 	}
 	if over := totals.Oversized.Load(); over != 1 || !s.full {
 		t.Errorf("%d are too large after the queue is full, full %v", over, s.full)
@@ -227,7 +229,7 @@ func TestAttackStreamLog(t *testing.T) {
 	for range many {
 		near, far := net.Pipe()
 		defer far.Close()
-		must(t, hub.start(peer, near, near, Info{Kind: TLS}))
+		must(t, hub.start(peer, near, near, Info{Kind: transport.TLS}))
 	}
 	eventually(t, "the streams that were replaced end", func() bool { return lines.Load() >= 2*logBurst-1 })
 	hub.Close()
@@ -288,7 +290,7 @@ func BenchmarkCarriers(b *testing.B) {
 			}, hubs[0]
 	}
 	const size = 1400
-	for _, kind := range []Kind{UDP, TLS, WebSocket} {
+	for _, kind := range []transport.Kind{transport.UDP, transport.TLS, transport.WebSocket} {
 		b.Run(string(kind), func(b *testing.B) {
 			from, _, peer, udp, tcp, received, hub := ends(b)
 			const window = 4 * batch
@@ -296,8 +298,8 @@ func BenchmarkCarriers(b *testing.B) {
 			received(func(n int) { arrived <- n })
 			to, err := from.ParseEndpoint(udp.String())
 			must(b, err)
-			if kind != UDP {
-				must(b, hub.Dial(b.Context(), peer, Target{Kind: kind, Host: tcp.Addr().String(), Port: tcp.Port(), Path: map[Kind]string{WebSocket: "/liqo"}[kind]}))
+			if kind != transport.UDP {
+				must(b, hub.Dial(b.Context(), peer, transport.Target{Kind: kind, Host: tcp.Addr().String(), Port: tcp.Port(), Path: map[transport.Kind]string{transport.WebSocket: "/liqo"}[kind]}))
 				to, err = from.ParseEndpoint(hub.AddressOf(peer).String())
 				must(b, err)
 			}

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"liqo.io/liqo/internal/network/carrier"
+	"liqo.io/liqo/internal/network/carrier/transport"
 )
 
 // dialPause is the pause between attempts to open a stream. Within one, the next way is dialled when the one before has not answered within dialNext.
@@ -16,7 +17,7 @@ const dialPause, dialNext = time.Second, 300 * time.Millisecond
 // attempt opens a stream with one peer until it is not wanted any more.
 type attempt struct {
 	cancel  context.CancelFunc
-	targets []carrier.Target
+	targets []transport.Target
 }
 
 // want opens a stream in the background, unless there is one.
@@ -27,7 +28,7 @@ func (s *streams) want(w way) {
 		return
 	}
 	if before := s.wanted[w.key]; before != nil {
-		if slices.EqualFunc(before.targets, w.targets, func(a, b carrier.Target) bool { return a.String() == b.String() }) {
+		if slices.EqualFunc(before.targets, w.targets, func(a, b transport.Target) bool { return a.String() == b.String() }) {
 			return
 		}
 		before.cancel() // the peer's gateway has moved
@@ -57,7 +58,7 @@ func (s *streams) open(ctx context.Context, key carrier.Key, one *attempt) {
 }
 
 // race dials all targets, the preferred ones a little earlier, until one answers. The others are then ended.
-func (s *streams) race(ctx context.Context, key carrier.Key, targets []carrier.Target) bool {
+func (s *streams) race(ctx context.Context, key carrier.Key, targets []transport.Target) bool {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	failed := make(chan error, len(targets))
@@ -92,7 +93,7 @@ func (s *streams) race(ctx context.Context, key carrier.Key, targets []carrier.T
 }
 
 // record remembers why a way does not work. Attempts that this end has given up do not count.
-func (s *streams) record(ctx context.Context, key carrier.Key, kind carrier.Kind, err error) {
+func (s *streams) record(ctx context.Context, key carrier.Key, kind transport.Kind, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	switch {
@@ -100,7 +101,7 @@ func (s *streams) record(ctx context.Context, key carrier.Key, kind carrier.Kind
 		delete(s.problems[key], kind)
 	case ctx.Err() == nil:
 		if s.problems[key] == nil {
-			s.problems[key] = map[carrier.Kind]string{}
+			s.problems[key] = map[transport.Kind]string{}
 		}
 		s.problems[key][kind] = err.Error()
 	}

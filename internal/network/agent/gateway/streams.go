@@ -22,6 +22,7 @@ import (
 	"liqo.io/liqo/internal/kube/listener"
 	"liqo.io/liqo/internal/network/agent"
 	"liqo.io/liqo/internal/network/carrier"
+	"liqo.io/liqo/internal/network/carrier/transport"
 	"liqo.io/liqo/internal/network/plan"
 )
 
@@ -51,12 +52,12 @@ type streams struct {
 	// wanted ends the goroutines that open streams, by key of the peer's gateway.
 	wanted map[carrier.Key]*attempt
 	// problems are why the last attempt failed, by kind of carrier.
-	problems map[carrier.Key]map[carrier.Kind]string
+	problems map[carrier.Key]map[transport.Kind]string
 }
 
 func newStreams(hub *carrier.Hub, log logr.Logger, changed func()) *streams {
 	return &streams{
-		hub: hub, log: log, changed: changed, wanted: map[carrier.Key]*attempt{}, problems: map[carrier.Key]map[carrier.Kind]string{},
+		hub: hub, log: log, changed: changed, wanted: map[carrier.Key]*attempt{}, problems: map[carrier.Key]map[transport.Kind]string{},
 	}
 }
 
@@ -66,7 +67,7 @@ type way struct {
 	// address stands for the stream in the configuration of WireGuard.
 	address netip.AddrPort
 	// targets are those of streams, which this end may dial. open: there is a stream, of either end.
-	targets []carrier.Target
+	targets []transport.Target
 	open    bool
 	// udp are the addresses without a stream.
 	udp []netip.AddrPort
@@ -89,7 +90,7 @@ func (s *streams) wayTo(key string, endpoints []agent.Endpoint, off offLimits) (
 	w.address = s.hub.AddressOf(w.key)
 	_, w.open = s.hub.Stream(w.key)
 	// The first address of each kind comes first, then the second ones: a host that does not answer must not keep a whole kind back.
-	rank, number := map[carrier.Kind]int{}, map[string]int{}
+	rank, number := map[transport.Kind]int{}, map[string]int{}
 	for _, one := range endpoints {
 		if one.Kind == netv1alpha1.CarrierUDP {
 			continue
@@ -97,8 +98,8 @@ func (s *streams) wayTo(key string, endpoints []agent.Endpoint, off offLimits) (
 		if address, err := netip.ParseAddr(one.Host); err == nil && (dialable(address.Unmap()) != nil || off.refuse(address.Unmap(), one.Host) != nil) {
 			continue
 		}
-		target := carrier.Target{
-			Kind: carrier.Kind(one.Kind), Host: one.Host, Port: one.Port, Path: one.Path, Plain: one.Plain, Proxy: s.proxy, Resolve: s.resolve, Refuse: func(address netip.Addr) error {
+		target := transport.Target{
+			Kind: transport.Kind(one.Kind), Host: one.Host, Port: one.Port, Path: one.Path, Plain: one.Plain, Proxy: s.proxy, Resolve: s.resolve, Refuse: func(address netip.Addr) error {
 				if err := dialable(address); err != nil {
 					return err
 				}
@@ -109,7 +110,7 @@ func (s *streams) wayTo(key string, endpoints []agent.Endpoint, off offLimits) (
 		number[target.String()] = rank[target.Kind]
 		rank[target.Kind]++
 	}
-	slices.SortStableFunc(w.targets, func(a, b carrier.Target) int { return number[a.String()] - number[b.String()] })
+	slices.SortStableFunc(w.targets, func(a, b transport.Target) int { return number[a.String()] - number[b.String()] })
 	w.targets = w.targets[:min(len(w.targets), maxWays)]
 	return w, w.open || len(w.targets) > 0
 }
@@ -150,7 +151,7 @@ func (s *streams) problem(key carrier.Key) string {
 	if s.wanted[key] == nil {
 		return ""
 	}
-	for _, kind := range []carrier.Kind{carrier.TLS, carrier.WebSocket} {
+	for _, kind := range []transport.Kind{transport.TLS, transport.WebSocket} {
 		if why := s.problems[key][kind]; why != "" {
 			return why
 		}
@@ -182,7 +183,7 @@ func (s *streams) whyNot(key, kind string, endpoints []agent.Endpoint) string {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	switch problem := s.problems[decoded][carrier.TLS]; {
+	switch problem := s.problems[decoded][transport.TLS]; {
 	case problem != "":
 		why += "; TLS: " + problem
 	case !announced[netv1alpha1.CarrierTLS]:
@@ -198,7 +199,7 @@ const maxNamed = 3
 func (s *streams) keep(keys []carrier.Key) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	maps.DeleteFunc(s.problems, func(key carrier.Key, _ map[carrier.Kind]string) bool { return !slices.Contains(keys, key) })
+	maps.DeleteFunc(s.problems, func(key carrier.Key, _ map[transport.Kind]string) bool { return !slices.Contains(keys, key) })
 	for key, one := range s.wanted {
 		if !slices.Contains(keys, key) {
 			one.cancel()

@@ -15,6 +15,7 @@ import (
 
 	"liqo.io/liqo/internal/network/agent"
 	"liqo.io/liqo/internal/network/carrier"
+	"liqo.io/liqo/internal/network/carrier/transport"
 	"liqo.io/liqo/internal/network/host"
 	"liqo.io/liqo/internal/network/plan"
 	"liqo.io/liqo/internal/network/probe"
@@ -96,7 +97,7 @@ func TestCarry(t *testing.T) {
 	if _, is := g.streams.wayTo(key, l.endpoints, l.off); is {
 		t.Fatal("a stream to this host is dialled")
 	}
-	w := way{key: peerKey, address: stream, targets: []carrier.Target{{Kind: carrier.TLS, Host: "127.0.0.1", Port: port}}}
+	w := way{key: peerKey, address: stream, targets: []transport.Target{{Kind: transport.TLS, Host: "127.0.0.1", Port: port}}}
 	g.streams.want(w)
 	until := func(want bool) {
 		t.Helper()
@@ -179,19 +180,19 @@ func TestRace(t *testing.T) {
 	if err := s.setKeys(ours, []carrier.Key{key}); err != nil {
 		t.Fatal(err)
 	}
-	to := func(kind carrier.Kind, port uint16) carrier.Target {
-		return carrier.Target{Kind: kind, Host: "127.0.0.1", Port: port, Path: map[carrier.Kind]string{carrier.WebSocket: carrier.PathOf(0)}[kind]}
+	to := func(kind transport.Kind, port uint16) transport.Target {
+		return transport.Target{Kind: kind, Host: "127.0.0.1", Port: port, Path: map[transport.Kind]string{transport.WebSocket: carrier.PathOf(0)}[kind]}
 	}
-	s.want(way{key: key, targets: []carrier.Target{to(carrier.TLS, silent), to(carrier.WebSocket, good)}})
+	s.want(way{key: key, targets: []transport.Target{to(transport.TLS, silent), to(transport.WebSocket, good)}})
 	<-opened
-	if info, is := near.Stream(key); !is || info.Kind != carrier.WebSocket {
+	if info, is := near.Stream(key); !is || info.Kind != transport.WebSocket {
 		t.Errorf("the stream is %+v", info)
 	}
 	s.drop(key)
-	s.want(way{key: key, targets: []carrier.Target{to(carrier.TLS, silent)}})
-	s.want(way{key: key, targets: []carrier.Target{to(carrier.TLS, silent), to(carrier.TLS, good)}}) // it has moved
+	s.want(way{key: key, targets: []transport.Target{to(transport.TLS, silent)}})
+	s.want(way{key: key, targets: []transport.Target{to(transport.TLS, silent), to(transport.TLS, good)}}) // it has moved
 	<-opened
-	if info, is := near.Stream(key); !is || info.Kind != carrier.TLS {
+	if info, is := near.Stream(key); !is || info.Kind != transport.TLS {
 		t.Errorf("the stream is %+v", info)
 	}
 }
@@ -240,8 +241,8 @@ func TestWhyNot(t *testing.T) {
 			if err := s.setKeys(carrier.Key{1}, []carrier.Key{{9}}); err != nil {
 				t.Fatal(err)
 			}
-			err := s.hub.Dial(t.Context(), carrier.Key{9}, carrier.Target{Kind: carrier.TLS, Host: refused.Addr().String(), Port: refused.Port()})
-			s.record(t.Context(), carrier.Key{}, carrier.TLS, err)
+			err := s.hub.Dial(t.Context(), carrier.Key{9}, transport.Target{Kind: transport.TLS, Host: refused.Addr().String(), Port: refused.Port()})
+			s.record(t.Context(), carrier.Key{}, transport.TLS, err)
 		}
 		if got := s.whyNot(key, test.kind, test.endpoints); !strings.HasPrefix(got, test.want) || test.want == "" && got != "" || strings.Contains(got, "->") {
 			t.Errorf("%s: %q, want %q", test.kind, got, test.want)

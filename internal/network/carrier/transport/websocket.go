@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package carrier
+package transport
 
 import (
 	"context"
@@ -11,8 +11,8 @@ import (
 	"github.com/coder/websocket"
 )
 
-// gathering collects small writes. The WebSocket library writes 4 KiB at a time, and each would be a TLS record and a system call.
-type gathering struct {
+// Gathering collects small writes. The WebSocket library writes 4 KiB at a time, and each would be a TLS record and a system call.
+type Gathering struct {
 	net.Conn
 	mu sync.Mutex
 	// on: writes wait for flush. It is off while HTTP is spoken.
@@ -23,7 +23,7 @@ type gathering struct {
 // most is how much is gathered, in bytes.
 const most = 64 << 10
 
-func (g *gathering) Write(text []byte) (int, error) {
+func (g *Gathering) Write(text []byte) (int, error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if !g.on {
@@ -37,13 +37,13 @@ func (g *gathering) Write(text []byte) (int, error) {
 }
 
 // send writes the buffer. The lock is held.
-func (g *gathering) send() error {
+func (g *Gathering) send() error {
 	_, err := g.Conn.Write(g.buffer)
 	g.buffer = g.buffer[:0]
 	return err
 }
 
-func (g *gathering) flush() error {
+func (g *Gathering) flush() error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return g.send()
@@ -52,10 +52,10 @@ func (g *gathering) flush() error {
 // bytesOver uses a WebSocket as a stream of bytes.
 type bytesOver struct {
 	net.Conn
-	under *gathering
+	under *Gathering
 }
 
-func newBytesOver(socket *websocket.Conn, under *gathering) *bytesOver {
+func NewBytesOver(socket *websocket.Conn, under *Gathering) *bytesOver {
 	under.mu.Lock()
 	defer under.mu.Unlock()
 	under.on = true

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package carrier
+package transport
 
 import (
 	"bufio"
@@ -27,6 +27,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
+const (
+	// HelloTime bounds the proof of both ends, and what comes before it: TLS, and the upgrade to a WebSocket.
+	HelloTime = 5 * time.Second
+	// Silence is after how long without a sign of the other end a stream is given up.
+	Silence = 5 * time.Second
+)
+
 // Kind is what carries the datagrams.
 type Kind string
 
@@ -37,8 +44,8 @@ const (
 	WebSocket Kind = "WebSocket"
 )
 
-// protocol is the name in the ALPN extension of TLS, and of the subprotocol of the WebSocket.
-const protocol = "liqo-tunnel"
+// Protocol is the name in the ALPN extension of TLS, and of the subprotocol of the WebSocket.
+const Protocol = "liqo-tunnel"
 
 // Target is where a stream is dialled.
 type Target struct {
@@ -73,14 +80,14 @@ func ProxyFrom(folder string) func(hostPort string) (*url.URL, error) {
 			texts[i] = strings.TrimSpace(string(text))
 		}
 		if texts[0] == "" {
-			return nil, errNoProxy
+			return nil, ErrNoProxy
 		}
 		config := httpproxy.Config{HTTPSProxy: texts[0], NoProxy: texts[1]}
 		return config.ProxyFunc()(&url.URL{Scheme: "https", Host: hostPort})
 	}
 }
 
-var errNoProxy = errors.New("the Secret with the HTTP proxy has no key HTTPS_PROXY")
+var ErrNoProxy = errors.New("the Secret with the HTTP proxy has no key HTTPS_PROXY")
 
 // String has no credentials.
 func (t Target) String() string {
@@ -88,41 +95,41 @@ func (t Target) String() string {
 	if t.Plain {
 		scheme = "ws"
 	}
-	return scheme + "://" + t.hostPort() + t.Path
+	return scheme + "://" + t.HostPort() + t.Path
 }
 
-// failure is why a target could not be dialled. Its text has no port of this end, which differs each time: it becomes part of a status.
-type failure struct {
-	target Target
-	cause  error
+// Failure is why a target could not be dialled. Its text has no port of this end, which differs each time: it becomes part of a status.
+type Failure struct {
+	Target Target
+	Cause  error
 }
 
-func (f *failure) Unwrap() error { return f.cause }
+func (f *Failure) Unwrap() error { return f.Cause }
 
-func (f *failure) Error() string {
-	text := f.cause.Error()
+func (f *Failure) Error() string {
+	text := f.Cause.Error()
 	var low *net.OpError
-	if errors.As(f.cause, &low) && low.Source != nil {
+	if errors.As(f.Cause, &low) && low.Source != nil {
 		text = strings.ReplaceAll(text, low.Error(), low.Op+": "+low.Err.Error())
 	}
-	return fmt.Sprintf("dial %s: %s", f.target, text)
+	return fmt.Sprintf("dial %s: %s", f.Target, text)
 }
 
-func (t Target) hostPort() string { return net.JoinHostPort(t.Host, strconv.Itoa(int(t.Port))) }
+func (t Target) HostPort() string { return net.JoinHostPort(t.Host, strconv.Itoa(int(t.Port))) }
 
-// dial connects to a target. raw is the TCP connection under conn.
-func dial(ctx context.Context, t Target) (conn, raw net.Conn, err error) {
-	ctx, cancel := context.WithTimeout(ctx, helloTime)
+// Dial connects to a target. raw is the TCP connection under conn.
+func Dial(ctx context.Context, t Target) (conn, raw net.Conn, err error) {
+	ctx, cancel := context.WithTimeout(ctx, HelloTime)
 	defer cancel()
-	if conn, raw, err = connect(ctx, t); err != nil {
+	if conn, raw, err = Connect(ctx, t); err != nil {
 		return nil, nil, err
 	}
 	deadline, _ := ctx.Deadline()
 	_ = raw.SetDeadline(deadline)
 	if !t.Plain {
-		config := outerTLS(t.Host)
+		config := OuterTLS(t.Host)
 		if t.Kind == TLS {
-			config.NextProtos = []string{protocol}
+			config.NextProtos = []string{Protocol}
 		}
 		secure := tls.Client(conn, config)
 		if err := secure.HandshakeContext(ctx); err != nil {
@@ -140,40 +147,40 @@ func dial(ctx context.Context, t Target) (conn, raw net.Conn, err error) {
 	return conn, raw, nil
 }
 
-// outerTLS accepts any certificate: the other end proves itself inside, with its WireGuard key, and an ingress controller or a proxy may end this TLS anyway.
-func outerTLS(host string) *tls.Config {
+// OuterTLS accepts any certificate: the other end proves itself inside, with its WireGuard key, and an ingress controller or a proxy may end this TLS anyway.
+func OuterTLS(host string) *tls.Config {
 	return &tls.Config{MinVersion: tls.VersionTLS12, ServerName: host, InsecureSkipVerify: true} //nolint:gosec // see above
 }
 
 // maxAnswer bounds the answer of a proxy to CONNECT, in bytes.
 const maxAnswer = 16 << 10
 
-// connect opens a TCP connection to a target, through the proxy if there is one.
-func connect(ctx context.Context, t Target) (conn, raw net.Conn, err error) {
+// Connect opens a TCP connection to a target, through the proxy if there is one.
+func Connect(ctx context.Context, t Target) (conn, raw net.Conn, err error) {
 	var proxy *url.URL
 	if t.Proxy != nil {
-		if proxy, err = t.Proxy(t.hostPort()); errors.Is(err, errNoProxy) {
+		if proxy, err = t.Proxy(t.HostPort()); errors.Is(err, ErrNoProxy) {
 			return nil, nil, err
 		} else if err != nil {
 			return nil, nil, errors.New("the URL of the HTTP proxy is not valid") // it may have a password
 		}
 	}
-	address := t.hostPort()
+	address := t.HostPort()
 	if proxy != nil {
 		address = proxyAddress(proxy)
 	}
 	var dialer net.Dialer
-	target := t.hostPort()
+	target := t.HostPort()
 	if proxy == nil {
-		dialer.Control = t.control()
+		dialer.Control = t.Control()
 	} else if target, err = t.resolved(ctx); err != nil {
 		return nil, nil, err
 	}
 	if raw, err = dialer.DialContext(ctx, "tcp", address); err != nil {
 		return nil, nil, err
 	}
-	tune(raw)
-	raw = &ahead{Conn: raw}
+	Tune(raw)
+	raw = &Ahead{Conn: raw}
 	if proxy == nil {
 		return raw, raw, nil
 	}
@@ -187,7 +194,7 @@ func connect(ctx context.Context, t Target) (conn, raw net.Conn, err error) {
 // resolved returns the address and port that a proxy is asked for.
 func (t Target) resolved(ctx context.Context) (string, error) {
 	if _, err := netip.ParseAddr(t.Host); err == nil || t.Resolve == nil {
-		return t.hostPort(), nil // an address has been checked before
+		return t.HostPort(), nil // an address has been checked before
 	}
 	addresses, err := t.Resolve(ctx, t.Host)
 	if err != nil {
@@ -206,8 +213,8 @@ func (t Target) resolved(ctx context.Context) (string, error) {
 	return "", refused
 }
 
-// control refuses addresses; nil if none are refused.
-func (t Target) control() func(network, address string, c syscall.RawConn) error {
+// Control refuses addresses; nil if none are refused.
+func (t Target) Control() func(network, address string, c syscall.RawConn) error {
 	if t.Refuse == nil {
 		return nil
 	}
@@ -263,23 +270,23 @@ func through(ctx context.Context, conn net.Conn, proxy *url.URL, address string)
 	}
 	if n := reader.Buffered(); n > 0 {
 		first, _ := reader.Peek(n)
-		return &replayed{Conn: conn, first: first}, nil
+		return &Replayed{Conn: conn, First: first}, nil
 	}
 	return conn, nil
 }
 
 // upgrade makes a connection a WebSocket that is used as a stream of bytes.
 func upgrade(ctx context.Context, t Target, conn net.Conn) (net.Conn, error) {
-	under := &gathering{Conn: conn}
+	under := &Gathering{Conn: conn}
 	once := func(context.Context, string, string) (net.Conn, error) { return under, nil }
 	transport := &http.Transport{DialContext: once, DialTLSContext: once, DisableKeepAlives: true, DisableCompression: true, MaxResponseHeaderBytes: maxAnswer}
-	at := url.URL{Scheme: "https", Host: t.hostPort(), Path: t.Path}
+	at := url.URL{Scheme: "https", Host: t.HostPort(), Path: t.Path}
 	if t.Plain {
 		at.Scheme = "http"
 	}
 	socket, response, err := websocket.Dial(ctx, at.String(), &websocket.DialOptions{
 		HTTPClient:   &http.Client{Transport: transport, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }},
-		Subprotocols: []string{protocol}, CompressionMode: websocket.CompressionDisabled,
+		Subprotocols: []string{Protocol}, CompressionMode: websocket.CompressionDisabled,
 	})
 	switch {
 	case response != nil && response.StatusCode != http.StatusSwitchingProtocols:
@@ -287,11 +294,11 @@ func upgrade(ctx context.Context, t Target, conn net.Conn) (net.Conn, error) {
 	case err != nil:
 		return nil, fmt.Errorf("WebSocket: %w", err)
 	}
-	return newBytesOver(socket, under), nil
+	return NewBytesOver(socket, under), nil
 }
 
-// tune keeps the kernel from queueing more than it can send: WireGuard's datagrams are to be dropped, not delayed.
-func tune(conn net.Conn) {
+// Tune keeps the kernel from queueing more than it can send: WireGuard's datagrams are to be dropped, not delayed.
+func Tune(conn net.Conn) {
 	tcp, is := conn.(*net.TCPConn)
 	if !is {
 		return
@@ -304,6 +311,6 @@ func tune(conn net.Conn) {
 	}
 	_ = raw.Control(func(fd uintptr) { // without them it only works less well
 		_ = unix.SetsockoptInt(int(fd), unix.IPPROTO_TCP, unix.TCP_NOTSENT_LOWAT, unsent)
-		_ = unix.SetsockoptInt(int(fd), unix.IPPROTO_TCP, unix.TCP_USER_TIMEOUT, int(silence/time.Millisecond))
+		_ = unix.SetsockoptInt(int(fd), unix.IPPROTO_TCP, unix.TCP_USER_TIMEOUT, int(Silence/time.Millisecond))
 	})
 }
