@@ -21,9 +21,9 @@ var (
 // that passed, and then not before 6 seconds: the session should work before that, and a session is lost only 1.5 to 2 seconds after its last echo.
 const firstRetry = 500 * time.Millisecond
 
-// knockWaits are the pauses after which the first attempt is repeated for a peer that was never reached. The other end learns of us a moment
+// probeWaits are the pauses after which the first attempt is repeated for a peer that was never reached. The other end learns of us a moment
 // later than we of it, and WireGuard repeats a lost handshake only after 5 seconds.
-var knockWaits = []time.Duration{100 * time.Millisecond, 200 * time.Millisecond, 400 * time.Millisecond}
+var probeWaits = []time.Duration{100 * time.Millisecond, 200 * time.Millisecond, 400 * time.Millisecond}
 
 // seen is what is known of a tunnel.
 type seen struct {
@@ -57,9 +57,9 @@ type dialer struct {
 	attempts int
 	at       time.Time
 	wait     time.Duration
-	// knocks counts the repetitions of the first attempt; knock is when the next one is due, zero for none.
-	knocks int
-	knock  time.Time
+	// probes counts the repetitions of the first attempt; probe is when the next one is due, zero for none.
+	probes int
+	probe  time.Time
 }
 
 // step decides on the observed state and returns when to call it again; zero if only a new input makes a difference.
@@ -80,15 +80,15 @@ func (d *dialer) step(now time.Time, targets []netip.AddrPort, s seen) time.Time
 	case d.attempts == 0 && d.worked && here >= 0:
 		d.attempt(now, d.target, len(targets))
 	case here < 0:
-		d.attempts, d.knocks = 0, 0
+		d.attempts, d.probes = 0, 0
 		d.attempt(now, targets[0], len(targets))
 	case now.Before(d.next()):
 	case !s.handshake.Before(d.at) && now.Before(s.agreed(now, d.echo())):
 		return s.agreed(now, d.echo())
 	case now.Before(d.at.Add(d.wait)):
 		d.dial++
-		d.knocks++
-		d.planKnock(now)
+		d.probes++
+		d.planProbe(now)
 	default:
 		d.attempt(now, targets[(here+1)%len(targets)], len(targets))
 	}
@@ -97,10 +97,10 @@ func (d *dialer) step(now time.Time, targets []netip.AddrPort, s seen) time.Time
 
 // next returns when the present attempt is over or is repeated.
 func (d *dialer) next() time.Time {
-	if end := d.at.Add(d.wait); d.knock.IsZero() || end.Before(d.knock) {
+	if end := d.at.Add(d.wait); d.probe.IsZero() || end.Before(d.probe) {
 		return end
 	}
-	return d.knock
+	return d.probe
 }
 
 // echo returns how long the other end has for its first echo after a handshake. A new peer may not be ready yet. A known peer may have
@@ -112,12 +112,12 @@ func (d *dialer) echo() time.Duration {
 	return answered
 }
 
-// planKnock schedules the next repetition. When the handshakes of both ends cross on the way, both are lost, so the jitter is large.
-func (d *dialer) planKnock(now time.Time) {
-	d.knock = time.Time{}
-	if !d.worked && d.attempts == 1 && d.knocks < len(knockWaits) {
-		wait := knockWaits[d.knocks]
-		d.knock = now.Add(wait + d.jitter(wait/2))
+// planProbe schedules the next repetition. When the handshakes of both ends cross on the way, both are lost, so the jitter is large.
+func (d *dialer) planProbe(now time.Time) {
+	d.probe = time.Time{}
+	if !d.worked && d.attempts == 1 && d.probes < len(probeWaits) {
+		wait := probeWaits[d.probes]
+		d.probe = now.Add(wait + d.jitter(wait/2))
 	}
 }
 
@@ -133,5 +133,5 @@ func (d *dialer) attempt(now time.Time, target netip.AddrPort, targets int) {
 	d.target, d.at, d.wait = target, now, wait+d.jitter(wait/5)
 	d.attempts++
 	d.dial++
-	d.planKnock(now)
+	d.planProbe(now)
 }

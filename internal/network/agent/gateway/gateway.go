@@ -98,8 +98,7 @@ type Gateway struct {
 
 // peer is what a gateway remembers of one peer.
 type peer struct {
-	dialer dialer
-	shift  shift
+	tunnel *Peer
 	keys   remoteKeys
 	// problem is why the peer cannot be dialled.
 	problem string
@@ -206,7 +205,7 @@ func (g *Gateway) observePeers(now time.Time, view agent.View) (requeueAt time.T
 		planned := &view.Snapshot.Peers[i]
 		known := g.peers[planned.ClusterID]
 		if known == nil {
-			known = &peer{dialer: dialer{jitter: func(most time.Duration) time.Duration { return rand.N(most + 1) }}}
+			known = &peer{tunnel: newPeer(func(most time.Duration) time.Duration { return rand.N(most + 1) })}
 		}
 		kept[planned.ClusterID] = known
 		at := slices.IndexFunc(planned.Lanes, func(lane plan.PeerLane) bool { return lane.Number == g.o.Lane })
@@ -270,31 +269,24 @@ func (g *Gateway) observeLane(now time.Time, known *peer, lane *plan.PeerLane, l
 			s.handshake = at
 		}
 	}
-	udp, wrong := g.targets(now, l, s.silent(now))
-	known.problem = ""
-	targets, tcp, streamed := udp, way{}, false
-	if tcp, streamed = g.streams.wayTo(lane.Keys[0], l.endpoints, l.off); streamed {
-		targets = slices.Insert(slices.Clone(udp), min(1, len(udp)), tcp.address) // after one UDP address, since each takes its time
+	at := g.tunnel[lane.Keys[0]].Endpoint
+	f := Facts{seen: s, At: at, Inside: at.IsValid() && l.off.isRemote(at.Addr())}
+	var wrong error
+	if f.UDP, wrong = g.targets(now, l, s.silent(now)); wrong != nil {
+		f.Wrong = wrong.Error()
 	}
-	if len(targets) == 0 && wrong != nil {
-		known.problem = wrong.Error()
-	}
-	next := known.dialer.step(now, targets, s)
-	tcp.udp = udp
+	tcp, streamed := g.streams.wayTo(lane.Keys[0], l.endpoints, l.off)
 	if streamed {
-		next = earlier(next, g.carry(now, known, tcp, s, g.tunnel[lane.Keys[0]].Endpoint))
-	} else {
-		g.streams.drop(tcp.key) // the peer announces none any more
+		f.Stream, f.Failed = tcp.address, g.streams.problem(tcp.key)
+		f.Passed, _ = g.o.Hub.Passed(tcp.key)
 	}
-	if at := g.tunnel[lane.Keys[0]].Endpoint; at.IsValid() && l.off.isRemote(at.Addr()) {
-		// The holder of the key has routed the tunnel into a tunnel. Recreate the peer without that address.
-		known.dialer.dial++
-	}
-	lane.Endpoint, lane.Dial = known.dialer.target, known.dialer.dial
+	decided := known.tunnel.Step(now, &f)
+	g.streams.act(tcp, &decided)
+	known.problem, lane.Endpoint, lane.Dial = decided.Problem, decided.Target, decided.Dial
 	if len(lane.Keys) > 1 {
-		return earlier(next, now.Add(changingKey))
+		return earlier(decided.Again, now.Add(changingKey))
 	}
-	return next
+	return decided.Again
 }
 
 // readTunnel returns the WireGuard peers by public key, including those left by an earlier process. If the device cannot be read it

@@ -33,7 +33,7 @@ func TestNameMoves(t *testing.T) {
 					}
 					return []netip.Addr{b.Addr()}, nil
 				}}
-				known := &peer{dialer: *newDialer()}
+				known := &peer{tunnel: newTunnel()}
 				l := laneInputs{elsewhere: func(string) bool { return false }, endpoints: []agent.Endpoint{{Kind: "UDP", Host: "gw.milan.example", Port: a.Port()}}}
 				wanted := netip.AddrPortFrom(b.Addr(), a.Port())
 				for {

@@ -103,14 +103,14 @@ func TestOffLimits(t *testing.T) {
 	g := newBare()
 	g.resolver = &resolver{}
 	l := laneInputs{elsewhere: func(string) bool { return false }, off: off, endpoints: []agent.Endpoint{{Kind: "UDP", Host: "10.11.0.1", Port: 5871}}}
-	known, lane := &peer{dialer: *newDialer()}, &plan.PeerLane{Keys: []string{"k"}}
+	known, lane := &peer{tunnel: newTunnel()}, &plan.PeerLane{Keys: []string{"k"}}
 	g.observeLane(start, known, lane, l)
 	if lane.Endpoint.IsValid() || lane.Dial != 0 || known.problem == "" {
 		t.Errorf("lane %+v, problem %q", lane, known.problem)
 	}
 	for where, want := range map[string]int{"203.0.113.1:1": 0, "10.11.0.1:1": 1} { // it has roamed
 		g.tunnel = map[string]host.TunnelPeer{"k": {Endpoint: netip.MustParseAddrPort(where)}}
-		known.dialer.dial = 0
+		known.tunnel = newTunnel()
 		if g.observeLane(start, known, lane, l); lane.Dial != want {
 			t.Errorf("roamed to %s: dial %d, want %d", where, lane.Dial, want)
 		}

@@ -21,29 +21,6 @@ import (
 	"liqo.io/liqo/internal/network/probe"
 )
 
-// TestShift: a tunnel over a stream tries the UDP addresses in turn, not too often, and notices where WireGuard has moved.
-func TestShift(t *testing.T) {
-	var d shift
-	stream := netip.MustParseAddrPort("127.64.0.1:2000")
-	var tried []string
-	for at := time.Duration(0); at < time.Minute; at += s {
-		if moved, try := d.step(start.Add(at), []netip.AddrPort{a, b}, stream); moved.IsValid() {
-			t.Fatalf("moved to %s", moved)
-		} else if try.IsValid() {
-			tried = append(tried, at.String()+" "+try.String())
-		}
-	}
-	if len(tried) != 2 || tried[0] != "20s "+a.String() || tried[1] != "40s "+b.String() {
-		t.Errorf("tried %v", tried)
-	}
-	if moved, _ := d.step(start.Add(time.Minute), []netip.AddrPort{a, b}, b); moved != b {
-		t.Errorf("moved to %v, want %s", moved, b)
-	}
-	if moved, try := d.step(start.Add(time.Hour), nil, stream); moved.IsValid() || try.IsValid() {
-		t.Errorf("without UDP: %v, %v", moved, try)
-	}
-}
-
 // farGateway is the gateway of a peer, which accepts streams at a port of the loopback from the holder of a private key.
 func farGateway(t *testing.T) (public, admits carrier.Key, port uint16) {
 	t.Helper()
@@ -80,14 +57,16 @@ func TestCarry(t *testing.T) {
 	if err := g.streams.setKeys(ours, []carrier.Key{peerKey}); err != nil {
 		t.Fatal(err)
 	}
-	known, key := &peer{dialer: *newDialer()}, base64.StdEncoding.EncodeToString(peerKey[:])
+	known, key := &peer{tunnel: newTunnel()}, base64.StdEncoding.EncodeToString(peerKey[:])
 	l := laneInputs{elsewhere: func(string) bool { return false }, endpoints: []agent.Endpoint{
 		{Kind: "UDP", Host: a.Addr().String(), Port: a.Port()}, {Kind: "UDP", Host: b.Addr().String(), Port: b.Port()}, {Kind: "TLS", Host: "127.0.0.1", Port: port},
 	}}
 	stream := g.o.Hub.AddressOf(peerKey)
+	dials := 0
 	step := func(at time.Duration) netip.AddrPort {
 		lane := &plan.PeerLane{Keys: []string{key}}
 		g.observeLane(start.Add(at), known, lane, l)
+		dials = lane.Dial
 		return lane.Endpoint
 	}
 	// The loopback is refused as the address of a peer, so this way is added below.
@@ -120,28 +99,29 @@ func TestCarry(t *testing.T) {
 	}
 	g.tunnel[key] = host.TunnelPeer{Endpoint: stream}
 	l.result = probe.Result{Status: probe.Status{Last: start.Add(at), Timeout: s}}
-	for end := at + tryEvery + 2*s; at < end; at += s {
+	for end := at + 22*s; at < end; at += s {
 		l.result.Last = start.Add(at)
 		if now := step(at); now != stream {
 			t.Fatalf("at %v it uses %s", at, now)
 		}
 	}
 	// A gateway whose peer has moved the tunnel to the stream tries UDP as well: behind NAT, only this one can.
-	l.result.Last = start.Add(at)
-	moved := &peer{dialer: *newDialer()}
-	moved.dialer.target, moved.dialer.worked = a, true
-	lane := &plan.PeerLane{Keys: []string{key}}
-	g.observeLane(start.Add(at), moved, lane, l)
-	if lane.Endpoint != stream || lane.Dial != 0 || moved.shift.tried.IsZero() {
-		t.Errorf("after the peer has moved the tunnel it uses %s, dial %d, tried UDP at %v", lane.Endpoint, lane.Dial, moved.shift.tried)
+	moved, lane := &peer{tunnel: newTunnel()}, &plan.PeerLane{Keys: []string{key}}
+	l.result.Last = time.Time{}
+	g.observeLane(start.Add(at), moved, lane, l) // dials over UDP
+	if lane.Endpoint != a {
+		t.Fatalf("first the other one dials %s", lane.Endpoint)
 	}
-	dials := known.dialer.dial
+	l.result.Last = start.Add(at)
+	if g.observeLane(start.Add(at), moved, lane, l); lane.Endpoint != stream || lane.Dial != 1 {
+		t.Errorf("after the peer has moved the tunnel it uses %s, dial %d", lane.Endpoint, lane.Dial)
+	}
+	before := dials
 	g.tunnel[key] = host.TunnelPeer{Endpoint: a} // a copy has arrived there
-	l.result.Last = start.Add(at)
-	if now := step(at); now != a || known.dialer.dial != dials {
-		t.Errorf("it uses %s, after %d more attempts", now, known.dialer.dial-dials)
+	if now := step(at); now != a || dials != before {
+		t.Errorf("it uses %s, after %d more attempts", now, dials-before)
 	}
-	for end := at + 2*spareFor; at < end; at += s {
+	for end := at + 20*s; at < end; at += s {
 		l.result.Last = start.Add(at)
 		step(at)
 	}
