@@ -22,6 +22,7 @@ import (
 	"liqo.io/liqo/internal/kube/podphase"
 	"liqo.io/liqo/internal/network/ipam"
 	"liqo.io/liqo/internal/network/plan"
+	"liqo.io/liqo/internal/network/plan/carriers"
 )
 
 // Objects are the inputs of a snapshot, as listed.
@@ -70,18 +71,9 @@ type PreviousKey struct {
 }
 
 // Endpoint is where a gateway may be reached.
-type Endpoint struct {
-	// Kind of the carrier: one of the constants Carrier of the API.
-	Kind string
-	// Host is an address or a name.
-	Host string
-	Port uint16
-	// Path of a WebSocket, and whether it has no TLS.
-	Path  string
-	Plain bool
-}
+type Endpoint = carriers.Endpoint
 
-var carriers = []string{netv1alpha1.CarrierUDP, netv1alpha1.CarrierTLS, netv1alpha1.CarrierWebSocket, netv1alpha1.CarrierPlainWebSocket}
+var kinds = []string{netv1alpha1.CarrierUDP, netv1alpha1.CarrierTLS, netv1alpha1.CarrierWebSocket, netv1alpha1.CarrierPlainWebSocket}
 
 // NewView converts listed objects to a snapshot. It omits objects that it cannot parse and names them in the error; the plan finds objects
 // that contradict each other.
@@ -184,7 +176,7 @@ func (v *View) addPeer(tunnel *netv1alpha1.TunnelEndpoint) error {
 			facts.Previous[number] = PreviousKey{previous, until}
 		}
 		for _, carrier := range lane.Carriers {
-			if !slices.Contains(carriers, carrier.Type) || carrier.Port < 1 || carrier.Port > 1<<16-1 {
+			if !slices.Contains(kinds, carrier.Type) || carrier.Port < 1 || carrier.Port > 1<<16-1 {
 				continue
 			}
 			kind, plain := carrier.Type, carrier.Type == netv1alpha1.CarrierPlainWebSocket

@@ -253,29 +253,6 @@ func forgetHowOften(all ...*gateway) {
 	}
 }
 
-// TestReplaces: both ends decide alike.
-func TestReplaces(t *testing.T) {
-	low, high := Key{1}, Key{2}
-	start := time.Unix(1e9, 0)
-	at := func(dialled bool, after time.Duration) Info { return Info{Dialled: dialled, Since: start.Add(after)} }
-	for name, test := range map[string]struct {
-		own, peer Key
-		old, now  Info
-		want      bool
-	}{
-		"the smaller end has dialled, then accepts": {low, high, at(true, 0), at(false, time.Second), false},
-		"the larger end accepts, then has dialled":  {high, low, at(false, 0), at(true, time.Second), false},
-		"the larger end has dialled, then accepts":  {high, low, at(true, 0), at(false, time.Second), true},
-		"the smaller end accepts, then has dialled": {low, high, at(false, 0), at(true, time.Second), true},
-		"the peer dials again":                      {low, high, at(false, 0), at(false, time.Second), true},
-		"later":                                     {low, high, at(true, 0), at(false, transport.HelloTime), true},
-	} {
-		if got := replaces(test.own, test.peer, test.old, test.now); got != test.want {
-			t.Errorf("%s: %v", name, got)
-		}
-	}
-}
-
 // TestAddresses: no two peers have the same address, whatever keys they choose, and an address is that of a stream.
 func TestAddresses(t *testing.T) {
 	hub := New(Options{Log: logr.Discard()})

@@ -3,7 +3,6 @@
 package carrier
 
 import (
-	"bytes"
 	"context"
 	"encoding/base64"
 	"fmt"
@@ -20,6 +19,7 @@ import (
 	"golang.org/x/time/rate"
 
 	"liqo.io/liqo/internal/network/carrier/transport"
+	"liqo.io/liqo/internal/network/plan/carriers"
 )
 
 const (
@@ -179,15 +179,6 @@ func (h *Hub) admit(conn, raw net.Conn, kind transport.Kind) error {
 	return h.start(peer, conn, raw, Info{Kind: kind, Remote: raw.RemoteAddr().String()})
 }
 
-// replaces reports whether a new stream takes the place of an old one with the same peer. It does, as the old one may be dead already. Only where both ends have
-// dialled at the same time, both keep the stream that the end with the smaller key dialled: otherwise each could close the stream that the other keeps.
-func replaces(own, peer Key, old, now Info) bool {
-	if old.Dialled == now.Dialled || now.Since.Sub(old.Since) >= transport.HelloTime {
-		return true
-	}
-	return now.Dialled == (bytes.Compare(own[:], peer[:]) < 0)
-}
-
 // start has a stream carry datagrams, unless the one that there is stays.
 func (h *Hub) start(peer Key, conn, raw net.Conn, info Info) error {
 	_ = conn.SetDeadline(time.Time{})
@@ -195,7 +186,7 @@ func (h *Hub) start(peer Key, conn, raw net.Conn, info Info) error {
 	ring := h.keys.Load()
 	h.mu.Lock()
 	old := h.streams[peer]
-	if ring.accepts[peer] == nil || old != nil && !replaces(ring.public, peer, old.info, info) {
+	if ring.accepts[peer] == nil || old != nil && !carriers.Replaces(ring.public[:], peer[:], old.info.opened(), info.opened(), transport.HelloTime) {
 		h.mu.Unlock()
 		_ = raw.Close() // it is of no use
 		return errCrossed

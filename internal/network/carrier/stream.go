@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"liqo.io/liqo/internal/network/carrier/transport"
+	"liqo.io/liqo/internal/network/plan/carriers"
 )
 
 const (
@@ -33,6 +34,8 @@ type Info struct {
 	Remote  string
 	Since   time.Time
 }
+
+func (i Info) opened() carriers.Stream { return carriers.Stream{Dialled: i.Dialled, Since: i.Since} }
 
 // Totals count what streams have carried: bytes of datagrams, datagrams that found the queue full, and datagrams that no stream or device takes, because they are
 // larger than every one that it may get.

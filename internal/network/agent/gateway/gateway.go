@@ -24,6 +24,7 @@ import (
 	"liqo.io/liqo/internal/network/hoststate"
 	"liqo.io/liqo/internal/network/ipam"
 	"liqo.io/liqo/internal/network/plan"
+	"liqo.io/liqo/internal/network/plan/carriers"
 	"liqo.io/liqo/internal/network/probe"
 )
 
@@ -98,8 +99,8 @@ type Gateway struct {
 
 // peer is what a gateway remembers of one peer.
 type peer struct {
-	tunnel *Peer
-	keys   remoteKeys
+	tunnel *carriers.Peer
+	keys   carriers.Keys
 	// problem is why the peer cannot be dialled.
 	problem string
 }
@@ -199,13 +200,13 @@ func (g *Gateway) observePeers(now time.Time, view agent.View) (requeueAt time.T
 	if read {
 		g.tunnel = tunnel
 	}
-	claimed, off := claimants(view.Snapshot.Peers), offLimitsOf(view.Snapshot, g.o.PublicOnly)
+	claimed, off := claimants(view.Snapshot.Peers), carriers.OffLimitsOf(view.Snapshot, g.o.PublicOnly)
 	kept := make(map[string]*peer, len(view.Peers))
 	for i := range view.Snapshot.Peers {
 		planned := &view.Snapshot.Peers[i]
 		known := g.peers[planned.ClusterID]
 		if known == nil {
-			known = &peer{tunnel: newPeer(func(most time.Duration) time.Duration { return rand.N(most + 1) })}
+			known = &peer{tunnel: carriers.New(func(most time.Duration) time.Duration { return rand.N(most + 1) })}
 		}
 		kept[planned.ClusterID] = known
 		at := slices.IndexFunc(planned.Lanes, func(lane plan.PeerLane) bool { return lane.Number == g.o.Lane })
@@ -253,26 +254,26 @@ type laneInputs struct {
 	result    probe.Result
 	// elsewhere reports whether another peer claims a key.
 	elsewhere func(key string) bool
-	off       offLimits
+	off       carriers.OffLimits
 }
 
 func (g *Gateway) observeLane(now time.Time, known *peer, lane *plan.PeerLane, l laneInputs) time.Time {
 	handshake := func(key string) time.Time { return g.tunnel[key].LastHandshake }
-	claimed := claimedKeys{now: lane.Keys[0], elsewhere: l.elsewhere}
-	if now.Sub(l.previous.Until) < forgotten {
-		claimed.before = l.previous.PublicKey
+	claimed := carriers.Claimed{Now: lane.Keys[0], Elsewhere: l.elsewhere}
+	if now.Sub(l.previous.Until) < carriers.Forgotten {
+		claimed.Before = l.previous.PublicKey
 	}
-	lane.Keys = known.keys.step(now, claimed, handshake)
-	s := seen{reply: l.result.Last, timeout: l.result.Timeout}
+	lane.Keys = known.keys.Step(now, claimed, handshake)
+	s := carriers.Seen{Reply: l.result.Last, Timeout: l.result.Timeout}
 	for _, key := range lane.Keys {
-		if at := handshake(key); at.After(s.handshake) {
-			s.handshake = at
+		if at := handshake(key); at.After(s.Handshake) {
+			s.Handshake = at
 		}
 	}
 	at := g.tunnel[lane.Keys[0]].Endpoint
-	f := Facts{seen: s, At: at, Inside: at.IsValid() && l.off.isRemote(at.Addr())}
+	f := carriers.Facts{Seen: s, At: at, Inside: at.IsValid() && l.off.IsRemote(at.Addr())}
 	var wrong error
-	if f.UDP, wrong = g.targets(now, l, s.silent(now)); wrong != nil {
+	if f.UDP, wrong = g.targets(now, l, s.Silent(now)); wrong != nil {
 		f.Wrong = wrong.Error()
 	}
 	tcp, streamed := g.streams.wayTo(lane.Keys[0], l.endpoints, l.off)
@@ -284,7 +285,7 @@ func (g *Gateway) observeLane(now time.Time, known *peer, lane *plan.PeerLane, l
 	g.streams.act(tcp, &decided)
 	known.problem, lane.Endpoint, lane.Dial = decided.Problem, decided.Target, decided.Dial
 	if len(lane.Keys) > 1 {
-		return earlier(decided.Again, now.Add(changingKey))
+		return carriers.Earlier(decided.Again, now.Add(changingKey))
 	}
 	return decided.Again
 }

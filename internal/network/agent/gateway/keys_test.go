@@ -3,6 +3,7 @@
 package gateway
 
 import (
+	"net/netip"
 	"testing"
 	"time"
 
@@ -11,16 +12,17 @@ import (
 
 	"liqo.io/liqo/internal/network/agent"
 	"liqo.io/liqo/internal/network/plan"
+	"liqo.io/liqo/internal/network/plan/carriers"
 )
 
 // A gateway that starts while a peer changes its key reads the previous key from the tunnel endpoint, for as long as it may be in use.
 func TestPreviousKey(t *testing.T) {
-	for age, want := range map[time.Duration][]string{time.Second: {"present", "next"}, forgotten: {"next"}} {
+	for age, want := range map[time.Duration][]string{time.Second: {"present", "next"}, carriers.Forgotten: {"next"}} {
 		g := newBare()
 		g.resolver = &resolver{}
 		known, lane := &peer{tunnel: newTunnel()}, &plan.PeerLane{Keys: []string{"next"}}
-		g.observeLane(start, known, lane, laneInputs{
-			previous: agent.PreviousKey{PublicKey: "present", Until: start.Add(-age)}, elsewhere: func(string) bool { return false },
+		g.observeLane(began, known, lane, laneInputs{
+			previous: agent.PreviousKey{PublicKey: "present", Until: began.Add(-age)}, elsewhere: func(string) bool { return false },
 		})
 		if diff := cmp.Diff(want, lane.Keys); diff != "" {
 			t.Errorf("replaced %v ago: %s", age, diff)
@@ -57,4 +59,10 @@ func TestKeyring(t *testing.T) {
 }
 
 // newTunnel is that of a peer of which nothing is known. Attempts have no jitter.
-func newTunnel() *Peer { return newPeer(func(time.Duration) time.Duration { return 0 }) }
+func newTunnel() *carriers.Peer { return carriers.New(func(time.Duration) time.Duration { return 0 }) }
+
+var (
+	began = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	hostA = netip.MustParseAddrPort("203.0.113.1:5871")
+	hostB = netip.MustParseAddrPort("203.0.113.2:5871")
+)

@@ -29,13 +29,13 @@ func TestNameMoves(t *testing.T) {
 				g.resolver = &resolver{changed: func() {}, lookup: func(context.Context, string) ([]netip.Addr, error) {
 					asked.Add(1)
 					if time.Now().Before(moved.Add(late)) {
-						return []netip.Addr{a.Addr()}, nil
+						return []netip.Addr{hostA.Addr()}, nil
 					}
-					return []netip.Addr{b.Addr()}, nil
+					return []netip.Addr{hostB.Addr()}, nil
 				}}
 				known := &peer{tunnel: newTunnel()}
-				l := laneInputs{elsewhere: func(string) bool { return false }, endpoints: []agent.Endpoint{{Kind: "UDP", Host: "gw.milan.example", Port: a.Port()}}}
-				wanted := netip.AddrPortFrom(b.Addr(), a.Port())
+				l := laneInputs{elsewhere: func(string) bool { return false }, endpoints: []agent.Endpoint{{Kind: "UDP", Host: "gw.milan.example", Port: hostA.Port()}}}
+				wanted := netip.AddrPortFrom(hostB.Addr(), hostA.Port())
 				for {
 					<-time.After(100 * time.Millisecond)
 					synctest.Wait() // for the lookup

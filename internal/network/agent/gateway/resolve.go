@@ -15,7 +15,7 @@ import (
 
 	netv1alpha1 "liqo.io/liqo/apis/net/v1alpha1"
 	"liqo.io/liqo/internal/network/agent"
-	"liqo.io/liqo/internal/network/plan"
+	"liqo.io/liqo/internal/network/plan/carriers"
 )
 
 const (
@@ -47,7 +47,7 @@ type resolved struct {
 // addresses returns the known addresses of a host, which is a name or an address. Without trouble the last answer stays, because it works.
 func (r *resolver) addresses(now time.Time, host string, trouble bool) ([]netip.Addr, error) {
 	if address, err := netip.ParseAddr(host); err == nil {
-		if err := dialable(address.Unmap()); err != nil {
+		if err := carriers.Dialable(address.Unmap()); err != nil {
 			return nil, err
 		}
 		return []netip.Addr{address.Unmap()}, nil
@@ -87,7 +87,7 @@ func (g *Gateway) targets(now time.Time, l laneInputs, trouble bool) (all []neti
 			wrong = errors.Join(wrong, fmt.Errorf("endpoint %.70s: %w", endpoint.Host, err))
 		}
 		for _, address := range addresses {
-			if err := l.off.refuse(address, endpoint.Host); err != nil {
+			if err := l.off.Refuse(address, endpoint.Host); err != nil {
 				wrong = errors.Join(wrong, fmt.Errorf("endpoint %.70s: %w", endpoint.Host, err))
 				continue
 			}
@@ -118,7 +118,7 @@ func (r *resolver) ask(host string, known *resolved) {
 	found, err := r.lookup(ctx, absolute(host))
 	var good []netip.Addr
 	for _, address := range found {
-		if refused := dialable(address.Unmap()); refused != nil {
+		if refused := carriers.Dialable(address.Unmap()); refused != nil {
 			err = refused
 			continue
 		}
@@ -158,59 +158,3 @@ func (o Options) resolve() func(ctx context.Context, name string) ([]netip.Addr,
 
 // absolute returns a name to which no search domain is added.
 func absolute(name string) string { return strings.TrimSuffix(name, ".") + "." }
-
-// dialable refuses addresses that cannot be those of another host.
-func dialable(address netip.Addr) error {
-	if address.IsLoopback() || address.IsLinkLocalUnicast() || address.IsMulticast() || address.IsUnspecified() ||
-		address == netip.AddrFrom4([4]byte{255, 255, 255, 255}) {
-		return fmt.Errorf("address %s is loopback, link-local, multicast or broadcast; want that of a host", address)
-	}
-	return nil
-}
-
-// offLimits are the addresses that no tunnel may lead to.
-type offLimits struct {
-	// remote networks are reached through tunnels. No name of a peer may resolve to an address of own networks or nodes.
-	remote, own []netip.Prefix
-	nodes       []netip.Addr
-	// private: addresses of private networks are refused as well.
-	private bool
-}
-
-// privateNetworks are those that no host in the Internet has an address in.
-var privateNetworks = []netip.Prefix{
-	netip.MustParsePrefix("10.0.0.0/8"), netip.MustParsePrefix("100.64.0.0/10"), netip.MustParsePrefix("172.16.0.0/12"), netip.MustParsePrefix("192.168.0.0/16"),
-	netip.MustParsePrefix("198.18.0.0/15"), netip.MustParsePrefix("240.0.0.0/4"), netip.MustParsePrefix("fc00::/7"),
-}
-
-func offLimitsOf(s plan.Snapshot, private bool) (off offLimits) {
-	off.private = private
-	for _, peer := range s.Peers {
-		off.remote = append(off.remote, peer.RemotePods, peer.RemoteExternal)
-	}
-	off.own = append(slices.Clone(s.Local.PodCIDRs), s.Local.External)
-	for _, node := range s.Nodes {
-		off.nodes = append(off.nodes, node.Address)
-	}
-	return off
-}
-
-func (o offLimits) isRemote(address netip.Addr) bool { return within(o.remote, address) }
-
-// refuse returns why an address of a host is not dialled; nil if it may be.
-func (o offLimits) refuse(address netip.Addr, host string) error {
-	_, err := netip.ParseAddr(host)
-	switch named := err != nil; {
-	case o.isRemote(address):
-		return fmt.Errorf("address %s is in a network that is itself reached through a tunnel", address)
-	case o.private && within(privateNetworks, address):
-		return fmt.Errorf("address %s is private, and gateway.config.privateEndpoints is false", address)
-	case named && (within(o.own, address) || slices.Contains(o.nodes, address)):
-		return fmt.Errorf("address %s belongs to this cluster, so the peer's gateway cannot be there", address)
-	}
-	return nil
-}
-
-func within(networks []netip.Prefix, address netip.Addr) bool {
-	return slices.ContainsFunc(networks, func(network netip.Prefix) bool { return network.Contains(address) })
-}

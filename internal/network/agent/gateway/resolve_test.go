@@ -14,6 +14,7 @@ import (
 	"liqo.io/liqo/internal/network/agent"
 	"liqo.io/liqo/internal/network/host"
 	"liqo.io/liqo/internal/network/plan"
+	"liqo.io/liqo/internal/network/plan/carriers"
 )
 
 func TestResolver(t *testing.T) {
@@ -39,7 +40,7 @@ func TestResolver(t *testing.T) {
 		}
 		return all, err
 	}
-	now := start
+	now := began
 	if got, err := addresses(now, true); got != nil || err != nil {
 		t.Errorf("before an answer: %v %v", got, err)
 	}
@@ -79,7 +80,7 @@ func TestResolver(t *testing.T) {
 
 // No tunnel leads through a tunnel, and no name of a peer resolves to this cluster.
 func TestOffLimits(t *testing.T) {
-	off := offLimitsOf(plan.Snapshot{
+	off := carriers.OffLimitsOf(plan.Snapshot{
 		Local: plan.Cluster{PodCIDRs: []netip.Prefix{netip.MustParsePrefix("10.10.0.0/16")}, External: netip.MustParsePrefix("10.70.0.0/16")},
 		Nodes: []plan.Node{{Address: netip.MustParseAddr("192.168.1.11")}},
 		Peers: []plan.Peer{{RemotePods: netip.MustParsePrefix("10.11.0.0/16"), RemoteExternal: netip.MustParsePrefix("10.71.0.0/16")}},
@@ -89,29 +90,29 @@ func TestOffLimits(t *testing.T) {
 		"192.168.1.11": {false, true}, "192.168.1.12": {false, false}, "203.0.113.1": {false, false},
 	} {
 		one := netip.MustParseAddr(address)
-		if got := [2]bool{off.refuse(one, address) != nil, off.refuse(one, "gw.milan.example") != nil}; got != want {
+		if got := [2]bool{off.Refuse(one, address) != nil, off.Refuse(one, "gw.milan.example") != nil}; got != want {
 			t.Errorf("%s: %v, want %v", address, got, want)
 		}
 	}
-	off.private = true
+	off.Private = true
 	for address, refused := range map[string]bool{"192.168.1.12": true, "172.20.0.1": true, "100.64.0.1": true, "242.1.0.1": true, "203.0.113.1": false} {
-		if err := off.refuse(netip.MustParseAddr(address), address); (err != nil) != refused {
+		if err := off.Refuse(netip.MustParseAddr(address), address); (err != nil) != refused {
 			t.Errorf("%s, without private endpoints: %v", address, err)
 		}
 	}
-	off.private = false
+	off.Private = false
 	g := newBare()
 	g.resolver = &resolver{}
 	l := laneInputs{elsewhere: func(string) bool { return false }, off: off, endpoints: []agent.Endpoint{{Kind: "UDP", Host: "10.11.0.1", Port: 5871}}}
 	known, lane := &peer{tunnel: newTunnel()}, &plan.PeerLane{Keys: []string{"k"}}
-	g.observeLane(start, known, lane, l)
+	g.observeLane(began, known, lane, l)
 	if lane.Endpoint.IsValid() || lane.Dial != 0 || known.problem == "" {
 		t.Errorf("lane %+v, problem %q", lane, known.problem)
 	}
 	for where, want := range map[string]int{"203.0.113.1:1": 0, "10.11.0.1:1": 1} { // it has roamed
 		g.tunnel = map[string]host.TunnelPeer{"k": {Endpoint: netip.MustParseAddrPort(where)}}
 		known.tunnel = newTunnel()
-		if g.observeLane(start, known, lane, l); lane.Dial != want {
+		if g.observeLane(began, known, lane, l); lane.Dial != want {
 			t.Errorf("roamed to %s: dial %d, want %d", where, lane.Dial, want)
 		}
 	}
@@ -129,7 +130,7 @@ func TestFewNames(t *testing.T) {
 	for i := range 3 * maxNames {
 		l.endpoints = append(l.endpoints, agent.Endpoint{Kind: "UDP", Host: string(rune('a'+i)) + ".example", Port: 1})
 	}
-	g.targets(start, l, true)
+	g.targets(began, l, true)
 	if n := len(g.resolver.names); n != maxNames {
 		t.Errorf("%d names", n)
 	}

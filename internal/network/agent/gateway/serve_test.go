@@ -93,7 +93,7 @@ func TestAttackReaders(t *testing.T) {
 	controller := netip.MustParseAddr("10.200.9.9")
 	for _, each := range []int{maxReadersPerSource, 1} {
 		s := &readers{}
-		pod := a.Addr()
+		pod := hostA.Addr()
 		var last func()
 		hold := func() {
 			for range each {

@@ -23,6 +23,7 @@ import (
 	"liqo.io/liqo/internal/network/carrier"
 	"liqo.io/liqo/internal/network/carrier/transport"
 	"liqo.io/liqo/internal/network/plan"
+	"liqo.io/liqo/internal/network/plan/carriers"
 )
 
 // streams are the ways to peers over TCP, for networks in which UDP does not pass.
@@ -71,18 +72,18 @@ func keyOf(text string) (key carrier.Key, ok bool) {
 }
 
 // wayTo returns the stream with a peer's gateway; false if there is none and none can be opened.
-func (s *streams) wayTo(key string, endpoints []agent.Endpoint, off offLimits) (w way, is bool) {
+func (s *streams) wayTo(key string, endpoints []agent.Endpoint, off carriers.OffLimits) (w way, is bool) {
 	if w.key, is = keyOf(key); !is {
 		return way{}, false
 	}
 	w.address = s.hub.AddressOf(w.key)
 	_, w.open = s.hub.Stream(w.key)
-	for _, one := range Streams(endpoints, func(address netip.Addr, host string) error {
-		return cmp.Or(dialable(address), off.refuse(address, host))
+	for _, one := range carriers.Streams(endpoints, func(address netip.Addr, host string) error {
+		return cmp.Or(carriers.Dialable(address), off.Refuse(address, host))
 	}) {
 		w.targets = append(w.targets, transport.Target{
 			Kind: transport.Kind(one.Kind), Host: one.Host, Port: one.Port, Path: one.Path, Plain: one.Plain, Proxy: s.proxy, Resolve: s.resolve, Refuse: func(address netip.Addr) error {
-				return cmp.Or(dialable(address), off.refuse(address, one.Host))
+				return cmp.Or(carriers.Dialable(address), off.Refuse(address, one.Host))
 			},
 		})
 	}
@@ -141,11 +142,11 @@ func (s *streams) whyNot(key, kind string, endpoints []agent.Endpoint) string {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return WhyNot(kind, endpoints, s.problems[decoded][transport.TLS])
+	return carriers.WhyNot(kind, endpoints, s.problems[decoded][transport.TLS])
 }
 
 // act does what is decided about a peer.
-func (s *streams) act(w way, d *Decision) {
+func (s *streams) act(w way, d *carriers.Decision) {
 	if d.Abandon {
 		s.hub.Abandon(w.key)
 	}

@@ -18,6 +18,7 @@ import (
 	"liqo.io/liqo/internal/network/carrier/transport"
 	"liqo.io/liqo/internal/network/host"
 	"liqo.io/liqo/internal/network/plan"
+	"liqo.io/liqo/internal/network/plan/carriers"
 	"liqo.io/liqo/internal/network/probe"
 )
 
@@ -59,18 +60,18 @@ func TestCarry(t *testing.T) {
 	}
 	known, key := &peer{tunnel: newTunnel()}, base64.StdEncoding.EncodeToString(peerKey[:])
 	l := laneInputs{elsewhere: func(string) bool { return false }, endpoints: []agent.Endpoint{
-		{Kind: "UDP", Host: a.Addr().String(), Port: a.Port()}, {Kind: "UDP", Host: b.Addr().String(), Port: b.Port()}, {Kind: "TLS", Host: "127.0.0.1", Port: port},
+		{Kind: "UDP", Host: hostA.Addr().String(), Port: hostA.Port()}, {Kind: "UDP", Host: hostB.Addr().String(), Port: hostB.Port()}, {Kind: "TLS", Host: "127.0.0.1", Port: port},
 	}}
 	stream := g.o.Hub.AddressOf(peerKey)
 	dials := 0
 	step := func(at time.Duration) netip.AddrPort {
 		lane := &plan.PeerLane{Keys: []string{key}}
-		g.observeLane(start.Add(at), known, lane, l)
+		g.observeLane(began.Add(at), known, lane, l)
 		dials = lane.Dial
 		return lane.Endpoint
 	}
 	// The loopback is refused as the address of a peer, so this way is added below.
-	if first := step(0); first != a {
+	if first := step(0); first != hostA {
 		t.Fatalf("first it dials %s", first)
 	}
 	if _, is := g.streams.wayTo(key, l.endpoints, l.off); is {
@@ -91,16 +92,16 @@ func TestCarry(t *testing.T) {
 		}
 	}
 	until(true)
-	at := 3 * s
-	for ; at < 10*s && step(at) != stream; at += 100 * ms {
+	at := 3 * time.Second
+	for ; at < 10*time.Second && step(at) != stream; at += 100 * time.Millisecond {
 	}
-	if at > 5*s {
+	if at > 5*time.Second {
 		t.Errorf("it uses the stream after %v", at)
 	}
 	g.tunnel[key] = host.TunnelPeer{Endpoint: stream}
-	l.result = probe.Result{Status: probe.Status{Last: start.Add(at), Timeout: s}}
-	for end := at + 22*s; at < end; at += s {
-		l.result.Last = start.Add(at)
+	l.result = probe.Result{Status: probe.Status{Last: began.Add(at), Timeout: time.Second}}
+	for end := at + 22*time.Second; at < end; at += time.Second {
+		l.result.Last = began.Add(at)
 		if now := step(at); now != stream {
 			t.Fatalf("at %v it uses %s", at, now)
 		}
@@ -108,21 +109,21 @@ func TestCarry(t *testing.T) {
 	// A gateway whose peer has moved the tunnel to the stream tries UDP as well: behind NAT, only this one can.
 	moved, lane := &peer{tunnel: newTunnel()}, &plan.PeerLane{Keys: []string{key}}
 	l.result.Last = time.Time{}
-	g.observeLane(start.Add(at), moved, lane, l) // dials over UDP
-	if lane.Endpoint != a {
+	g.observeLane(began.Add(at), moved, lane, l) // dials over UDP
+	if lane.Endpoint != hostA {
 		t.Fatalf("first the other one dials %s", lane.Endpoint)
 	}
-	l.result.Last = start.Add(at)
-	if g.observeLane(start.Add(at), moved, lane, l); lane.Endpoint != stream || lane.Dial != 1 {
+	l.result.Last = began.Add(at)
+	if g.observeLane(began.Add(at), moved, lane, l); lane.Endpoint != stream || lane.Dial != 1 {
 		t.Errorf("after the peer has moved the tunnel it uses %s, dial %d", lane.Endpoint, lane.Dial)
 	}
 	before := dials
-	g.tunnel[key] = host.TunnelPeer{Endpoint: a} // a copy has arrived there
-	if now := step(at); now != a || dials != before {
+	g.tunnel[key] = host.TunnelPeer{Endpoint: hostA} // a copy has arrived there
+	if now := step(at); now != hostA || dials != before {
 		t.Errorf("it uses %s, after %d more attempts", now, dials-before)
 	}
-	for end := at + 20*s; at < end; at += s {
-		l.result.Last = start.Add(at)
+	for end := at + 20*time.Second; at < end; at += time.Second {
+		l.result.Last = began.Add(at)
 		step(at)
 	}
 	until(false)
@@ -187,7 +188,7 @@ func TestWayTo(t *testing.T) {
 			endpoints = append(endpoints, agent.Endpoint{Kind: kind, Host: host, Port: 443, Path: map[string]string{"WebSocket": "/x"}[kind], Plain: kind == "WebSocket"})
 		}
 	}
-	w, is := s.wayTo(key, endpoints, offLimits{remote: []netip.Prefix{netip.MustParsePrefix("10.9.0.0/16")}})
+	w, is := s.wayTo(key, endpoints, carriers.OffLimits{Remote: []netip.Prefix{netip.MustParsePrefix("10.9.0.0/16")}})
 	var got []string
 	for _, one := range w.targets {
 		got = append(got, one.String())

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package gateway
+package carriers
 
 import (
 	"net/netip"
@@ -24,7 +24,7 @@ type dialled struct {
 }
 
 // phone drives a dialer in steps of 10 ms. see returns what is observed at a time.
-func phone(d *dialer, until time.Duration, targets func(time.Duration) []netip.AddrPort, see func(at time.Duration, d *dialer) seen) (all []dialled) {
+func phone(d *dialer, until time.Duration, targets func(time.Duration) []netip.AddrPort, see func(at time.Duration, d *dialer) Seen) (all []dialled) {
 	last := dialled{}
 	for at := time.Duration(0); at < until; at += 10 * time.Millisecond {
 		d.step(start.Add(at), targets(at), see(at, d))
@@ -44,17 +44,17 @@ func newDialer() *dialer {
 	return &dialer{jitter: func(time.Duration) time.Duration { return 0 }}
 }
 
-func nothing(time.Duration, *dialer) seen { return seen{} }
+func nothing(time.Duration, *dialer) Seen { return Seen{} }
 
-func replies(from, to time.Duration) func(time.Duration, *dialer) seen {
-	return func(at time.Duration, _ *dialer) seen {
+func replies(from, to time.Duration) func(time.Duration, *dialer) Seen {
+	return func(at time.Duration, _ *dialer) Seen {
 		switch {
 		case at < from:
-			return seen{}
+			return Seen{}
 		case at < to:
-			return seen{reply: start.Add(at), timeout: s}
+			return Seen{Reply: start.Add(at), Timeout: s}
 		}
-		return seen{reply: start.Add(to), timeout: s}
+		return Seen{Reply: start.Add(to), Timeout: s}
 	}
 }
 
@@ -64,7 +64,7 @@ func TestDialer(t *testing.T) {
 	for name, test := range map[string]struct {
 		until   time.Duration
 		targets func(time.Duration) []netip.AddrPort
-		see     func(time.Duration, *dialer) seen
+		see     func(time.Duration, *dialer) Seen
 		want    []dialled
 	}{
 		"one address, no gateway there": {
@@ -139,40 +139,40 @@ func TestDialer(t *testing.T) {
 			[]dialled{{0, a.String(), 1}, {100 * ms, a.String(), 2}},
 		},
 		"keys were agreed, so the other end gets time": {
-			12 * s, fixed(a, b), func(at time.Duration, d *dialer) seen {
+			12 * s, fixed(a, b), func(at time.Duration, d *dialer) Seen {
 				if at < 50*ms {
-					return seen{}
+					return Seen{}
 				}
-				return seen{handshake: start.Add(50 * ms)}
+				return Seen{Handshake: start.Add(50 * ms)}
 			},
 			[]dialled{{0, a.String(), 1}, {10050 * ms, b.String(), 2}},
 		},
 		"the peer has recreated the session before us": {
-			20 * s, fixed(a), func(at time.Duration, d *dialer) seen {
+			20 * s, fixed(a), func(at time.Duration, d *dialer) Seen {
 				seen := replies(50*ms, 10*s)(at, d)
 				if at >= 10900*ms {
-					seen.handshake = start.Add(10900 * ms)
+					seen.Handshake = start.Add(10900 * ms)
 				}
 				if at >= 11100*ms {
-					seen.reply = start.Add(at)
+					seen.Reply = start.Add(at)
 				}
 				return seen
 			},
 			[]dialled{{0, a.String(), 1}},
 		},
 		"the clock was set back": {
-			15 * s, fixed(a), func(at time.Duration, d *dialer) seen {
+			15 * s, fixed(a), func(at time.Duration, d *dialer) Seen {
 				seen := replies(50*ms, 10*s)(at, d)
-				seen.handshake = start.Add(10 * time.Minute)
+				seen.Handshake = start.Add(10 * time.Minute)
 				return seen
 			},
 			[]dialled{{0, a.String(), 1}, {11 * s, a.String(), 2}, {12 * s, a.String(), 3}, {14 * s, a.String(), 4}},
 		},
 		"the peer has agreed, and forgotten it": {
-			13 * s, fixed(a), func(at time.Duration, d *dialer) seen {
+			13 * s, fixed(a), func(at time.Duration, d *dialer) Seen {
 				seen := replies(50*ms, 10*s)(at, d)
 				if d.dial == 2 {
-					seen.handshake = start.Add(11050 * ms)
+					seen.Handshake = start.Add(11050 * ms)
 				}
 				return seen
 			},
@@ -212,7 +212,7 @@ func TestDialerSchedule(t *testing.T) {
 type keyEnv struct {
 	*testing.T
 	agreed map[string]time.Time
-	keys   remoteKeys
+	keys   Keys
 	at     time.Time
 	others string
 }
@@ -224,8 +224,8 @@ func newKeyEnv(t *testing.T) *keyEnv {
 func (b *keyEnv) check(what string, now, before string, want ...string) {
 	b.Helper()
 	b.at = b.at.Add(time.Second)
-	claimed := claimedKeys{now: now, before: before, elsewhere: func(key string) bool { return key == b.others }}
-	if diff := cmp.Diff(want, b.keys.step(b.at, claimed, func(key string) time.Time { return b.agreed[key] })); diff != "" {
+	claimed := Claimed{Now: now, Before: before, Elsewhere: func(key string) bool { return key == b.others }}
+	if diff := cmp.Diff(want, b.keys.Step(b.at, claimed, func(key string) time.Time { return b.agreed[key] })); diff != "" {
 		b.Errorf("%s: %s", what, diff)
 	}
 }
@@ -247,7 +247,7 @@ func TestRemoteKeys(t *testing.T) {
 	b.agreed["two"] = b.at.Add(time.Second)
 	b.check("the new one agrees", "two", "", "two")
 	b.check("the next", "four", "", "two", "four")
-	b.at = b.at.Add(forgotten - 3*time.Second)
+	b.at = b.at.Add(Forgotten - 3*time.Second)
 	b.check("a minute and more later, and yet another", "five", "", "two", "five")
 	b.at = b.at.Add(3 * time.Second)
 	b.check("the old one is forgotten in the end", "five", "", "five")
@@ -301,7 +301,7 @@ func TestRemoteKeysAfterRestart(t *testing.T) {
 		b.check("one", "one", "", "one")
 		b.check("two", "two", "", "one", "two")
 		b.check("of three, the last two", "three", "", "two", "three")
-		b.at = b.at.Add(forgotten)
+		b.at = b.at.Add(Forgotten)
 		b.check("in the end, the announced key", "three", "", "three")
 	})
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package gateway
+package carriers
 
 import (
 	"math/rand"
@@ -120,7 +120,7 @@ func (l *line) run(most time.Duration) time.Duration {
 			if l.now.Before(e.next) {
 				continue
 			}
-			e.next = e.dialer.step(l.now, target, seen{reply: e.reply, handshake: e.handshake, timeout: timeout})
+			e.next = e.dialer.step(l.now, target, Seen{Reply: e.reply, Handshake: e.handshake, Timeout: timeout})
 			if dial := e.dialer.dial; dial != e.dial {
 				l.after(l.apply, func() {
 					e.dial = dial

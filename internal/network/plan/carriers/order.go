@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package gateway
+package carriers
 
 import (
 	"bytes"
@@ -13,7 +13,6 @@ import (
 	"time"
 
 	netv1alpha1 "liqo.io/liqo/apis/net/v1alpha1"
-	"liqo.io/liqo/internal/network/agent"
 )
 
 const (
@@ -23,11 +22,23 @@ const (
 	maxNamed = 3
 )
 
+// Endpoint is where a gateway may be reached.
+type Endpoint struct {
+	// Kind of the carrier: one of the constants Carrier of the API.
+	Kind string
+	// Host is an address or a name.
+	Host string
+	Port uint16
+	// Path of a WebSocket, and whether it has no TLS.
+	Path  string
+	Plain bool
+}
+
 // Streams returns the endpoints of streams in the order in which they are dialled: the first one of each kind, then the second ones, because a host that does not
 // answer must not keep a whole kind back. refuse returns why an address of a host must not be dialled; nil if it may.
-func Streams(endpoints []agent.Endpoint, refuse func(address netip.Addr, host string) error) []agent.Endpoint {
+func Streams(endpoints []Endpoint, refuse func(address netip.Addr, host string) error) []Endpoint {
 	type ranked struct {
-		agent.Endpoint
+		Endpoint
 		rank int
 	}
 	var all []ranked
@@ -43,7 +54,7 @@ func Streams(endpoints []agent.Endpoint, refuse func(address netip.Addr, host st
 		ranks[endpoint.Kind]++
 	}
 	slices.SortStableFunc(all, func(a, b ranked) int { return a.rank - b.rank })
-	var streams []agent.Endpoint
+	var streams []Endpoint
 	for _, one := range all[:min(len(all), maxStreams)] {
 		streams = append(streams, one.Endpoint)
 	}
@@ -52,7 +63,7 @@ func Streams(endpoints []agent.Endpoint, refuse func(address netip.Addr, host st
 
 // WhyNot returns why a tunnel does not use a better carrier than kind; empty if there is none. It does not change from one attempt to the next, because it becomes
 // part of a status. tls is why the last attempt over TLS failed.
-func WhyNot(kind string, endpoints []agent.Endpoint, tls string) string {
+func WhyNot(kind string, endpoints []Endpoint, tls string) string {
 	if kind == "" || kind == netv1alpha1.CarrierUDP {
 		return ""
 	}

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package gateway
+package carriers
 
 import (
 	"net/netip"
@@ -17,7 +17,7 @@ const (
 
 // Facts are what is known of the tunnel with one peer.
 type Facts struct {
-	seen
+	Seen
 	// UDP are the addresses of the peer's gateway, and Wrong is why there is none.
 	UDP   []netip.AddrPort
 	Wrong string
@@ -55,8 +55,8 @@ type Peer struct {
 	shift  shift
 }
 
-// newPeer returns a peer of which nothing is known. The jitter keeps the two ends from retrying in lockstep: it returns a time up to the given one.
-func newPeer(jitter func(time.Duration) time.Duration) *Peer {
+// New returns a peer of which nothing is known. The jitter keeps the two ends from retrying in lockstep: it returns a time up to the given one.
+func New(jitter func(time.Duration) time.Duration) *Peer {
 	return &Peer{dialer: dialer{jitter: jitter}}
 }
 
@@ -69,9 +69,9 @@ func (p *Peer) Step(now time.Time, f *Facts) (d Decision) {
 	if len(targets) == 0 {
 		d.Problem = f.Wrong
 	}
-	d.Again = p.dialer.step(now, targets, f.seen)
+	d.Again = p.dialer.step(now, targets, f.Seen)
 	if f.Stream.IsValid() {
-		d.Again = earlier(d.Again, p.carry(now, f, &d))
+		d.Again = Earlier(d.Again, p.carry(now, f, &d))
 	} else {
 		d.Drop = true // the peer announces none any more
 	}
@@ -84,12 +84,12 @@ func (p *Peer) Step(now time.Time, f *Facts) (d Decision) {
 
 // carry opens the stream of a peer when UDP fails, tries UDP while the stream is in use, and ends it afterwards. It returns when to decide again.
 func (p *Peer) carry(now time.Time, f *Facts, d *Decision) time.Time {
-	if !f.silent(now) && f.At == f.Stream {
+	if !f.Silent(now) && f.At == f.Stream {
 		p.dialer.target = f.At // the peer has moved the tunnel to the stream; without another attempt: the session goes on
 	}
 	on := p.dialer.target == f.Stream
 	switch {
-	case f.silent(now):
+	case f.Silent(now):
 		p.shift.moved = time.Time{}
 		d.Abandon = true // otherwise the stream that still stands would lead back to UDP at once
 		if f.Failed != "" && on {
@@ -144,8 +144,8 @@ func (d *shift) step(now time.Time, udp []netip.AddrPort, at netip.AddrPort) (mo
 	return netip.AddrPort{}, netip.AddrPort{}
 }
 
-// earlier returns the earlier of two times; zero is never.
-func earlier(a, b time.Time) time.Time {
+// Earlier returns the earlier of two times; zero is never.
+func Earlier(a, b time.Time) time.Time {
 	if a.IsZero() || !b.IsZero() && b.Before(a) {
 		return b
 	}

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package gateway
+package carriers
 
 import (
 	"net/netip"
@@ -25,24 +25,24 @@ const firstRetry = 500 * time.Millisecond
 // later than we of it, and WireGuard repeats a lost handshake only after 5 seconds.
 var probeWaits = []time.Duration{100 * time.Millisecond, 200 * time.Millisecond, 400 * time.Millisecond}
 
-// seen is what is known of a tunnel.
-type seen struct {
-	// reply is when the last echo came back, handshake when the last handshake was; zero for never.
-	reply, handshake time.Time
-	// timeout is how long a session may stay without an echo before it is recreated. WireGuard alone waits 15 seconds.
-	timeout time.Duration
+// Seen is what is known of a tunnel.
+type Seen struct {
+	// Reply is when the last echo came back, handshake when the last handshake was; zero for never.
+	Reply, Handshake time.Time
+	// Timeout is how long a session may stay without an echo before it is recreated. WireGuard alone waits 15 seconds.
+	Timeout time.Duration
 }
 
-// silent reports whether no echo came back within the timeout.
-func (s seen) silent(now time.Time) bool { return s.reply.IsZero() || now.Sub(s.reply) >= s.timeout }
+// Silent reports whether no echo came back within the timeout.
+func (s Seen) Silent(now time.Time) bool { return s.Reply.IsZero() || now.Sub(s.Reply) >= s.Timeout }
 
 // agreed returns until when the other end has time for its first echo, if there was a handshake since the last echo; zero if not. A
 // handshake in the future happened before the clock was set back.
-func (s seen) agreed(now time.Time, wait time.Duration) time.Time {
-	if !s.handshake.After(s.reply) || s.handshake.Sub(now) > wait {
+func (s Seen) agreed(now time.Time, wait time.Duration) time.Time {
+	if !s.Handshake.After(s.Reply) || s.Handshake.Sub(now) > wait {
 		return time.Time{}
 	}
-	return s.handshake.Add(wait)
+	return s.Handshake.Add(wait)
 }
 
 // dialer decides where and when one peer is dialled. It never touches a working session.
@@ -63,10 +63,10 @@ type dialer struct {
 }
 
 // step decides on the observed state and returns when to call it again; zero if only a new input makes a difference.
-func (d *dialer) step(now time.Time, targets []netip.AddrPort, s seen) time.Time {
-	if !s.silent(now) {
+func (d *dialer) step(now time.Time, targets []netip.AddrPort, s Seen) time.Time {
+	if !s.Silent(now) {
 		d.worked, d.attempts = true, 0
-		return s.reply.Add(s.timeout)
+		return s.Reply.Add(s.Timeout)
 	}
 	if len(targets) == 0 {
 		// The peer dials. Recreating it would only forget its address.
@@ -83,7 +83,7 @@ func (d *dialer) step(now time.Time, targets []netip.AddrPort, s seen) time.Time
 		d.attempts, d.probes = 0, 0
 		d.attempt(now, targets[0], len(targets))
 	case now.Before(d.next()):
-	case !s.handshake.Before(d.at) && now.Before(s.agreed(now, d.echo())):
+	case !s.Handshake.Before(d.at) && now.Before(s.agreed(now, d.echo())):
 		return s.agreed(now, d.echo())
 	case now.Before(d.at.Add(d.wait)):
 		d.dial++
