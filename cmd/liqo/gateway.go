@@ -24,6 +24,7 @@ import (
 
 	kubemanager "liqo.io/liqo/internal/kube/manager"
 	"liqo.io/liqo/internal/network/agent/gateway"
+	"liqo.io/liqo/internal/network/agent/gateway/processors"
 	"liqo.io/liqo/internal/network/carrier"
 	"liqo.io/liqo/internal/network/carrier/transport"
 	"liqo.io/liqo/internal/network/host"
@@ -144,7 +145,7 @@ func runGateway(ctx context.Context, cfg *rest.Config, o *gatewayOptions) (err e
 	}
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { return agent.Run(ctx) })
-	group.Go(func() error { gateway.AdjustProcessors(ctx); return nil })
+	group.Go(func() error { processors.Adjust(ctx); return nil })
 	reports := agent.Handler()
 	group.Go(func() error {
 		return serveSecurely(ctx, net.JoinHostPort(o.address, strconv.Itoa(report.SecurePort)), reports, keys.Certificate)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package gateway
+package processors
 
 import (
 	"context"
@@ -42,8 +42,8 @@ func (p *processors) step(used float64) int {
 	return p.now
 }
 
-// AdjustProcessors keeps the number of processors right until ctx ends, unless the variable GOMAXPROCS sets it.
-func AdjustProcessors(ctx context.Context) {
+// Adjust keeps the number of processors right until ctx ends, unless the variable GOMAXPROCS sets it.
+func Adjust(ctx context.Context) {
 	if os.Getenv("GOMAXPROCS") != "" {
 		return
 	}

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package gateway
+package processors
 
 import (
 	"context"
@@ -41,12 +41,12 @@ func TestAdjustProcessors(t *testing.T) {
 	before := runtime.GOMAXPROCS(0)
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	AdjustProcessors(ctx)
+	Adjust(ctx)
 	if now := runtime.GOMAXPROCS(0); now != before {
 		t.Errorf("%d processors, before %d", now, before)
 	}
 	t.Setenv("GOMAXPROCS", "7")
-	AdjustProcessors(t.Context())
+	Adjust(t.Context())
 	if now := runtime.GOMAXPROCS(0); now != before {
 		t.Errorf("%d processors, before %d", now, before)
 	}
