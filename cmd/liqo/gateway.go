@@ -136,7 +136,7 @@ func runGateway(ctx context.Context, cfg *rest.Config, o *gatewayOptions) (err e
 	defer func() { err = errors.Join(err, opened.Close()) }()
 	address := netip.MustParseAddr(o.address)
 	agent, err := gateway.New(cfg, opened, gateway.Options{
-		Namespace: o.namespace, KeysSecret: keyring.Secret, Lane: o.lane, Node: o.node, Address: address,
+		Namespace: o.namespace, KeysSecret: keyring.SecretName, Lane: o.lane, Node: o.node, Address: address,
 		ListenPort: o.listenPort, VXLANPort: o.vxlanPort, MTU: o.mtu, Pods: o.watchPods, Restricted: o.restricted(), Keys: keys, Log: log,
 		Hub: hub, StreamPort: o.streamPort, Proxy: transport.ProxyFrom(o.proxyFolder), ProxyResolves: o.proxyResolves, PublicOnly: !o.private,
 	})

@@ -37,7 +37,7 @@ func TestSpread(t *testing.T) {
 		}
 	}
 	b.Until("keys are made", func() bool {
-		return b.there(&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: home, Name: keyring.Secret}})
+		return b.there(&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: home, Name: keyring.SecretName}})
 	})
 	stays("a lane is down and the node is cordoned", 2*time.Second)
 	reports(first, true)

@@ -436,7 +436,7 @@ func TestKeys(t *testing.T) {
 	}}
 	b.Make(manager)
 	stop := b.run()
-	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: home, Name: keyring.Secret}}
+	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: home, Name: keyring.SecretName}}
 	b.Until("keys are made", func() bool { return b.there(secret) })
 	// Kubernetes deletes them with their owner.
 	want := []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: "Deployment", Name: manager.Name, UID: manager.UID}}

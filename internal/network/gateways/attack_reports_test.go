@@ -94,7 +94,7 @@ func answeredBy(t *testing.T, serves *[keyring.Size]byte, key [keyring.Size]byte
 
 // TestKeyOf: the key that proves a gateway is the one that the gateway has, of its lane; without one, no report is read.
 func TestKeyOf(t *testing.T) {
-	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "liqo", Name: keyring.Secret}}
+	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "liqo", Name: keyring.SecretName}}
 	empty := fake.NewFakeClient(secret.DeepCopy())
 	if _, err := keyOf(t.Context(), empty, "liqo", 0); err == nil || !strings.Contains(err.Error(), "no key that proves the gateway of lane 0") {
 		t.Error(err)

@@ -99,7 +99,7 @@ func New(mgr manager.Manager, o Options) (*Reader, error) {
 			&corev1.Service{}: here(cache.Config{LabelSelector: klabels.SelectorFromSet(klabels.Set{labels.Gateway: "true"})}),
 			// The reports of the agents on nodes.
 			&netv1alpha1.NodeReport{}: here(cache.Config{}),
-			&corev1.Secret{}:          here(cache.Config{FieldSelector: fields.OneTermEqualSelector("metadata.name", keyring.Secret)}),
+			&corev1.Secret{}:          here(cache.Config{FieldSelector: fields.OneTermEqualSelector("metadata.name", keyring.SecretName)}),
 			&discoveryv1.EndpointSlice{}: {Namespaces: map[string]cache.Config{
 				corev1.NamespaceDefault: {FieldSelector: fields.OneTermEqualSelector("metadata.name", APIServerSlice)},
 			}},
@@ -121,7 +121,7 @@ func New(mgr manager.Manager, o Options) (*Reader, error) {
 // keyOf reads the private key of the gateway of a lane.
 func keyOf(ctx context.Context, from client.Reader, namespace string, lane int) (key [keyring.Size]byte, err error) {
 	var secret corev1.Secret
-	if err := from.Get(ctx, client.ObjectKey{Namespace: namespace, Name: keyring.Secret}, &secret); err != nil {
+	if err := from.Get(ctx, client.ObjectKey{Namespace: namespace, Name: keyring.SecretName}, &secret); err != nil {
 		return key, fmt.Errorf("read the key that proves the gateway of lane %d: %w", lane, err)
 	}
 	all, err := keyring.Keys(&secret)
@@ -130,7 +130,7 @@ func keyOf(ctx context.Context, from client.Reader, namespace string, lane int) 
 	}
 	one, ok := all[lane]
 	if !ok {
-		return key, fmt.Errorf("no key that proves the gateway of lane %d in Secret %s yet", lane, keyring.Secret)
+		return key, fmt.Errorf("no key that proves the gateway of lane %d in Secret %s yet", lane, keyring.SecretName)
 	}
 	return one.Current, nil
 }

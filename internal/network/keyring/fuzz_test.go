@@ -30,7 +30,7 @@ func FuzzReadRing(f *testing.F) {
 	f.Add("", "", " ", "", "")
 	f.Fuzz(func(t *testing.T, current, next, begun, handled, wanted string) {
 		secret := &corev1.Secret{
-			ObjectMeta: metav1.ObjectMeta{Name: Secret, Annotations: map[string]string{labels.RotateKeys: wanted}},
+			ObjectMeta: metav1.ObjectMeta{Name: SecretName, Annotations: map[string]string{labels.RotateKeys: wanted}},
 			Data: map[string][]byte{
 				"lane-0.current": []byte(current), "lane-0.next": []byte(next), "lane-1.current": []byte(current), "lane-99.next": []byte(next),
 				begunEntry: []byte(begun), handledEntry: []byte(handled), "other": []byte("kept"),
@@ -45,7 +45,7 @@ func FuzzReadRing(f *testing.F) {
 					t.Errorf("the error prints a key: %v", err)
 				}
 			}
-			if !strings.Contains(err.Error(), Secret) || !strings.Contains(err.Error(), "delete the entry") || len(err.Error()) > 300 {
+			if !strings.Contains(err.Error(), SecretName) || !strings.Contains(err.Error(), "delete the entry") || len(err.Error()) > 300 {
 				t.Errorf("no advice: %v", err)
 			}
 			return

@@ -19,8 +19,8 @@ import (
 	"liqo.io/liqo/internal/network/ipam"
 )
 
-// Secret is the name of the Secret in the install namespace that holds the keys of all gateways. The controller manager writes it, gateways read it.
-const Secret = "liqo-gateway-keys"
+// SecretName is the name of the Secret in the install namespace that holds the keys of all gateways. The controller manager writes it, gateways read it.
+const SecretName = "liqo-gateway-keys"
 
 // Entries of the Secret: keys as "lane-0.current" and so on, in the form of `wg genkey`, and the state of the rotation.
 const (
@@ -42,7 +42,7 @@ const (
 
 // Name returns the name of the Secret.
 func Name(namespace string) types.NamespacedName {
-	return types.NamespacedName{Namespace: namespace, Name: Secret}
+	return types.NamespacedName{Namespace: namespace, Name: SecretName}
 }
 
 // Key is the key of one gateway.

@@ -149,7 +149,7 @@ func knows(own *netv1alpha1.NetworkConfig, keys *keyring.Ring) bool {
 
 func (r *reconciler) create(ctx context.Context) error {
 	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{
-		Namespace: r.Namespace, Name: keyring.Secret, Labels: map[string]string{labels.AppPartOf: labels.PartOf},
+		Namespace: r.Namespace, Name: keyring.SecretName, Labels: map[string]string{labels.AppPartOf: labels.PartOf},
 	}}
 	keys := keyring.Ring{Lanes: map[int]keyring.KeyPair{}}
 	if err := keys.Fill(rand.Reader); err != nil {

@@ -180,7 +180,7 @@ func (f *Facts) laneStatus(number int) laneStatus {
 	l.alive = alive(&h, l.peer)
 	there := f.whereTo(number, l.peer)
 	if h.Silent && h.Unproven {
-		return notUp(netv1alpha1.ReasonGatewaySilent, "what answers at %s, the address of gateway pod %s, does not have its key, so its report does not count; see which pod has the address, and whether all gateways read Secret %s", h.Address, h.Pod, keyring.Secret)
+		return notUp(netv1alpha1.ReasonGatewaySilent, "what answers at %s, the address of gateway pod %s, does not have its key, so its report does not count; see which pod has the address, and whether all gateways read Secret %s", h.Address, h.Pod, keyring.SecretName)
 	}
 	if h.Silent {
 		return notUp(netv1alpha1.ReasonGatewaySilent, "gateway pod %s at %s does not report; see `kubectl -n %s logs %[1]s`", h.Pod, h.Address, f.Namespace)
