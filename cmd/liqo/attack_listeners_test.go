@@ -32,6 +32,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 
+	"liqo.io/liqo/cmd/liqo/role"
 	"liqo.io/liqo/internal/kube/kubetest"
 	kubemanager "liqo.io/liqo/internal/kube/manager"
 	"liqo.io/liqo/internal/network/agent/gateway"
@@ -64,13 +65,13 @@ var servedPorts = map[chartPort]func(t *testing.T, at string){
 	{"gateway", "metrics"}:         runSmall,
 	{"route", "5874"}:              runSmall,
 	{"gateway", "report"}: func(t *testing.T, at string) {
-		kubetest.Start(t, "report", func(ctx context.Context) error { return serve(ctx, at, new(gateway.Gateway).Handler()) })
+		kubetest.Start(t, "report", func(ctx context.Context) error { return role.Serve(ctx, at, new(gateway.Gateway).Handler()) })
 	},
 	{"gateway", "report-tls"}: func(t *testing.T, at string) {
 		certificate, err := report.Certificate([32]byte{})
 		must(t, err)
 		kubetest.Start(t, "report over TLS", func(ctx context.Context) error {
-			return serveSecurely(ctx, at, new(gateway.Gateway).Handler(), func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return certificate, nil })
+			return role.ServeSecurely(ctx, at, new(gateway.Gateway).Handler(), func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return certificate, nil })
 		})
 	},
 	{"gateway", "stream"}: func(t *testing.T, at string) {
@@ -350,7 +351,7 @@ func runServing(t *testing.T, at string, handler http.Handler) {
 }
 
 func runSmall(t *testing.T, at string) {
-	kubetest.Start(t, "server", func(ctx context.Context) error { return serve(ctx, at, http.NotFoundHandler()) })
+	kubetest.Start(t, "server", func(ctx context.Context) error { return role.Serve(ctx, at, http.NotFoundHandler()) })
 }
 
 func runHealth(t *testing.T, at string) {

@@ -20,6 +20,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	discoveryv1alpha1 "liqo.io/liqo/apis/discovery/v1alpha1"
+	"liqo.io/liqo/cmd/liqo/role"
 	"liqo.io/liqo/internal/kube/version"
 	"liqo.io/liqo/internal/offloading/serving"
 	peeringauth "liqo.io/liqo/internal/peering/auth"
@@ -28,10 +29,10 @@ import (
 )
 
 // auth is the only process that unauthenticated clients can reach. It watches and caches nothing, which keeps it small.
-func auth() role {
-	return role{name: "auth", short: "Authenticate other clusters that peer with this one", new: func() *cobra.Command {
+func auth() role.Role {
+	return role.Role{Name: "auth", Short: "Authenticate other clusters that peer with this one", New: func() *cobra.Command {
 		var o authOptions
-		return command(&o, config.GetConfig, func(cmd *cobra.Command, cfg *rest.Config) error {
+		return role.Command(&o, config.GetConfig, func(cmd *cobra.Command, cfg *rest.Config) error {
 			return runAuth(cmd.Context(), cfg, o)
 		})
 	}}
@@ -52,9 +53,9 @@ type authOptions struct {
 
 // Register adds the flags.
 func (o *authOptions) Register(flags *pflag.FlagSet) {
-	flags.StringVar(&o.namespace, "namespace", authEnvironment("POD_NAMESPACE", "liqo"), "namespace in which Liqo is installed")
-	flags.StringVar(&o.clusterID, "cluster-id", authEnvironment("CLUSTER_ID", ""), "ID of this cluster")
-	flags.StringVar(&o.clusterName, "cluster-name", authEnvironment("CLUSTER_NAME", ""), "name of this cluster")
+	flags.StringVar(&o.namespace, "namespace", role.AuthEnvironment("POD_NAMESPACE", "liqo"), "namespace in which Liqo is installed")
+	flags.StringVar(&o.clusterID, "cluster-id", role.AuthEnvironment("CLUSTER_ID", ""), "ID of this cluster")
+	flags.StringVar(&o.clusterName, "cluster-name", role.AuthEnvironment("CLUSTER_NAME", ""), "name of this cluster")
 	flags.StringVar(&o.address, "address", ":5000", "address to serve at")
 	flags.StringVar(&o.healthAddress, "health-probe-address", ":8081", "address of the probes /healthz and /readyz")
 	flags.BoolVar(&o.enableTLS, "enable-tls", false, "serve TLS; without --cert-path and --key-path, with a self-signed certificate")
@@ -63,8 +64,8 @@ func (o *authOptions) Register(flags *pflag.FlagSet) {
 	flags.BoolVar(&o.enableAuth, "enable-authentication", true, "refuse clusters without a token")
 	flags.StringVar(&o.apiServerAddress, "advertise-api-server-address", "", "address at which peers reach the API server; if empty, a control plane node, port 6443")
 	flags.BoolVar(&o.apiServerTrustedCA, "advertise-api-server-trusted-ca", false, "the certificate of the API server is signed by a public authority, so peers receive no CA")
-	ignore(flags, noteNoCache, "resync-period")
-	ignore(flags, noteAWS, "aws-access-key-id", "aws-secret-access-key", "aws-region", "aws-cluster-name")
+	role.Ignore(flags, role.NoteNoCache, "resync-period")
+	role.Ignore(flags, role.NoteAWS, "aws-access-key-id", "aws-secret-access-key", "aws-region", "aws-cluster-name")
 }
 
 // Validate refuses what cannot work.
@@ -88,7 +89,7 @@ func (o *authOptions) Validate() error {
 
 // runAuth serves until ctx ends.
 func runAuth(ctx context.Context, cfg *rest.Config, o authOptions) error {
-	frugal(ctx)
+	role.Frugal(ctx)
 	log := log.FromContext(ctx).WithName("auth")
 	cfg = rest.CopyConfig(cfg)
 	cfg.UserAgent = "liqo-auth/" + version.Version

@@ -11,14 +11,15 @@ import (
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client/config"
 
+	"liqo.io/liqo/cmd/liqo/role"
 	peercleanup "liqo.io/liqo/internal/peering/cleanup"
 )
 
 // cleanup ends all peerings before the chart is removed. Administrators read its output in the log of a Job.
-func cleanup() role {
-	return role{name: "cleanup", short: "End all peerings, before Liqo is removed", new: func() *cobra.Command {
+func cleanup() role.Role {
+	return role.Role{Name: "cleanup", Short: "End all peerings, before Liqo is removed", New: func() *cobra.Command {
 		var o cleanupOptions
-		return command(&o, config.GetConfig, func(cmd *cobra.Command, cfg *rest.Config) error {
+		return role.Command(&o, config.GetConfig, func(cmd *cobra.Command, cfg *rest.Config) error {
 			return peercleanup.Run(cmd.Context(), cfg, peercleanup.Options{Namespace: o.namespace, Timeout: o.timeout, Out: cmd.OutOrStdout()})
 		})
 	}}

@@ -12,13 +12,14 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/config"
 
+	"liqo.io/liqo/cmd/liqo/role"
 	chart "liqo.io/liqo/deployments/liqo"
 	kubecrds "liqo.io/liqo/internal/kube/crds"
 )
 
 // crds updates the custom resource definitions, for upgrades with Helm alone.
-func crds() role {
-	return role{name: "crds", short: "Update the custom resource definitions of this cluster", new: func() *cobra.Command {
+func crds() role.Role {
+	return role.Role{Name: "crds", Short: "Update the custom resource definitions of this cluster", New: func() *cobra.Command {
 		var timeout time.Duration
 		cmd := &cobra.Command{
 			Args: cobra.NoArgs,
@@ -37,7 +38,7 @@ func crds() role {
 				if err := kubecrds.AddToScheme(scheme); err != nil {
 					return err
 				}
-				c, err := client.New(named(cfg, cmd.Name()), client.Options{Scheme: scheme})
+				c, err := client.New(role.Named(cfg, cmd.Name()), client.Options{Scheme: scheme})
 				if err != nil {
 					return err
 				}

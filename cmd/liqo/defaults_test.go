@@ -35,11 +35,11 @@ var otherDefaults = map[string]map[string]string{
 // TestDocumentedDefaults: flags have their documented defaults, or those that the differences name.
 func TestDocumentedDefaults(t *testing.T) {
 	for _, role := range roles() {
-		flags := role.new().Flags()
-		for _, all := range []map[string]string{defaults[role.name], otherDefaults[role.name]} {
+		flags := role.New().Flags()
+		for _, all := range []map[string]string{defaults[role.Name], otherDefaults[role.Name]} {
 			for name, want := range all {
 				if flag := flags.Lookup(name); flag == nil || flag.DefValue != want {
-					t.Errorf("%s --%s: %+v, want the default %q", role.name, name, flag, want)
+					t.Errorf("%s --%s: %+v, want the default %q", role.Name, name, flag, want)
 				}
 			}
 		}

@@ -19,6 +19,7 @@ import (
 	ctrllog "sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 
+	"liqo.io/liqo/cmd/liqo/role"
 	"liqo.io/liqo/internal/kube/domain"
 	"liqo.io/liqo/internal/kube/listener"
 	kubemanager "liqo.io/liqo/internal/kube/manager"
@@ -28,10 +29,10 @@ import (
 )
 
 // dnsRole is the name server of the pods that run here for other clusters.
-func dnsRole() role {
-	return role{name: "dns", short: "Answer pods of peers with the names of their own cluster", new: func() *cobra.Command {
+func dnsRole() role.Role {
+	return role.Role{Name: "dns", Short: "Answer pods of peers with the names of their own cluster", New: func() *cobra.Command {
 		o := dnsOptions{resolvConf: domain.File, last: usualLast}
-		return command(&o, config.GetConfig, func(cmd *cobra.Command, cfg *rest.Config) error {
+		return role.Command(&o, config.GetConfig, func(cmd *cobra.Command, cfg *rest.Config) error {
 			return runDNS(cmd.Context(), cfg, &o)
 		})
 	}}
@@ -55,7 +56,7 @@ func (o *dnsOptions) Register(flags *pflag.FlagSet) {
 	flags.StringVar(&o.address, "address", fmt.Sprintf(":%d", nameserver.Port), "address to listen at, over UDP and TCP")
 	flags.StringVar(&o.healthAddress, "health-probe-address", ":8081", "address of the probes /healthz and /readyz")
 	flags.StringVar(&o.metricsAddress, "metrics-address", "0", "address of the metrics; 0 for none")
-	flags.StringVar(&o.namespace, "namespace", authEnvironment("POD_NAMESPACE", "liqo"), "namespace in which Liqo is installed")
+	flags.StringVar(&o.namespace, "namespace", role.AuthEnvironment("POD_NAMESPACE", "liqo"), "namespace in which Liqo is installed")
 	flags.StringSliceVar(&o.open, "open-namespaces", nil, "namespaces of this cluster in which pods of peers find Services by name although these names are under the peer's own domain (NAMESPACE,...)")
 }
 
@@ -74,13 +75,13 @@ func (o *dnsOptions) Validate() error {
 
 // runDNS serves until ctx ends. It is not ready before it knows the pods of peers, so that those are not refused.
 func runDNS(ctx context.Context, cfg *rest.Config, o *dnsOptions) error {
-	frugal(ctx)
+	role.Frugal(ctx)
 	log := ctrllog.FromContext(ctx).WithName("dns")
-	cluster, err := resolverOf(o.resolvConf)
+	cluster, err := role.ResolverOf(o.resolvConf)
 	if err != nil {
 		return err
 	}
-	scheme, err := newScheme()
+	scheme, err := role.NewScheme()
 	if err != nil {
 		return err
 	}

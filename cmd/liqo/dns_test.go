@@ -21,6 +21,7 @@ import (
 
 	"liqo.io/liqo/apis/labels"
 	vkv1alpha1 "liqo.io/liqo/apis/virtualkubelet/v1alpha1"
+	"liqo.io/liqo/cmd/liqo/role"
 	"liqo.io/liqo/internal/kube/kubetest"
 )
 
@@ -30,7 +31,7 @@ func TestDNS(t *testing.T) {
 	admin := kubetest.Cluster(t)
 	_, err := envtest.InstallCRDs(admin, envtest.CRDInstallOptions{ErrorIfPathMissing: true, Paths: []string{"../../deployments/liqo/crds/virtualkubelet.liqo.io_namespacemaps.yaml"}})
 	must(t, err)
-	scheme, err := newScheme()
+	scheme, err := role.NewScheme()
 	must(t, err)
 	b := &kubetest.Env{T: t}
 	b.Client, err = client.New(admin, client.Options{Scheme: scheme})

@@ -22,6 +22,7 @@ import (
 	ctrllog "sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 
+	"liqo.io/liqo/cmd/liqo/role"
 	kubemanager "liqo.io/liqo/internal/kube/manager"
 	"liqo.io/liqo/internal/network/agent/gateway"
 	"liqo.io/liqo/internal/network/agent/gateway/processors"
@@ -40,8 +41,8 @@ const forwarding = "/proc/sys/net/ipv4/ip_forward"
 const gatewayMemory = 100 << 20
 
 // gatewayRole is the local end of the tunnels to all peers.
-func gatewayRole() role {
-	return role{name: "gateway", short: "Connect the networks of this cluster and its peers with encrypted tunnels", new: func() *cobra.Command {
+func gatewayRole() role.Role {
+	return role.Role{Name: "gateway", Short: "Connect the networks of this cluster and its peers with encrypted tunnels", New: func() *cobra.Command {
 		var o gatewayOptions
 		home := func() (*rest.Config, error) {
 			if o.prepare {
@@ -49,7 +50,7 @@ func gatewayRole() role {
 			}
 			return config.GetConfig()
 		}
-		return command(&o, home, func(cmd *cobra.Command, cfg *rest.Config) error {
+		return role.Command(&o, home, func(cmd *cobra.Command, cfg *rest.Config) error {
 			if o.prepare {
 				return prepareGateway(forwarding)
 			}
@@ -148,18 +149,18 @@ func runGateway(ctx context.Context, cfg *rest.Config, o *gatewayOptions) (err e
 	group.Go(func() error { processors.Adjust(ctx); return nil })
 	reports := agent.Handler()
 	group.Go(func() error {
-		return serveSecurely(ctx, net.JoinHostPort(o.address, strconv.Itoa(report.SecurePort)), reports, keys.Certificate)
+		return role.ServeSecurely(ctx, net.JoinHostPort(o.address, strconv.Itoa(report.SecurePort)), reports, keys.Certificate)
 	})
 	// For port-forwarding, and for controller managers of earlier versions.
 	for _, address := range []string{o.address, "127.0.0.1"} {
-		group.Go(func() error { return serve(ctx, net.JoinHostPort(address, strconv.Itoa(report.Port)), reports) })
+		group.Go(func() error { return role.Serve(ctx, net.JoinHostPort(address, strconv.Itoa(report.Port)), reports) })
 	}
-	group.Go(func() error { return serve(ctx, o.healthAddress, agentHealth(agent)) })
+	group.Go(func() error { return role.Serve(ctx, o.healthAddress, agentHealth(agent)) })
 	if serves(o.metricsAddress) {
 		if err := metrics.Registry.Register(agent); err != nil {
 			return fmt.Errorf("register the metrics: %w", err)
 		}
-		group.Go(func() error { return serve(ctx, o.metricsAddress, kubemanager.Metrics()) })
+		group.Go(func() error { return role.Serve(ctx, o.metricsAddress, kubemanager.Metrics()) })
 	}
 	return group.Wait()
 }

@@ -77,10 +77,10 @@ func TestPrepareAlone(t *testing.T) {
 	defer space.Close()
 	t.Setenv("KUBECONFIG", filepath.Join(t.TempDir(), "none"))
 	for _, role := range roles() {
-		if role.name != "gateway" {
+		if role.Name != "gateway" {
 			continue
 		}
-		command := role.new()
+		command := role.New()
 		command.SetArgs([]string{"--prepare"})
 		if err := command.ExecuteContext(t.Context()); err != nil {
 			t.Error(err)

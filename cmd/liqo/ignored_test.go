@@ -10,6 +10,7 @@ import (
 	"github.com/go-logr/logr"
 	"github.com/go-logr/logr/funcr"
 	"github.com/spf13/pflag"
+	"liqo.io/liqo/cmd/liqo/manager"
 )
 
 // documented are the flags of the documentation, by role. An entry "NAME" has a value, "NAME=" is Boolean; the text after the colon is in the
@@ -69,18 +70,18 @@ func TestDocumentedFlags(t *testing.T) {
 		t.Setenv(name, "") // so that the process ends before it connects to anything
 	}
 	for _, role := range roles() {
-		for _, entry := range documented[role.name] {
+		for _, entry := range documented[role.Name] {
 			name, note, ignored := strings.Cut(entry, ": ")
 			name, isSwitch := strings.CutSuffix(name, "=")
-			flag := role.new().Flags().Lookup(name)
+			flag := role.New().Flags().Lookup(name)
 			switch {
 			case flag == nil:
-				t.Errorf("%s: no flag --%s", role.name, name)
+				t.Errorf("%s: no flag --%s", role.Name, name)
 				continue
 			case (flag.NoOptDefVal != "") != isSwitch:
-				t.Errorf("%s --%s: needs no value: %t, want %t", role.name, name, flag.NoOptDefVal != "", isSwitch)
+				t.Errorf("%s --%s: needs no value: %t, want %t", role.Name, name, flag.NoOptDefVal != "", isSwitch)
 			case flag.Hidden != ignored || flag.Usage == "":
-				t.Errorf("%s --%s: in the help: %t, as %q", role.name, name, !flag.Hidden, flag.Usage)
+				t.Errorf("%s --%s: in the help: %t, as %q", role.Name, name, !flag.Hidden, flag.Usage)
 			}
 			if !ignored {
 				continue
@@ -93,16 +94,16 @@ func TestDocumentedFlags(t *testing.T) {
 				var lines []string
 				log := funcr.New(func(_, line string) { lines = append(lines, line) }, funcr.Options{})
 				program := program()
-				program.SetArgs(append([]string{role.name}, arguments...))
+				program.SetArgs(append([]string{role.Name}, arguments...))
 				var output bytes.Buffer
 				program.SetOut(&output)
 				program.SetErr(&output)
 				err := program.ExecuteContext(logr.NewContext(t.Context(), log))
 				if err == nil || strings.Contains(err.Error(), "unknown") || output.Len() > 0 {
-					t.Errorf("%s %v: %v, printed %q", role.name, arguments, err, output.String())
+					t.Errorf("%s %v: %v, printed %q", role.Name, arguments, err, output.String())
 				}
 				if len(lines) != 1 || !strings.Contains(lines[0], `"flag"="--`+name+`"`) || !strings.Contains(lines[0], note) {
-					t.Errorf("%s %v: logged %q, want one line with %q", role.name, arguments, lines, note)
+					t.Errorf("%s %v: logged %q, want one line with %q", role.Name, arguments, lines, note)
 				}
 			}
 		}
@@ -114,7 +115,7 @@ func TestResyncPeriod(t *testing.T) {
 	t.Setenv("CLUSTER_ID", "11111111-2222-4333-8444-555555555555")
 	t.Setenv("CLUSTER_NAME", "milan")
 	for value, valid := range map[string]bool{"10h": true, "5m": true, "0": false} {
-		var o controllerManagerOptions
+		var o manager.Options
 		flags := pflag.NewFlagSet("controller-manager", pflag.ContinueOnError)
 		o.Register(flags)
 		if err := flags.Parse([]string{"--resync-period", value, "--kubelet-image=liqo:1"}); err != nil {
@@ -123,7 +124,7 @@ func TestResyncPeriod(t *testing.T) {
 		if err := o.Validate(); (err == nil) != valid {
 			t.Errorf("--resync-period %s: %v", value, err)
 		}
-		if period := o.caches().SyncPeriod; period == nil || *period != o.resyncPeriod {
+		if period := o.Caches().SyncPeriod; period == nil || *period != o.ResyncPeriod {
 			t.Errorf("--resync-period %s: the caches have %v", value, period)
 		}
 	}
@@ -131,7 +132,7 @@ func TestResyncPeriod(t *testing.T) {
 
 // TestLeaseName: users find the leader of the controller managers by this documented name.
 func TestLeaseName(t *testing.T) {
-	if leaseName != "66cf253f.ctrlmgr.liqo.io" {
-		t.Errorf("the Lease is %s", leaseName)
+	if manager.LeaseName != "66cf253f.ctrlmgr.liqo.io" {
+		t.Errorf("the Lease is %s", manager.LeaseName)
 	}
 }

@@ -12,14 +12,17 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"liqo.io/liqo/cmd/liqo/kubelet"
+	"liqo.io/liqo/cmd/liqo/manager"
+	"liqo.io/liqo/cmd/liqo/role"
 	"liqo.io/liqo/internal/kube/version"
 )
 
-func roles() []role {
-	return []role{
-		controllerManager(),
+func roles() []role.Role {
+	return []role.Role{
+		manager.Role(),
 		auth(),
-		virtualKubelet(),
+		kubelet.Role(),
 		gatewayRole(),
 		routeRole(),
 		metricAgent(),
@@ -53,8 +56,8 @@ func program() *cobra.Command {
 	}
 	root.CompletionOptions.DisableDefaultCmd = true
 	for _, r := range roles() {
-		cmd := r.new()
-		cmd.Use, cmd.Short = r.name, r.short
+		cmd := r.New()
+		cmd.Use, cmd.Short = r.Name, r.Short
 		root.AddCommand(cmd)
 	}
 	return root

@@ -20,6 +20,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/healthz"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 
+	"liqo.io/liqo/cmd/liqo/role"
 	"liqo.io/liqo/internal/kube/listener"
 	kubemanager "liqo.io/liqo/internal/kube/manager"
 	"liqo.io/liqo/internal/offloading/caller"
@@ -28,10 +29,10 @@ import (
 )
 
 // metricAgent serves the usage of a peer's pods to that peer.
-func metricAgent() role {
-	return role{name: "metric-agent", short: "Report to peers what their pods use in this cluster", new: func() *cobra.Command {
+func metricAgent() role.Role {
+	return role.Role{Name: "metric-agent", Short: "Report to peers what their pods use in this cluster", New: func() *cobra.Command {
 		var o metricAgentOptions
-		return command(&o, config.GetConfig, func(cmd *cobra.Command, cfg *rest.Config) error {
+		return role.Command(&o, config.GetConfig, func(cmd *cobra.Command, cfg *rest.Config) error {
 			return runMetricAgent(cmd.Context(), cfg, &o)
 		})
 	}}
@@ -51,7 +52,7 @@ func (o *metricAgentOptions) Register(flags *pflag.FlagSet) {
 	flags.StringVar(&o.certPath, "cert-path", "", "file with the TLS certificate, in PEM; if empty, the certificate is self-signed")
 	flags.StringVar(&o.keyPath, "key-path", "", "file with the key of the TLS certificate, in PEM")
 	flags.BoolVar(&o.insecure, "kubelet-insecure-tls", false, "do not verify the certificates of kubelets; an attacker on the path could then take the token of this process, which reads metrics")
-	flags.StringVar(&o.namespace, "namespace", authEnvironment("POD_NAMESPACE", "liqo"), "namespace in which Liqo is installed")
+	flags.StringVar(&o.namespace, "namespace", role.AuthEnvironment("POD_NAMESPACE", "liqo"), "namespace in which Liqo is installed")
 	flags.StringVar(&o.healthAddress, "health-probe-address", ":8081", "address of the probes /healthz and /readyz")
 }
 
@@ -68,7 +69,7 @@ func (o *metricAgentOptions) Validate() error {
 
 // runMetricAgent serves until ctx ends.
 func runMetricAgent(ctx context.Context, cfg *rest.Config, o *metricAgentOptions) error {
-	frugal(ctx)
+	role.Frugal(ctx)
 	scheme := runtime.NewScheme()
 	if err := clientgoscheme.AddToScheme(scheme); err != nil {
 		return err

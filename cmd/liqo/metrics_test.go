@@ -43,17 +43,17 @@ func TestMetricsOfRoles(t *testing.T) {
 		}
 	}
 	for _, r := range roles() {
-		from, ok := reached[r.name]
+		from, ok := reached[r.Name]
 		if !ok {
-			t.Errorf("role %s is not found in the source", r.name)
+			t.Errorf("role %s is not found in the source", r.Name)
 		}
 		measured := map[string]bool{}
 		for _, name := range imports.measuredFrom(from.imports) {
 			measured[name] = from.serves
 		}
 		for _, row := range rows {
-			key := r.name + " " + row.Name
-			if lists := slices.Contains(row.Roles, r.name); lists != (measured[row.Name] && measuresNothing[key] == "") {
+			key := r.Name + " " + row.Name
+			if lists := slices.Contains(row.Roles, r.Name); lists != (measured[row.Name] && measuresNothing[key] == "") {
 				t.Errorf("%s: measured: %t, in the roles of its row: %t, accepted as not measured: %q", key, measured[row.Name], lists, measuresNothing[key])
 			}
 			if measuresNothing[key] != "" && !measured[row.Name] {

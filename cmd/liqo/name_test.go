@@ -12,13 +12,15 @@ import (
 	"github.com/spf13/pflag"
 	"k8s.io/client-go/rest"
 
+	"liqo.io/liqo/cmd/liqo/kubelet"
+	"liqo.io/liqo/cmd/liqo/role"
 	"liqo.io/liqo/internal/kube/version"
 )
 
 // TestProcessMetrics: Prometheus finds the usual metrics of a process on the port of the virtual node, as text.
 func TestProcessMetrics(t *testing.T) {
 	recorder := httptest.NewRecorder()
-	processMetrics().ServeHTTP(recorder, httptest.NewRequest(http.MethodGet, "/metrics", nil))
+	kubelet.ProcessMetrics().ServeHTTP(recorder, httptest.NewRequest(http.MethodGet, "/metrics", nil))
 	text := recorder.Body.String()
 	for _, want := range []string{"go_goroutines ", "process_resident_memory_bytes ", "process_start_time_seconds "} {
 		if !strings.Contains(text, "\n"+want) {
@@ -45,7 +47,7 @@ func TestRolesNameThemselves(t *testing.T) {
 	server := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { seen <- r.UserAgent() }))
 	defer server.Close()
 	home := func() (*rest.Config, error) { return &rest.Config{Host: server.URL}, nil }
-	cmd := command(noOptions{}, home, func(_ *cobra.Command, cfg *rest.Config) error {
+	cmd := role.Command(noOptions{}, home, func(_ *cobra.Command, cfg *rest.Config) error {
 		connection, err := rest.HTTPClientFor(cfg)
 		if err != nil {
 			return err

@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/pflag"
 
+	"liqo.io/liqo/cmd/liqo/role"
 	"liqo.io/liqo/internal/network/hoststate"
 )
 
@@ -33,17 +34,17 @@ func (o *networkOptions) restricted() bool { return o.traffic == trafficOffloade
 
 // Register adds the flags.
 func (o *networkOptions) Register(flags *pflag.FlagSet) {
-	flags.StringVar(&o.namespace, "liqo-namespace", authEnvironment("POD_NAMESPACE", "liqo"), "namespace in which Liqo is installed")
-	flags.StringVar(&o.node, "node-name", authEnvironment("NODE_NAME", ""), "name of the node that this process runs on")
+	flags.StringVar(&o.namespace, "liqo-namespace", role.AuthEnvironment("POD_NAMESPACE", "liqo"), "namespace in which Liqo is installed")
+	flags.StringVar(&o.node, "node-name", role.AuthEnvironment("NODE_NAME", ""), "name of the node that this process runs on")
 	flags.Uint16Var(&o.vxlanPort, "route.vxlan-vtep-port", hoststate.DefaultVXLANPort, "UDP port of the overlay between nodes and gateways; the same on all of them")
 	flags.IntVar(&o.mtu, "gateway.mtu", 0, "largest MTU of the tunnels; 0: the MTU of the pod network, less the overhead of encryption")
 	flags.StringVar(&o.traffic, "traffic", trafficFull, "which pods exchange packets with a peer: full (all), or offloaded (those that run for it, and those of namespaces that are offloaded to it)")
-	ignore(flags, noteRunAs, "run-as")
-	ignore(flags, noteProbes, "gateway.ping-interval", "gateway.ping-loss-threshold", "gateway.ping-latency-update-interval")
-	ignoreSwitch(flags, noteElection, "gateway.leader-elect")
-	ignore(flags, noteElection, "gateway.lease-duration", "gateway.renew-deadline", "gateway.retry-period")
-	ignore(flags, noteVXLAN, "route.vxlan-vni", "route.vxlan-mtu")
-	ignore(flags, noteManager, "manager.pod-cidr", "manager.service-cidr", "manager.reserved-pools", "manager.additional-pools")
+	role.Ignore(flags, role.NoteRunAs, "run-as")
+	role.Ignore(flags, role.NoteProbes, "gateway.ping-interval", "gateway.ping-loss-threshold", "gateway.ping-latency-update-interval")
+	role.IgnoreSwitch(flags, role.NoteElection, "gateway.leader-elect")
+	role.Ignore(flags, role.NoteElection, "gateway.lease-duration", "gateway.renew-deadline", "gateway.retry-period")
+	role.Ignore(flags, role.NoteVXLAN, "route.vxlan-vni", "route.vxlan-mtu")
+	role.Ignore(flags, role.NoteManager, "manager.pod-cidr", "manager.service-cidr", "manager.reserved-pools", "manager.additional-pools")
 }
 
 // Validate refuses what cannot work.

@@ -10,12 +10,13 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"liqo.io/liqo/cmd/liqo/role"
 	"liqo.io/liqo/internal/network/matrix"
 )
 
 // networkTestServer is one end of `liqoctl test network`, which runs it while the test lasts. It needs no API server.
-func networkTestServer() role {
-	return role{name: "network-test-server", short: "Serve one end of `liqoctl test network`", new: func() *cobra.Command {
+func networkTestServer() role.Role {
+	return role.Role{Name: "network-test-server", Short: "Serve one end of `liqoctl test network`", New: func() *cobra.Command {
 		var o networkTestOptions
 		cmd := &cobra.Command{
 			Args: cobra.NoArgs,

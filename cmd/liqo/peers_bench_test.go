@@ -28,6 +28,7 @@ import (
 
 	"liqo.io/liqo/apis/labels"
 	sharingv1alpha1 "liqo.io/liqo/apis/sharing/v1alpha1"
+	"liqo.io/liqo/cmd/liqo/kubelet"
 	"liqo.io/liqo/internal/kube/kubetest"
 	"liqo.io/liqo/internal/kube/remote"
 	"liqo.io/liqo/test/env/process"
@@ -144,7 +145,7 @@ func (h *hub) start(program string, i int) process.Process {
 	var output bytes.Buffer
 	command := exec.CommandContext(ctx, program, "virtual-kubelet", "--home-kubeconfig="+h.kubeconfig,
 		"--nodename="+node, "--tenant-namespace="+namespace, "--slice-name=hub", "--foreign-cluster-id="+id, "--foreign-cluster-name="+fmt.Sprintf("provider-%d", i),
-		"--home-cluster-id=hub-id", "--home-cluster-name=hub", "--node-ip=127.0.0.1", "--certificate-type="+certificateSelf,
+		"--home-cluster-id=hub-id", "--home-cluster-name=hub", "--node-ip=127.0.0.1", "--certificate-type="+kubelet.CertificateSelf,
 		fmt.Sprintf("--listen-port=%d", 21000+i), fmt.Sprintf("--health-probe-address=127.0.0.1:%d", 22000+i))
 	command.Stdout, command.Stderr = &output, &output
 	h.must(command.Start())

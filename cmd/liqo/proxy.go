@@ -16,6 +16,7 @@ import (
 	"golang.org/x/sync/errgroup"
 	ctrllog "sigs.k8s.io/controller-runtime/pkg/log"
 
+	"liqo.io/liqo/cmd/liqo/role"
 	"liqo.io/liqo/internal/kube/listener"
 	"liqo.io/liqo/internal/kube/version"
 	"liqo.io/liqo/internal/peering/auth/endpoint"
@@ -23,8 +24,8 @@ import (
 )
 
 // proxyRole lets peers reach the API server and the authentication service through the tunnel. It needs no API server, and has no rights there.
-func proxyRole() role {
-	return role{name: "proxy", short: "Let peers reach the API server and the authentication service through the tunnel", new: func() *cobra.Command {
+func proxyRole() role.Role {
+	return role.Role{Name: "proxy", Short: "Let peers reach the API server and the authentication service through the tunnel", New: func() *cobra.Command {
 		var o proxyOptions
 		cmd := &cobra.Command{
 			Args: cobra.NoArgs,
@@ -56,7 +57,7 @@ func (o *proxyOptions) Register(flags *pflag.FlagSet) {
 	flags.StringVar(&o.auth, "auth", "liqo-auth:443", "HOST:PORT of the authentication service")
 	flags.BoolVar(&o.authTLS, "auth-tls", true, "the authentication service speaks TLS; if not, this process does in its place")
 	flags.StringVar(&o.keyPath, "key-path", "", "file with the key from which the passes of peers are derived")
-	flags.StringVar(&o.namespace, "namespace", authEnvironment("POD_NAMESPACE", "liqo"), "namespace in which Liqo is installed")
+	flags.StringVar(&o.namespace, "namespace", role.AuthEnvironment("POD_NAMESPACE", "liqo"), "namespace in which Liqo is installed")
 }
 
 // Validate refuses what cannot work.

@@ -16,6 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/config"
 	ctrllog "sigs.k8s.io/controller-runtime/pkg/log"
 
+	"liqo.io/liqo/cmd/liqo/role"
 	"liqo.io/liqo/internal/kube/domain"
 	"liqo.io/liqo/internal/network/agent/route"
 	"liqo.io/liqo/internal/network/host"
@@ -29,10 +30,10 @@ const (
 )
 
 // routeRole routes the packets of a node to the gateways.
-func routeRole() role {
-	return role{name: "route", short: "Route the packets of one node for peers to the gateways", new: func() *cobra.Command {
+func routeRole() role.Role {
+	return role.Role{Name: "route", Short: "Route the packets of one node for peers to the gateways", New: func() *cobra.Command {
 		var o routeOptions
-		return command(&o, config.GetConfig, func(cmd *cobra.Command, cfg *rest.Config) error {
+		return role.Command(&o, config.GetConfig, func(cmd *cobra.Command, cfg *rest.Config) error {
 			return runRoute(cmd.Context(), cfg, &o)
 		})
 	}}
@@ -44,12 +45,12 @@ type routeOptions struct{ networkOptions }
 func (o *routeOptions) Register(flags *pflag.FlagSet) {
 	o.networkOptions.Register(flags)
 	flags.StringVar(&o.healthAddress, "health-probe-address", "127.0.0.1:5874", "address of the probes /healthz and /readyz")
-	ignore(flags, noteGatewayOnly, "metrics-bind-addr", "gateway.listening-port")
+	role.Ignore(flags, role.NoteGatewayOnly, "metrics-bind-addr", "gateway.listening-port")
 }
 
 // runRoute runs until ctx ends.
 func runRoute(ctx context.Context, cfg *rest.Config, o *routeOptions) (err error) {
-	frugal(ctx)
+	role.Frugal(ctx)
 	log := ctrllog.FromContext(ctx)
 	if err := raisePriority(); err != nil {
 		log.V(1).Info("priority not raised", "reason", err.Error())
@@ -68,7 +69,7 @@ func runRoute(ctx context.Context, cfg *rest.Config, o *routeOptions) (err error
 	}
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { return agent.Run(ctx) })
-	group.Go(func() error { return serve(ctx, o.healthAddress, agentHealth(agent)) })
+	group.Go(func() error { return role.Serve(ctx, o.healthAddress, agentHealth(agent)) })
 	return group.Wait()
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package main
+package role
 
 import (
 	"context"
@@ -67,17 +67,17 @@ func TestFrugal(t *testing.T) {
 	defer runtime.GOMAXPROCS(before)
 	runtime.GOMAXPROCS(7)
 	t.Setenv("GOMAXPROCS", "7")
-	frugal(t.Context())
+	Frugal(t.Context())
 	if now := runtime.GOMAXPROCS(0); now != 7 {
 		t.Errorf("with GOMAXPROCS=7: %d processors", now)
 	}
 	t.Setenv("GOMAXPROCS", "")
-	frugal(t.Context())
+	Frugal(t.Context())
 	if now := runtime.GOMAXPROCS(0); now != mostProcessors {
 		t.Errorf("%d processors, want %d", now, mostProcessors)
 	}
 	runtime.GOMAXPROCS(1)
-	frugal(t.Context())
+	Frugal(t.Context())
 	if now := runtime.GOMAXPROCS(0); now != 1 {
 		t.Errorf("%d processors, where there is one", now)
 	}

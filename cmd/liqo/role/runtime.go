@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package main
+package role
 
 import (
 	"context"
@@ -15,8 +15,8 @@ import (
 // processors Go keeps more threads and memory than such a role needs. The variable GOMAXPROCS overrides it.
 const mostProcessors = 2
 
-// frugal adapts the Go runtime to a role that only talks to API servers, until ctx ends.
-func frugal(ctx context.Context) {
+// Frugal adapts the Go runtime to a role that only talks to API servers, until ctx ends.
+func Frugal(ctx context.Context) {
 	if os.Getenv("GOMAXPROCS") == "" {
 		runtime.GOMAXPROCS(min(mostProcessors, runtime.GOMAXPROCS(0)))
 	}

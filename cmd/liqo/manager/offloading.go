@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package main
+package manager
 
 import (
 	"errors"
@@ -8,6 +8,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 
+	"liqo.io/liqo/cmd/liqo/role"
 	"liqo.io/liqo/internal/kube/policies"
 	"liqo.io/liqo/internal/offloading/certificate"
 	"liqo.io/liqo/internal/offloading/namespacemap"
@@ -22,12 +23,12 @@ import (
 )
 
 // setupNamespaces adds what offloads namespaces, and gives their pods data.
-func (o *controllerManagerOptions) setupNamespaces(mgr manager.Manager, guard *policies.Guard, connector *replicate.Replicator) error {
+func (o *Options) setupNamespaces(mgr manager.Manager, guard *policies.Guard, connector *replicate.Replicator) error {
 	err := errors.Join(
 		certificate.Setup(mgr),
 		namespaceoffloading.Setup(mgr, namespaceoffloading.Options{Local: o.local}),
 		remotecontents.Setup(mgr, remotecontents.Options{Consumer: o.local.ClusterID, Reader: connector.Reader}),
-		namespacemap.Setup(mgr, clusterResolver(mgr.GetLogger()).Domain),
+		namespacemap.Setup(mgr, role.ClusterResolver(mgr.GetLogger()).Domain),
 		remotenamespace.Setup(mgr, remotenamespace.Options{
 			Namespace: o.namespace, Names: o.peerNames, Policies: guard, Bounds: o.shadows.bounds, Isolation: o.shadows.isolation,
 			Level: shadow.Level(o.shadows.podSecurity), Most: o.shadows.mostNamespaces,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package main
+package kubelet
 
 import (
 	"cmp"
@@ -166,7 +166,7 @@ func (o *reflectionOptions) networks() (all []netip.Prefix, err error) {
 }
 
 // newReflection returns the reflection engine and the translator of its addresses.
-func newReflection(cfg *rest.Config, o *virtualKubeletOptions) (*reflection.Reflection, *translator.Translator, error) {
+func newReflection(cfg *rest.Config, o *Options) (*reflection.Reflection, *translator.Translator, error) {
 	denied, err := o.reflection.denied()
 	if err != nil {
 		return nil, nil, err
@@ -202,7 +202,7 @@ func newReflection(cfg *rest.Config, o *virtualKubeletOptions) (*reflection.Refl
 }
 
 // engine returns the options of the reflection engine.
-func (o *virtualKubeletOptions) engine(denied project.Denied, addresses project.Translator) reflection.Options {
+func (o *Options) engine(denied project.Denied, addresses project.Translator) reflection.Options {
 	peer := discoveryv1alpha1.ClusterIdentity{ClusterID: o.node.ClusterID, ClusterName: o.remoteName}
 	workers := map[string]int{}
 	for kind, count := range o.reflection.workers {

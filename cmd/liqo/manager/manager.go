@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package main
+// Package manager is the role controller-manager: the options of each controller folder are filled from flags, in a file for each
+// domain. Its proof are caches_test.go and the tests of cmd/liqo.
+package manager
 
 import (
 	"context"
@@ -32,6 +34,7 @@ import (
 	discoveryv1alpha1 "liqo.io/liqo/apis/discovery/v1alpha1"
 	"liqo.io/liqo/apis/labels"
 	vkv1alpha1 "liqo.io/liqo/apis/virtualkubelet/v1alpha1"
+	"liqo.io/liqo/cmd/liqo/role"
 	kubemanager "liqo.io/liqo/internal/kube/manager"
 	"liqo.io/liqo/internal/kube/policies"
 	"liqo.io/liqo/internal/network"
@@ -50,20 +53,20 @@ import (
 	"liqo.io/liqo/internal/storage/move"
 )
 
-// leaseName is the documented name of the Lease that replicas of the controller manager compete for.
-const leaseName = "66cf253f.ctrlmgr.liqo.io"
+// LeaseName is the documented name of the Lease that replicas of the controller manager compete for.
+const LeaseName = "66cf253f.ctrlmgr.liqo.io"
 
-// controllerManager runs the control loops and webhooks of all domains.
-func controllerManager() role {
-	return role{name: "controller-manager", short: "Run the control loops and webhooks of a cluster", new: func() *cobra.Command {
-		var o controllerManagerOptions
-		return command(&o, config.GetConfig, func(cmd *cobra.Command, cfg *rest.Config) error {
+// Role runs the control loops and webhooks of all domains.
+func Role() role.Role {
+	return role.Role{Name: "controller-manager", Short: "Run the control loops and webhooks of a cluster", New: func() *cobra.Command {
+		var o Options
+		return role.Command(&o, config.GetConfig, func(cmd *cobra.Command, cfg *rest.Config) error {
 			return runControllerManager(cmd.Context(), cfg, &o)
 		})
 	}}
 }
 
-type controllerManagerOptions struct {
+type Options struct {
 	local          discoveryv1alpha1.ClusterIdentity
 	namespace      string
 	metricsAddress string
@@ -71,7 +74,7 @@ type controllerManagerOptions struct {
 	webhookPort    int
 	webhookCerts   string
 	leaderElection bool
-	resyncPeriod   time.Duration
+	ResyncPeriod   time.Duration
 
 	disableInternalNetwork bool
 	peering                peeringOptions
@@ -101,16 +104,16 @@ type controllerManagerOptions struct {
 }
 
 // Register adds the flags.
-func (o *controllerManagerOptions) Register(flags *pflag.FlagSet) {
+func (o *Options) Register(flags *pflag.FlagSet) {
 	flags.StringVar(&o.local.ClusterID, "cluster-id", os.Getenv("CLUSTER_ID"), "ID of this cluster")
 	flags.StringVar(&o.local.ClusterName, "cluster-name", os.Getenv("CLUSTER_NAME"), "name of this cluster")
-	flags.StringVar(&o.namespace, "liqo-namespace", authEnvironment("POD_NAMESPACE", "liqo"), "namespace in which Liqo is installed")
+	flags.StringVar(&o.namespace, "liqo-namespace", role.AuthEnvironment("POD_NAMESPACE", "liqo"), "namespace in which Liqo is installed")
 	flags.StringVar(&o.metricsAddress, "metrics-address", ":8080", "address of the metrics; 0 for none")
 	flags.StringVar(&o.healthAddress, "health-probe-address", ":8081", "address of the probes /healthz and /readyz")
 	flags.IntVar(&o.webhookPort, "webhook-port", 9443, "port of the webhooks; 0 for none")
 	flags.StringVar(&o.webhookCerts, "webhook-cert-dir", "/tmp/k8s-webhook-server/serving-certs", "directory with tls.crt and tls.key of the webhooks, and path, the secret segment of their paths")
 	flags.BoolVar(&o.leaderElection, "enable-leader-election", false, "only one of several replicas runs the controllers at a time")
-	flags.DurationVar(&o.resyncPeriod, "resync-period", 10*time.Hour, "interval at which the controllers process all objects again, besides every change")
+	flags.DurationVar(&o.ResyncPeriod, "resync-period", 10*time.Hour, "interval at which the controllers process all objects again, besides every change")
 	flags.BoolVar(&o.disableInternalNetwork, "disable-internal-network", true, "Liqo does not connect the networks of the clusters; another network does")
 	o.peering.register(flags)
 	o.kubelet.Register(flags)
@@ -119,15 +122,15 @@ func (o *controllerManagerOptions) Register(flags *pflag.FlagSet) {
 	flags.StringSliceVar(&o.furtherPolicies, "further-policy", nil, "another ValidatingAdmissionPolicy that is required; may be repeated")
 	flags.StringSliceVar(&o.peerNames.Allow, "peer-namespaces-allow", []string{"*"}, "patterns of the namespaces that peers may ask for by name (PATTERN,...)")
 	flags.StringSliceVar(&o.peerNames.Deny, "peer-namespaces-deny", nil, "patterns of the namespaces that peers may not ask for, even if they are allowed (PATTERN,...)")
-	ignore(flags, noteIPAM, "kubelet-ipam-server")
-	ignoreSwitch(flags, noteOffers, "offer-disable-auto-accept")
+	role.Ignore(flags, role.NoteIPAM, "kubelet-ipam-server")
+	role.IgnoreSwitch(flags, role.NoteOffers, "offer-disable-auto-accept")
 	flags.BoolVar(&o.storage, "enable-storage", false, "make the volumes of claims of virtual storage classes")
 	flags.StringVar(&o.volumes.RealClass, "real-storage-class-name", "", "storage class of this cluster for claims whose virtual class names none (default: the cluster's default class)")
 	flags.StringVar(&o.volumes.Namespace, "storage-namespace", "liqo-storage", "namespace of the claims that hold the data of this cluster")
 	flags.StringVar(&o.moves.Image, "volume-mover-image", "", "image of the pods that copy a volume which moves to another cluster; empty for none, and no volume moves")
 	flags.StringVar(&o.pullPolicy, "volume-mover-pull-policy", string(corev1.PullIfNotPresent), "when that image is pulled: Always, IfNotPresent or Never")
-	ignore(flags, noteClasses, "virtual-storage-class-name")
-	ignoreSwitch(flags, noteNodeFailure, "enable-node-failure-controller")
+	role.Ignore(flags, role.NoteClasses, "virtual-storage-class-name")
+	role.IgnoreSwitch(flags, role.NoteNodeFailure, "enable-node-failure-controller")
 	flags.StringToStringVar(&o.nodeExtraAnnotations, "node-extra-annotations", nil, "annotations of virtual nodes (KEY=VALUE,...)")
 	flags.StringToStringVar(&o.nodeExtraLabels, "node-extra-labels", nil, "labels of virtual nodes (KEY=VALUE,...)")
 	flags.DurationVar(&o.drainDeadline, "drain-deadline", 2*time.Minute, "time for the pods to leave a virtual node when its peering ends")
@@ -141,14 +144,14 @@ func (o *controllerManagerOptions) Register(flags *pflag.FlagSet) {
 }
 
 // Validate refuses what cannot work.
-func (o *controllerManagerOptions) Validate() error {
+func (o *Options) Validate() error {
 	switch {
 	case o.local.ClusterID == "" || o.local.ClusterName == "":
 		return errors.New("--cluster-id and --cluster-name, or the variables CLUSTER_ID and CLUSTER_NAME, must identify this cluster")
 	case o.namespace == "":
 		return errors.New("--liqo-namespace must not be empty")
-	case o.resyncPeriod <= 0:
-		return fmt.Errorf("--resync-period %v must be positive", o.resyncPeriod)
+	case o.ResyncPeriod <= 0:
+		return fmt.Errorf("--resync-period %v must be positive", o.ResyncPeriod)
 	case !slices.Contains([]string{string(corev1.PullAlways), string(corev1.PullIfNotPresent), string(corev1.PullNever)}, o.pullPolicy):
 		return fmt.Errorf("--volume-mover-pull-policy %q must be Always, IfNotPresent or Never", o.pullPolicy)
 	}
@@ -168,7 +171,7 @@ func (o *controllerManagerOptions) Validate() error {
 }
 
 // network returns the options of the controllers of the network fabric, and the networks of this cluster. Without the fabric, these may be missing.
-func (o *controllerManagerOptions) network() (fabric network.Options, own []netip.Prefix, err error) {
+func (o *Options) network() (fabric network.Options, own []netip.Prefix, err error) {
 	options := network.Options{Local: o.local, Namespace: o.namespace}
 	options.IPMapping.APIServer, _ = netip.ParseAddr(os.Getenv("KUBERNETES_SERVICE_HOST")) // a name, or nothing outside a cluster: then it stays invalid
 	for _, list := range []struct {
@@ -198,8 +201,8 @@ func (o *controllerManagerOptions) network() (fabric network.Options, own []neti
 	return options, own, options.Validate()
 }
 
-// caches restricts the caches to what the controllers read, to save memory and rights.
-func (o *controllerManagerOptions) caches() cache.Options {
+// Caches restricts the caches to what the controllers read, to save memory and rights.
+func (o *Options) Caches() cache.Options {
 	ours := klabels.SelectorFromSet(klabels.Set{labels.AppPartOf: labels.PartOf})
 	install := map[string]cache.Config{o.namespace: {}}
 	all := map[client.Object]cache.ByObject{
@@ -223,7 +226,7 @@ func (o *controllerManagerOptions) caches() cache.Options {
 	if o.policies { // Kubernetes before 1.30 has none, and a cache for an unknown kind cannot be made
 		maps.Copy(all, policies.Caches())
 	}
-	return cache.Options{SyncPeriod: &o.resyncPeriod, ByObject: all}
+	return cache.Options{SyncPeriod: &o.ResyncPeriod, ByObject: all}
 }
 
 // hasLabel selects objects that have a label, whatever its value.
@@ -236,9 +239,9 @@ func hasLabel(key string) klabels.Selector {
 }
 
 // runControllerManager runs until ctx ends.
-func runControllerManager(ctx context.Context, cfg *rest.Config, o *controllerManagerOptions) error {
-	frugal(ctx)
-	scheme, err := newScheme()
+func runControllerManager(ctx context.Context, cfg *rest.Config, o *Options) error {
+	role.Frugal(ctx)
+	scheme, err := role.NewScheme()
 	if err != nil {
 		return err
 	}
@@ -249,8 +252,8 @@ func runControllerManager(ctx context.Context, cfg *rest.Config, o *controllerMa
 	}
 	mgr, err := kubemanager.New(cfg, kubemanager.Options{
 		Scheme: scheme, MetricsAddress: o.metricsAddress, HealthAddress: o.healthAddress,
-		LeaderElection: o.leaderElection, LeaderElectionID: leaseName, Namespace: o.namespace,
-		WebhookPort: o.webhookPort, WebhookCertDir: o.webhookCerts, Cache: o.caches(),
+		LeaderElection: o.leaderElection, LeaderElectionID: LeaseName, Namespace: o.namespace,
+		WebhookPort: o.webhookPort, WebhookCertDir: o.webhookCerts, Cache: o.Caches(),
 	})
 	if err != nil {
 		return err
@@ -296,7 +299,7 @@ func runControllerManager(ctx context.Context, cfg *rest.Config, o *controllerMa
 }
 
 // serve adds the webhooks, except that of ShadowPods, and the probes.
-func (o *controllerManagerOptions) serve(mgr manager.Manager) error {
+func (o *Options) serve(mgr manager.Manager) error {
 	ready := healthz.Ping
 	if o.webhookPort > 0 {
 		peeringwebhook.Register(mgr.GetWebhookServer(), mgr.GetScheme(), o.local.ClusterID)

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package main
+// Package kubelet is the role virtual-kubelet: a virtual node, the reflection behind it, and the port of a kubelet. Its proof are
+// reflection_test.go and the tests of cmd/liqo.
+package kubelet
 
 import (
 	"context"
@@ -18,22 +20,23 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 	"sigs.k8s.io/controller-runtime/pkg/client/config"
 
+	"liqo.io/liqo/cmd/liqo/role"
 	kubemanager "liqo.io/liqo/internal/kube/manager"
 	vk "liqo.io/liqo/internal/offloading/virtualkubelet"
 	"liqo.io/liqo/internal/storage/claims"
 )
 
-// virtualKubelet is the kubelet of one virtual node.
-func virtualKubelet() role {
-	return role{name: "virtual-kubelet", short: "Run the virtual node of one remote cluster", new: func() *cobra.Command {
-		var o virtualKubeletOptions
-		return command(&o, o.home, func(cmd *cobra.Command, cfg *rest.Config) error {
+// Role is the kubelet of one virtual node.
+func Role() role.Role {
+	return role.Role{Name: "virtual-kubelet", Short: "Run the virtual node of one remote cluster", New: func() *cobra.Command {
+		var o Options
+		return role.Command(&o, o.home, func(cmd *cobra.Command, cfg *rest.Config) error {
 			return runVirtualKubelet(cmd.Context(), cfg, &o)
 		})
 	}}
 }
 
-type virtualKubeletOptions struct {
+type Options struct {
 	homeConfig       string
 	node             vk.Options
 	api              kubeletAPIOptions
@@ -48,7 +51,7 @@ type virtualKubeletOptions struct {
 }
 
 // Register adds the flags.
-func (o *virtualKubeletOptions) Register(flags *pflag.FlagSet) {
+func (o *Options) Register(flags *pflag.FlagSet) {
 	flags.StringVar(&o.homeConfig, "home-kubeconfig", "", "kubeconfig of this cluster (default: KUBECONFIG, or the service account of the pod)")
 	flags.StringVar(&o.node.NodeName, "nodename", "", "name of the virtual node")
 	flags.StringVar(&o.node.Namespace, "tenant-namespace", os.Getenv("POD_NAMESPACE"), "namespace of the remote cluster in this one")
@@ -69,16 +72,16 @@ func (o *virtualKubeletOptions) Register(flags *pflag.FlagSet) {
 	flags.StringVar(&o.metricsAddress, "metrics-address", ":8080", "address of the metrics")
 	o.api.Register(flags)
 	o.reflection.Register(flags)
-	ignore(flags, noteResync, "resync-period")
-	ignore(flags, noteIPAM, "ipam-server")
-	ignoreSwitch(flags, noteProfiling, "enable-profiling")
+	role.Ignore(flags, role.NoteResync, "resync-period")
+	role.Ignore(flags, role.NoteIPAM, "ipam-server")
+	role.IgnoreSwitch(flags, role.NoteProfiling, "enable-profiling")
 	flags.BoolVar(&o.storage, "enable-storage", true, "keep the data of claims of virtual storage classes in the remote cluster")
 	flags.IntVar(&o.claimWorkers, "persistentvolumeclaim-reflection-workers", 3, "number of claims that are processed at the same time; 0 for none, as --enable-storage=false")
-	ignore(flags, noteClasses, "virtual-storage-class-name", "remote-real-storage-class-name")
+	role.Ignore(flags, role.NoteClasses, "virtual-storage-class-name", "remote-real-storage-class-name")
 }
 
 // Validate refuses what cannot work.
-func (o *virtualKubeletOptions) Validate() error {
+func (o *Options) Validate() error {
 	switch {
 	case o.node.NodeName == "" || o.node.Namespace == "" || o.node.SliceName == "" || o.node.ClusterID == "":
 		return errors.New("--nodename, --tenant-namespace, --slice-name and --foreign-cluster-id must be set; the controller manager does so")
@@ -91,7 +94,7 @@ func (o *virtualKubeletOptions) Validate() error {
 }
 
 // home returns the configuration for the API server of this cluster.
-func (o *virtualKubeletOptions) home() (*rest.Config, error) {
+func (o *Options) home() (*rest.Config, error) {
 	if o.homeConfig != "" {
 		return clientcmd.BuildConfigFromFlags("", o.homeConfig)
 	}
@@ -102,8 +105,8 @@ func (o *virtualKubeletOptions) home() (*rest.Config, error) {
 const gcPercent = 50
 
 // runVirtualKubelet runs until ctx ends.
-func runVirtualKubelet(ctx context.Context, cfg *rest.Config, o *virtualKubeletOptions) error {
-	frugal(ctx)
+func runVirtualKubelet(ctx context.Context, cfg *rest.Config, o *Options) error {
+	role.Frugal(ctx)
 	if os.Getenv("GOGC") == "" {
 		debug.SetGCPercent(gcPercent)
 	}
@@ -131,9 +134,9 @@ func runVirtualKubelet(ctx context.Context, cfg *rest.Config, o *virtualKubeletO
 	group.Go(func() error { return engine.Run(ctx) })
 	group.Go(func() error { return addresses.Run(ctx) })
 	group.Go(func() error { return serveKubeletAPI(ctx, cfg, o, node, scheduledPods{engine}) })
-	group.Go(func() error { return serve(ctx, o.healthAddress, healthOf(node)) })
+	group.Go(func() error { return role.Serve(ctx, o.healthAddress, healthOf(node)) })
 	if o.metricsEnabled {
-		group.Go(func() error { return serve(ctx, o.metricsAddress, kubemanager.Metrics()) })
+		group.Go(func() error { return role.Serve(ctx, o.metricsAddress, kubemanager.Metrics()) })
 	}
 	return group.Wait()
 }

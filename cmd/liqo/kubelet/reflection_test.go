@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package main
+package kubelet
 
 import (
 	"strings"
@@ -42,7 +42,7 @@ func TestReflectionFlags(t *testing.T) {
 		"no domain":           {args: []string{"--home-cluster-domain=-rome"}, fault: `--home-cluster-domain "-rome"`},
 		"not the API server":  {args: []string{"--enable-apiserver-support=false", "--home-api-server-host=a", "--home-api-server-port=1"}},
 	} {
-		var o virtualKubeletOptions
+		var o Options
 		flags := pflag.NewFlagSet(name, pflag.ContinueOnError)
 		o.Register(flags)
 		if err := flags.Parse(test.args); err != nil {

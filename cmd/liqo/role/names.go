@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package main
+package role
 
 import (
 	"fmt"
@@ -22,7 +22,7 @@ import (
 	"liqo.io/liqo/internal/kube/domain"
 )
 
-func newScheme() (*runtime.Scheme, error) {
+func NewScheme() (*runtime.Scheme, error) {
 	scheme := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, discoveryv1alpha1.AddToScheme, netv1alpha1.AddToScheme, sharingv1alpha1.AddToScheme, offloadingv1alpha1.AddToScheme, storagev1alpha1.AddToScheme, vkv1alpha1.AddToScheme} {
 		if err := add(scheme); err != nil {
@@ -32,17 +32,17 @@ func newScheme() (*runtime.Scheme, error) {
 	return scheme, nil
 }
 
-// clusterResolver is resolverOf for a process that works without: peers then find Services of this cluster by short names only.
-func clusterResolver(log logr.Logger) domain.Resolver {
-	found, err := resolverOf(domain.File)
+// ClusterResolver is resolverOf for a process that works without: peers then find Services of this cluster by short names only.
+func ClusterResolver(log logr.Logger) domain.Resolver {
+	found, err := ResolverOf(domain.File)
 	if err != nil {
 		log.Info("the domain of this cluster is not known, so its pods find Services in peers by short names only", "reason", err.Error())
 	}
 	return found
 }
 
-// parseService reads NAMESPACE/NAME.
-func parseService(text string) (types.NamespacedName, error) {
+// ParseService reads NAMESPACE/NAME.
+func ParseService(text string) (types.NamespacedName, error) {
 	namespace, name, _ := strings.Cut(text, "/")
 	if len(validation.IsDNS1123Label(namespace)) > 0 || len(validation.IsDNS1035Label(name)) > 0 {
 		return types.NamespacedName{}, fmt.Errorf("%q: want NAMESPACE/NAME of a Service, such as kube-system/kube-dns", text)
@@ -50,8 +50,8 @@ func parseService(text string) (types.NamespacedName, error) {
 	return types.NamespacedName{Namespace: namespace, Name: name}, nil
 }
 
-// resolverOf reads what the kubelet has written for this pod.
-func resolverOf(file string) (domain.Resolver, error) {
+// ResolverOf reads what the kubelet has written for this pod.
+func ResolverOf(file string) (domain.Resolver, error) {
 	text, err := os.ReadFile(file)
 	if err != nil {
 		return domain.Resolver{}, fmt.Errorf("read the domain of this cluster: %w", err)

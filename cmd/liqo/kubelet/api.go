@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package main
+package kubelet
 
 import (
 	"context"
@@ -30,7 +30,7 @@ import (
 // The values of --certificate-type.
 const (
 	certificateKubelet = "kubelet"
-	certificateSelf    = "self-signed"
+	CertificateSelf    = "self-signed"
 )
 
 // kubeletAPIOptions are the options of the port that the API server calls.
@@ -51,8 +51,8 @@ func (o *kubeletAPIOptions) Validate() error {
 	switch {
 	case o.port == 0:
 		return errors.New("--listen-port must not be 0: the node publishes it")
-	case o.certificateType != certificateKubelet && o.certificateType != certificateSelf:
-		return fmt.Errorf("--certificate-type %q: want %s or %s", o.certificateType, certificateKubelet, certificateSelf)
+	case o.certificateType != certificateKubelet && o.certificateType != CertificateSelf:
+		return fmt.Errorf("--certificate-type %q: want %s or %s", o.certificateType, certificateKubelet, CertificateSelf)
 	}
 	return nil
 }
@@ -66,7 +66,7 @@ type reflected interface {
 }
 
 // serveKubeletAPI serves the API server until ctx ends.
-func serveKubeletAPI(ctx context.Context, cfg *rest.Config, o *virtualKubeletOptions, node *vk.Node, from reflected) error {
+func serveKubeletAPI(ctx context.Context, cfg *rest.Config, o *Options, node *vk.Node, from reflected) error {
 	local, err := vk.NewClient(cfg)
 	if err != nil {
 		return err
@@ -87,7 +87,7 @@ func serveKubeletAPI(ctx context.Context, cfg *rest.Config, o *virtualKubeletOpt
 	api := vk.NewKubelet(vk.KubeletOptions{
 		NodeName: o.node.NodeName, ConsumerID: o.homeID, RemoteName: o.remoteName, Mappings: from, Pods: from, Another: from.Another,
 		Provider: vk.NewUplink(local, o.node.Namespace, o.node.ClusterID), Callers: callers,
-		EachPod: from.EachPod, Synced: node.Synced, Process: processMetrics(),
+		EachPod: from.EachPod, Synced: node.Synced, Process: ProcessMetrics(),
 		Node: func(ctx context.Context) pages.Node { return nodePage(ctx, node, o) },
 	})
 	group, ctx := errgroup.WithContext(ctx)
@@ -103,15 +103,15 @@ func serveKubeletAPI(ctx context.Context, cfg *rest.Config, o *virtualKubeletOpt
 	return group.Wait()
 }
 
-// processMetrics serves what Prometheus knows of any process.
-func processMetrics() http.Handler {
+// ProcessMetrics serves what Prometheus knows of any process.
+func ProcessMetrics() http.Handler {
 	own := prometheus.NewRegistry()
 	own.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	return promhttp.HandlerFor(own, promhttp.HandlerOpts{DisableCompression: true})
 }
 
 // nodePage returns what the pages of the kubelet API show of the node.
-func nodePage(ctx context.Context, node *vk.Node, o *virtualKubeletOptions) pages.Node {
+func nodePage(ctx context.Context, node *vk.Node, o *Options) pages.Node {
 	page := pages.Node{
 		Port: int64(o.api.port), LeaseSeconds: int64(o.node.LeaseDuration.Seconds()), StatusSeconds: int64(o.node.PingInterval.Seconds()),
 		SignedServing: o.api.certificateType == certificateKubelet,

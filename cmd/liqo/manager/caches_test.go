@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package main
+package manager
 
 import (
 	"testing"
@@ -10,19 +10,20 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
 
+	"liqo.io/liqo/cmd/liqo/role"
 	"liqo.io/liqo/internal/kube/policies"
 )
 
 // TestCachesWithoutPolicies: on a Kubernetes that has no admission policies, the controller manager starts if it does not require them. The cache resolves
 // each of its kinds when it is made.
 func TestCachesWithoutPolicies(t *testing.T) {
-	scheme, err := newScheme()
+	scheme, err := role.NewScheme()
 	if err != nil {
 		t.Fatal(err)
 	}
 	mapper := meta.NewDefaultRESTMapper(nil)
-	o := &controllerManagerOptions{namespace: "liqo"}
-	for kind := range o.caches().ByObject {
+	o := &Options{namespace: "liqo"}
+	for kind := range o.Caches().ByObject {
 		known, err := apiutil.GVKForObject(kind, scheme)
 		if err != nil {
 			t.Fatal(err)
@@ -40,7 +41,7 @@ func TestCachesWithoutPolicies(t *testing.T) {
 	}
 	for required, starts := range map[bool]bool{false: true, true: false} {
 		o.policies = required
-		options := o.caches()
+		options := o.Caches()
 		options.Scheme, options.Mapper = scheme, mapper
 		if _, err := cache.New(&rest.Config{Host: "127.0.0.1:1"}, options); (err == nil) != starts {
 			t.Errorf("policies required: %t: %v", required, err)

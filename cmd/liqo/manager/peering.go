@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package main
+package manager
 
 import (
 	"errors"
@@ -74,7 +74,7 @@ func (o *peeringOptions) admission() discoveryv1alpha1.PeeringEnabled {
 }
 
 // setupPeering adds the controllers of peerings, and returns what connects to peers.
-func (o *controllerManagerOptions) setupPeering(mgr manager.Manager, guard *policies.Guard) (*replicate.Replicator, error) {
+func (o *Options) setupPeering(mgr manager.Manager, guard *policies.Guard) (*replicate.Replicator, error) {
 	p := &o.peering
 	p.connections.LocalClusterID, p.connections.Network = o.local.ClusterID, !o.disableInternalNetwork
 	connector, err := replicate.New(mgr, p.connections)

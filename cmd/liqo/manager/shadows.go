@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package main
+package manager
 
 import (
 	"context"
@@ -18,6 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 
+	"liqo.io/liqo/cmd/liqo/role"
 	"liqo.io/liqo/internal/kube/policies"
 	"liqo.io/liqo/internal/offloading/hosts"
 	"liqo.io/liqo/internal/offloading/isolation"
@@ -130,7 +131,7 @@ func (o *shadowOptions) Validate() error {
 	if err := o.parseIsolation(); err != nil {
 		return err
 	}
-	if _, err := parseService(o.names.cluster); err != nil {
+	if _, err := role.ParseService(o.names.cluster); err != nil {
 		return fmt.Errorf("--cluster-dns %w", err)
 	}
 	if err := o.parseLimits(); err != nil {
@@ -262,7 +263,7 @@ func amounts(flag string, pairs map[string]string) (corev1.ResourceList, error) 
 }
 
 // setup adds the controllers and the webhook to the manager.
-func (o *shadowOptions) setup(ctx context.Context, mgr manager.Manager, guard *policies.Guard, endpoints shadowslice.Options, from *controllerManagerOptions) error {
+func (o *shadowOptions) setup(ctx context.Context, mgr manager.Manager, guard *policies.Guard, endpoints shadowslice.Options, from *Options) error {
 	remoteNamespaces, err := peers.Watch(mgr)
 	if err != nil {
 		return err
@@ -303,15 +304,15 @@ func (o *shadowOptions) setup(ctx context.Context, mgr manager.Manager, guard *p
 }
 
 // setupNames adds what keeps the name server's clients from losing the DNS, and returns what new pods get; nil if they keep their own settings.
-func (o *shadowOptions) setupNames(mgr manager.Manager, from *controllerManagerOptions) (shadowpod.Names, error) {
+func (o *shadowOptions) setupNames(mgr manager.Manager, from *Options) (shadowpod.Names, error) {
 	if o.names.service == "" {
 		return nil, nil
 	}
-	cluster, err := parseService(o.names.cluster)
+	cluster, err := role.ParseService(o.names.cluster)
 	if err != nil {
 		return nil, err
 	}
-	kept, err := standby.Setup(mgr, standby.Options{Service: types.NamespacedName{Namespace: from.namespace, Name: o.names.service}, DNS: cluster, Cluster: clusterResolver(mgr.GetLogger())})
+	kept, err := standby.Setup(mgr, standby.Options{Service: types.NamespacedName{Namespace: from.namespace, Name: o.names.service}, DNS: cluster, Cluster: role.ClusterResolver(mgr.GetLogger())})
 	if err != nil || !o.names.used {
 		return nil, err
 	}
