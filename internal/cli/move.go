@@ -118,7 +118,7 @@ func moverResources(flags map[string]*string) (r corev1.ResourceRequirements, er
 		}
 		quantity, err := resource.ParseQuantity(text)
 		if err != nil || quantity.Sign() <= 0 {
-			return r, fmt.Errorf("--%s %q is no quantity, such as 500m or 256Mi", name, text)
+			return r, fmt.Errorf("--%s %q is not a valid quantity, such as 500m or 256Mi", name, text)
 		}
 		if *to.list == nil {
 			*to.list = corev1.ResourceList{}

@@ -25,8 +25,8 @@ func TestMoveRefuses(t *testing.T) {
 		"move volume data --cancel --online":                                                     "no other flag",
 		"move volume data --cancel --target-node a":                                              "no other flag",
 		"move volume data --cancel --containers-cpu-limits 1":                                    "no other flag",
-		"move volume data --node a --containers-cpu-requests much":                               `--containers-cpu-requests "much" is no quantity`,
-		"move volume data --node a --containers-ram-limits -1Gi":                                 "is no quantity",
+		"move volume data --node a --containers-cpu-requests much":                               `--containers-cpu-requests "much" is not a valid quantity`,
+		"move volume data --node a --containers-ram-limits -1Gi":                                 "is not a valid quantity",
 		"move volume data --node a --containers-ram-requests 2Gi --containers-ram-limits 1Gi":    "exceed the limits",
 		"move volume data --node a --containers-cpu-requests 500m --containers-cpu-limits 400m ": "exceed the limits",
 	} {

@@ -34,7 +34,7 @@ type LabelWords struct {
 }
 
 // Apply shows the labels that the provider of a new peering presents, and records them as accepted: the administrator who peers with a cluster trusts it as it
-// is now. With a list of accepted labels, he has decided before, and what the provider has added or changed since is only shown. It never fails a peering that is
+// is now. With a list of accepted labels, they have decided before, and what the provider has added or changed since is only shown. It never fails a peering that is
 // established.
 func (w LabelWords) Apply(ctx context.Context, c client.WithWatch, name string, p action.Progress) {
 	if !w.Accept {
@@ -102,7 +102,7 @@ func Labels(ctx context.Context, c client.WithWatch, name string, wanted []strin
 	presented := presentedBy(node)
 	for _, one := range wanted {
 		if !slices.Contains(presented, one) {
-			return fmt.Errorf("%.100q is no label that cluster %q presents now, which are %s; nothing was changed", one, name, cmp.Or(strings.Join(presented, ", "), "none"))
+			return fmt.Errorf("%.100q is not a label that cluster %q presents now, which are %s; nothing was changed", one, name, cmp.Or(strings.Join(presented, ", "), "none"))
 		}
 	}
 	if err := writeLabels(ctx, c, fc, wanted); err != nil {

@@ -134,8 +134,8 @@ func testAcceptLabels(t *testing.T, config *rest.Config) {
 	wants("another peering", peered(accept.LabelWords{Accept: true}), `do not consider: region=C, trust=high; to accept them: liqoctl accept labels milan region=C trust=high`)
 	wants("a selector of a later label", offloaded("trust=high"), "has the labels trust=high, but they are not accepted; if you trust it with this namespace: liqoctl accept labels milan trust=high")
 	for label, refusal := range map[string]string{
-		"region=B": `"region=B" is no label that cluster "milan" presents now, which are provider=AWS, region=C, trust=high; nothing was changed`,
-		"region":   "is no label that", "*": "is no label that",
+		"region=B": `"region=B" is not a label that cluster "milan" presents now, which are provider=AWS, region=C, trust=high; nothing was changed`,
+		"region":   "is not a label that", "*": "is not a label that",
 	} {
 		if err := accept.Labels(t.Context(), c, "milan", []string{"trust=high", label}, &actiontest.Recorder{}); err == nil || !strings.Contains(err.Error(), refusal) {
 			t.Errorf("%s: %v", label, err)

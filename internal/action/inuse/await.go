@@ -42,7 +42,7 @@ func Await(ctx context.Context, c client.Reader, progress action.Progress) error
 	began, looked := time.Now(), false
 	var last []Ending
 	var unread error
-	shown := map[string]time.Time{}
+	printedAt := map[string]time.Time{}
 	printed := map[string]string{}
 	err := wait.PollUntilContextCancel(ctx, interval, true, func(ctx context.Context) (bool, error) {
 		state, err := read(ctx, c)
@@ -59,8 +59,8 @@ func Await(ctx context.Context, c client.Reader, progress action.Progress) error
 		}
 		last = now
 		for _, one := range now {
-			if printed[one.What] != one.State && time.Since(shown[one.What]) >= repeatAfter {
-				shown[one.What], printed[one.What] = time.Now(), one.State
+			if printed[one.What] != one.State && time.Since(printedAt[one.What]) >= repeatAfter {
+				printedAt[one.What], printed[one.What] = time.Now(), one.State
 				progress.Info("Waiting: " + one.State)
 			}
 		}

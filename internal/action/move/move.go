@@ -120,7 +120,7 @@ func startMove(ctx context.Context, c client.WithWatch, o *Options) (*storagev1a
 
 // followMove waits until a move ends, and returns how.
 func followMove(ctx context.Context, c client.WithWatch, o *Options, started *storagev1alpha1.VolumeMove, p action.Progress) (*storagev1alpha1.VolumeMove, error) {
-	last, shown := started, ""
+	last, printed := started, ""
 	bytes := &byteProgress{options: o, progress: p}
 	defer bytes.stop()
 	waiting, cancel := context.WithCancelCause(ctx)
@@ -138,8 +138,8 @@ func followMove(ctx context.Context, c client.WithWatch, o *Options, started *st
 		if last.Status.Phase != "" {
 			unanswered.Stop()
 		}
-		if text := Text(last); text != shown {
-			shown = text
+		if text := Text(last); text != printed {
+			printed = text
 			p.Start(text)
 		}
 		bytes.follow(waiting, last)

@@ -10,7 +10,7 @@ import (
 
 // TestHardening: the pods of a test may do nothing but answer, those in the network of the host included.
 func TestHardening(t *testing.T) {
-	s := &side{image: "localhost/liqo:v1", namespace: "liqo-test-network-1", nodes: []node{{name: "a"}}}
+	s := &end{image: "localhost/liqo:v1", namespace: "liqo-test-network-1", nodes: []node{{name: "a"}}}
 	for kind, accepted := range map[string]map[string]string{
 		networkPod: {},
 		pairPod:    {},

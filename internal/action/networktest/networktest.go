@@ -101,7 +101,7 @@ func Run(ctx context.Context, o Options, p action.Progress) (report Report, err 
 		return report, err
 	}
 	report.Local, report.Remote = here.name, there.name
-	for _, s := range []*side{here, there} {
+	for _, s := range []*end{here, there} {
 		if s.left > 0 {
 			p.Info(fmt.Sprintf("In %s, %d nodes take part, and %d do not", s.name, len(s.nodes), s.left))
 		}
@@ -112,7 +112,7 @@ func Run(ctx context.Context, o Options, p action.Progress) (report Report, err 
 	suffix, key := rand.String(5), rand.String(32)
 	both := []struct {
 		cluster Cluster
-		side    *side
+		end     *end
 	}{{o.Local, here}, {o.Remote, there}}
 	defer func() {
 		if o.Keep {
@@ -122,30 +122,30 @@ func Run(ctx context.Context, o Options, p action.Progress) (report Report, err 
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanTime)
 		defer cancel()
 		for _, one := range both {
-			err = errors.Join(err, remove(ctx, one.cluster.Client, one.side))
+			err = errors.Join(err, remove(ctx, one.cluster.Client, one.end))
 		}
 	}()
 	p.Start("Starting a pod on each node")
 	for i, one := range both {
-		one.side.namespace = namespacePrefix + suffix
-		if err := one.side.start(ctx, one.cluster.Client, key, one.side.pair(both[1-i].side)); err != nil {
-			return report, fmt.Errorf("in %s: %w", one.side.name, err)
+		one.end.namespace = namespacePrefix + suffix
+		if err := one.end.start(ctx, one.cluster.Client, key, one.end.pair(both[1-i].end)); err != nil {
+			return report, fmt.Errorf("in %s: %w", one.end.name, err)
 		}
 	}
 	for _, one := range both {
-		if err := one.side.awaitPods(ctx, one.cluster.Client); err != nil {
-			return report, fmt.Errorf("in %s: %w", one.side.name, err)
+		if err := one.end.awaitPods(ctx, one.cluster.Client); err != nil {
+			return report, fmt.Errorf("in %s: %w", one.end.name, err)
 		}
 	}
 	for i, one := range both {
-		if err := one.side.publish(ctx, one.cluster.Client, both[1-i].side); err != nil {
-			return report, fmt.Errorf("in %s: %w", one.side.name, err)
+		if err := one.end.publish(ctx, one.cluster.Client, both[1-i].end); err != nil {
+			return report, fmt.Errorf("in %s: %w", one.end.name, err)
 		}
 	}
 	p.Done(fmt.Sprintf("Pods run on %d nodes of %s and on %d of %s", len(here.nodes), here.name, len(there.nodes), there.name))
 	paths := slices.Concat(plan(here, there, o.Bytes), plan(there, here, o.Bytes), planShown(here, there, o.Bytes), planShown(there, here, o.Bytes))
 	for i, one := range both {
-		if why := one.side.notTested(both[1-i].side); why != "" {
+		if why := one.end.notTested(both[1-i].end); why != "" {
 			report.NotTested = append(report.NotTested, why)
 			p.Info("Not tested: " + why)
 		}
@@ -164,16 +164,16 @@ func Run(ctx context.Context, o Options, p action.Progress) (report Report, err 
 }
 
 // observe reads the identities of both clusters and the networks that they agreed on.
-func observe(ctx context.Context, o Options) (here, there *side, err error) {
-	sides := [2]*side{}
+func observe(ctx context.Context, o Options) (here, there *end, err error) {
+	ends := [2]*end{}
 	for i, cluster := range []Cluster{o.Local, o.Remote} {
 		identity, err := installed.Identity(ctx, cluster.Client, cluster.Namespace)
 		if err != nil {
 			return nil, nil, fmt.Errorf("%s cluster: %w", [2]string{"local", "remote"}[i], err)
 		}
-		sides[i] = &side{id: identity.ClusterID, name: identity.ClusterName, remote: i == 1}
+		ends[i] = &end{id: identity.ClusterID, name: identity.ClusterName, remote: i == 1}
 	}
-	here, there = sides[0], sides[1]
+	here, there = ends[0], ends[1]
 	if here.id == there.id {
 		return nil, nil, fmt.Errorf("local and remote clusters must be different, but both are %s (%s); see --remote-context and --remote-kubeconfig", here.name, here.id)
 	}
@@ -181,15 +181,15 @@ func observe(ctx context.Context, o Options) (here, there *side, err error) {
 		here.name, there.name = here.name+" (local)", there.name+" (remote)"
 	}
 	for i, cluster := range []Cluster{o.Local, o.Remote} {
-		if err := sides[i].read(ctx, cluster, sides[1-i], o.MaxNodes); err != nil {
+		if err := ends[i].read(ctx, cluster, ends[1-i], o.MaxNodes); err != nil {
 			return nil, nil, err
 		}
 	}
 	return here, there, agree(here, there)
 }
 
-// read fills a side with the state of its cluster.
-func (s *side) read(ctx context.Context, cluster Cluster, other *side, most int) error {
+// read fills an end with the state of its cluster.
+func (s *end) read(ctx context.Context, cluster Cluster, other *end, most int) error {
 	var tunnels netv1alpha1.TunnelEndpointList
 	if err := cluster.Client.List(ctx, &tunnels); err != nil {
 		return fmt.Errorf("list TunnelEndpoints in %s: %w", s.name, err)

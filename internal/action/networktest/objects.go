@@ -35,7 +35,7 @@ const (
 )
 
 // start creates the namespace and the pods.
-func (s *side) start(ctx context.Context, c client.WithWatch, key string, pair bool) error {
+func (s *end) start(ctx context.Context, c client.WithWatch, key string, pair bool) error {
 	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: s.namespace, Labels: map[string]string{
 		labels.AppName: appName,
 		// Half of the pods use the host network.
@@ -66,7 +66,7 @@ func (s *side) start(ctx context.Context, c client.WithWatch, key string, pair b
 }
 
 // pod is the server on one node.
-func (s *side) pod(n node, kind, key string) *corev1.Pod {
+func (s *end) pod(n node, kind, key string) *corev1.Pod {
 	port := intstr.FromInt32(matrix.Port)
 	yes, no, user := true, false, int64(65532)
 	at := slices.IndexFunc(s.nodes, func(one node) bool { return one.name == n.name })
@@ -103,7 +103,7 @@ func (s *side) pod(n node, kind, key string) *corev1.Pod {
 }
 
 // suffix of the names of pods in this cluster.
-func (s *side) suffix() string {
+func (s *end) suffix() string {
 	if s.remote {
 		return "remote"
 	}
@@ -111,7 +111,7 @@ func (s *side) suffix() string {
 }
 
 // awaitPods waits until all pods are ready, and records their addresses.
-func (s *side) awaitPods(ctx context.Context, c client.WithWatch) error {
+func (s *end) awaitPods(ctx context.Context, c client.WithWatch) error {
 	var missing []string
 	err := await.Follow(ctx, c, &corev1.PodList{}, func(all []corev1.Pod) (bool, error) {
 		s.pods, missing = nil, nil
@@ -159,7 +159,7 @@ func problem(p *corev1.Pod) string {
 
 // publish creates a Service whose only endpoint is the first pod of the other cluster, under its address for this cluster. One
 // endpoint only, because each datagram of an exchange must reach the same pod.
-func (s *side) publish(ctx context.Context, c client.Client, other *side) error {
+func (s *end) publish(ctx context.Context, c client.Client, other *end) error {
 	seen, ok := ipam.Swap(other.first().address, s.view.remotePods, s.view.remotePodsSeen)
 	if !ok {
 		return fmt.Errorf("pod %s of %s has the address %s, which is not in the network that the clusters agreed on, %s",
@@ -176,14 +176,14 @@ func (s *side) publish(ctx context.Context, c client.Client, other *side) error 
 	if err != nil {
 		return fmt.Errorf("address of Service %s: %w", farService, err)
 	}
-	s.far = service{address: address, nodePorts: map[string]int{}}
+	s.remoteService = service{address: address, nodePorts: map[string]int{}}
 	for _, port := range object.Spec.Ports {
-		s.far.nodePorts[string(port.Protocol)] = int(port.NodePort)
+		s.remoteService.nodePorts[string(port.Protocol)] = int(port.NodePort)
 	}
 	return nil
 }
 
-func (s *side) service() *corev1.Service {
+func (s *end) service() *corev1.Service {
 	object := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: s.namespace, Name: farService, Labels: map[string]string{labels.AppName: appName}}}
 	object.Spec.Type = corev1.ServiceTypeNodePort
 	object.Spec.IPFamilies = []corev1.IPFamily{corev1.IPv4Protocol}
@@ -195,7 +195,7 @@ func (s *side) service() *corev1.Service {
 	return object
 }
 
-func (s *side) slice(address netip.Addr) *discoveryv1.EndpointSlice {
+func (s *end) slice(address netip.Addr) *discoveryv1.EndpointSlice {
 	object := &discoveryv1.EndpointSlice{
 		ObjectMeta: metav1.ObjectMeta{Namespace: s.namespace, Name: farService, Labels: map[string]string{
 			labels.AppName: appName, discoveryv1.LabelServiceName: farService, discoveryv1.LabelManagedBy: appName,
@@ -210,7 +210,7 @@ func (s *side) slice(address netip.Addr) *discoveryv1.EndpointSlice {
 }
 
 // remove deletes the namespace, if it was created.
-func remove(ctx context.Context, c client.Client, s *side) error {
+func remove(ctx context.Context, c client.Client, s *end) error {
 	if s.namespace == "" {
 		return nil
 	}

@@ -15,8 +15,8 @@ import (
 	"liqo.io/liqo/internal/network/matrix"
 )
 
-// side is one cluster, as far as the test knows it.
-type side struct {
+// end is one cluster, as far as the test knows it.
+type end struct {
 	id, name string
 	// remote is true for the second one.
 	remote bool
@@ -36,8 +36,8 @@ type side struct {
 	// pods are those that run, of the number that was wanted.
 	pods   []pod
 	wanted int
-	// far is a Service with the first pod of the other cluster as endpoint.
-	far service
+	// remoteService is a Service with the first pod of the other cluster as endpoint.
+	remoteService service
 }
 
 type node struct {
@@ -62,7 +62,7 @@ type service struct {
 }
 
 // view holds the networks of both clusters from the view of one. Each has a second prefix, Seen: the one under which the other
-// side reaches it.
+// end reaches it.
 type view struct {
 	localPods, localPodsSeen         netip.Prefix // of this cluster, and the prefix under which the other one reaches them
 	localExternal, localExternalSeen netip.Prefix
@@ -96,7 +96,7 @@ func viewOf(spec *netv1alpha1.TunnelEndpointSpec) (v view, err error) {
 }
 
 // agree checks that both clusters recorded the same networks and remappings.
-func agree(a, b *side) error {
+func agree(a, b *end) error {
 	for _, one := range []struct {
 		what       string
 		here, over netip.Prefix
@@ -153,7 +153,7 @@ type path struct {
 }
 
 // plan returns all paths from one cluster to the other.
-func plan(from, to *side, large int64) (paths []path) {
+func plan(from, to *end, large int64) (paths []path) {
 	v := from.view
 	newPath := func(source pod, title string) path {
 		p := path{title: title, remote: from.remote, namespace: from.namespace, pod: source.name, fromCluster: from.name, toCluster: to.name, from: "pod on " + source.node}
@@ -188,7 +188,7 @@ func plan(from, to *side, large int64) (paths []path) {
 		p := newPath(source, podToService)
 		p.to, p.servers, p.service = "pod on "+first.node, []string{first.name}, true
 		p.comesAs(source, v)
-		p.aim(from.far.address, true, matrix.Port)
+		p.aim(from.remoteService.address, true, matrix.Port)
 		paths = append(paths, p)
 
 		for _, protocol := range []string{matrix.TCP, matrix.UDP} {
@@ -196,7 +196,7 @@ func plan(from, to *side, large int64) (paths []path) {
 			next := from.nodes[(i+1)%len(from.nodes)] // another node, if there is one
 			p.to, p.servers, p.service = "pod on "+first.node+" by node "+next.name, []string{first.name}, true
 			p.sources = []netip.Prefix{v.localExternalSeen, v.localPodsSeen}
-			p.aim(next.address, true, from.far.nodePorts[protocol])
+			p.aim(next.address, true, from.remoteService.nodePorts[protocol])
 			p.protocol = protocol
 			paths = append(paths, p)
 		}
@@ -276,7 +276,7 @@ func either(networks []netip.Prefix) (text string) {
 }
 
 // first returns the first pod outside the host network that is not of the pair.
-func (s *side) first() pod {
+func (s *end) first() pod {
 	i := slices.IndexFunc(s.pods, func(p pod) bool { return p.kind == networkPod })
 	if i < 0 {
 		return pod{}

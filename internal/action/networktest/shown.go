@@ -11,7 +11,7 @@ import (
 )
 
 // notTested is why the addresses that the other cluster shows for the pods of this one are not tested; empty if they are.
-func (s *side) notTested(other *side) string {
+func (s *end) notTested(other *end) string {
 	switch {
 	case s.view.localPods == s.view.localPodsSeen:
 		return fmt.Sprintf("%s shows the pods of %s at the addresses that they have there, so there are no others to test", other.name, s.name)
@@ -23,11 +23,11 @@ func (s *side) notTested(other *side) string {
 }
 
 // pair reports whether a second pod on the first node takes part: it and the first one are at the same node.
-func (s *side) pair(other *side) bool { return s.notTested(other) == "" }
+func (s *end) pair(other *end) bool { return s.notTested(other) == "" }
 
 // planShown returns the paths between pods of one cluster, at the addresses that the other one shows for them: from each node to the next one, because the node of the
 // client leads the packet, and between two pods of one node, whose client comes from the address that is shown for it.
-func planShown(in, other *side, large int64) (paths []path) {
+func planShown(in, other *end, large int64) (paths []path) {
 	if in.notTested(other) != "" {
 		return nil
 	}

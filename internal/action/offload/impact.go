@@ -68,7 +68,7 @@ func assessImpact(ctx context.Context, c client.WithWatch, w withdrawal, lost []
 	if err != nil {
 		return err
 	}
-	var precious []string
+	var losses []string
 	for i := range found {
 		for _, one := range listed {
 			if one.ClusterID == found[i].ClusterID {
@@ -78,13 +78,13 @@ func assessImpact(ctx context.Context, c client.WithWatch, w withdrawal, lost []
 		if text := found[i].text(); text != "" {
 			p.Info(text)
 		}
-		precious = append(precious, found[i].precious()...)
+		losses = append(losses, found[i].losses()...)
 	}
-	if len(precious) == 0 {
+	if len(losses) == 0 {
 		return nil
 	}
 	if w.force {
-		for _, text := range precious {
+		for _, text := range losses {
 			p.Warn(text)
 		}
 		var gone []claims.Claim
@@ -98,7 +98,7 @@ func assessImpact(ctx context.Context, c client.WithWatch, w withdrawal, lost []
 		return claims.Delete(ctx, c, namespace, gone, p)
 	}
 	return fmt.Errorf("namespace %q was not changed, because more than copies would be lost:\n- %s\nsave what you need, or add --force to delete it",
-		namespace, strings.Join(precious, "\n- "))
+		namespace, strings.Join(losses, "\n- "))
 }
 
 // count returns the contents of remote namespaces, which the controller manager reads now: this machine needs no access to the peers.
@@ -206,8 +206,8 @@ func (n *impact) text() string {
 	return fmt.Sprintf("To be deleted in cluster %s, namespace %s: %s", n.Cluster, n.Namespace, strings.Join(parts, ", "))
 }
 
-// precious lists what the deletion would lose permanently.
-func (n *impact) precious() (texts []string) {
+// losses lists what the deletion would lose permanently.
+func (n *impact) losses() (texts []string) {
 	where := fmt.Sprintf("cluster %s, namespace %s", n.Cluster, n.Namespace)
 	if len(n.claims) > 0 {
 		var names []string

@@ -159,9 +159,9 @@ func (s *Cluster) End() replicate.End {
 }
 
 // Both does something in both clusters at the same time.
-func Both(sides []*Cluster, do func(*Cluster) error) error {
+func Both(clusters []*Cluster, do func(*Cluster) error) error {
 	var group errgroup.Group
-	for _, s := range sides {
+	for _, s := range clusters {
 		group.Go(func() error { return do(s) })
 	}
 	return group.Wait()
@@ -319,8 +319,8 @@ func (s *Cluster) Judge() (all []preflight.Finding) {
 }
 
 // AwaitGone waits in both clusters until what they have of each other, and is being deleted, is gone. If it waited, both have to be read again.
-func AwaitGone(ctx context.Context, sides []*Cluster, timeout time.Duration, p action.Progress) (waited bool, err error) {
-	for _, s := range sides {
+func AwaitGone(ctx context.Context, clusters []*Cluster, timeout time.Duration, p action.Progress) (waited bool, err error) {
+	for _, s := range clusters {
 		id := s.Other.Facts.Identity.ClusterID
 		meant := func(fc *discoveryv1alpha1.ForeignCluster) bool {
 			return fc.Name == s.Name || id != "" && foreign.IdentityOf(fc) == id

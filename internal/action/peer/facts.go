@@ -126,8 +126,8 @@ func (f *facts) readLocal(ctx context.Context, c client.Client) error {
 
 // readKey sets otherKey.
 func (f *facts) readKey(ctx context.Context, c client.Client) error {
-	given := auth.ParseToken(f.options.Token).Fingerprint
-	if f.same == nil || f.same.Spec.ClusterKey == "" || given == "" || given == f.same.Spec.ClusterKey {
+	fingerprint := auth.ParseToken(f.options.Token).Fingerprint
+	if f.same == nil || f.same.Spec.ClusterKey == "" || fingerprint == "" || fingerprint == f.same.Spec.ClusterKey {
 		return nil
 	}
 	at := client.ObjectKey{Namespace: f.options.Namespace, Name: auth.PinName(f.options.ClusterID)}
@@ -176,7 +176,7 @@ func (f *facts) askProvider(ctx context.Context) {
 	f.ways = tryWays(ctx, ways.Parse(grant.Ways), carrier.Probe)
 }
 
-// retryIDs asks again while connections are refused, for at most the given time. It does not repeat a request that timed
+// retryIDs asks again while connections are refused, for a limited time. It does not repeat a request that timed
 // out, because each repetition would cost the whole timeout.
 func retryIDs(ctx context.Context, ask func(context.Context) (auth.IDs, error), most time.Duration) (auth.IDs, error) {
 	for start := time.Now(); ; {
@@ -241,14 +241,14 @@ func checkToken(f *facts) *preflight.Finding {
 	remedy := "run `liqoctl generate peer-command` in the other cluster again, and the printed command here"
 	switch {
 	case errors.Is(f.token, auth.ErrUnproven) && f.options.Token == "":
-		return preflight.Found("the given token is empty", remedy)
+		return preflight.Found("the token is empty", remedy)
 	case errors.Is(f.token, auth.ErrUnproven) && auth.ParseToken(f.options.Token).Fingerprint == "":
 		return preflight.Found("the token does not have the fingerprint of the provider's key, so any machine on the way could answer in the provider's place",
 			remedy+"; with --insecure-skip-provider-verify, the key of the cluster that answers first is trusted")
 	case errors.Is(f.token, auth.ErrUnproven):
 		return preflight.Found("the provider is not proven: "+f.token.Error(), remedy)
 	case errors.Is(f.token, auth.ErrEmptyDenied):
-		return preflight.Found("the provider requires a token, and the given one is empty", remedy)
+		return preflight.Found("the provider requires a token, and this one is empty", remedy)
 	case errors.Is(f.token, auth.ErrDenied):
 		return preflight.Found("the provider does not accept the token", remedy)
 	case errors.Is(f.token, auth.ErrConflict):

@@ -67,28 +67,28 @@ func InBand(ctx context.Context, o InBandOptions, p action.Progress) error {
 		return &preflight.Error{Findings: failures}
 	}
 	p.Done("All checks of both clusters passed")
-	sides := []*pair.Cluster{local, remote}
-	if err := pair.Both(sides, func(s *pair.Cluster) error { return judgeNetworks(ctx, s, o.Networks, p) }); err != nil {
+	clusters := []*pair.Cluster{local, remote}
+	if err := pair.Both(clusters, func(s *pair.Cluster) error { return judgeNetworks(ctx, s, o.Networks, p) }); err != nil {
 		return err
 	}
-	if err := pair.Both(sides, func(s *pair.Cluster) error { return s.Apply(ctx) }); err != nil {
+	if err := pair.Both(clusters, func(s *pair.Cluster) error { return s.Apply(ctx) }); err != nil {
 		return err
 	}
 	p.Done("Peering enabled")
-	if err := pair.Both(sides, func(s *pair.Cluster) error {
+	if err := pair.Both(clusters, func(s *pair.Cluster) error {
 		return o.Networks.Write(ctx, s.Client, s.Name, action.Prefix(p, s.Prefix))
 	}); err != nil {
 		return err
 	}
 	p.Start("Exchanging the networks of the clusters")
-	if err := pair.Both(sides, func(s *pair.Cluster) error { return s.WaitTenant(ctx) }); err != nil {
+	if err := pair.Both(clusters, func(s *pair.Cluster) error { return s.WaitTenant(ctx) }); err != nil {
 		p.Stop()
 		return inBandError(o.Timeout, local, remote, err)
 	}
 	carrying, stop := context.WithCancel(ctx)
 	carried := make(chan error, 1)
 	go func() { carried <- carry(carrying, local, remote) }()
-	err = followInBand(ctx, o, sides, p)
+	err = followInBand(ctx, o, clusters, p)
 	stop()
 	if last := <-carried; err != nil && last != nil && !errors.Is(last, context.Canceled) {
 		err = errors.Join(err, fmt.Errorf("exchange the networks of the clusters: %w", last))
@@ -101,9 +101,9 @@ func InBand(ctx context.Context, o InBandOptions, p action.Progress) error {
 }
 
 // followInBand writes the address of the other one's proxy into each cluster as soon as the networks are agreed, and waits until the peering is complete.
-func followInBand(ctx context.Context, o InBandOptions, sides []*pair.Cluster, p action.Progress) error {
-	local, remote := sides[0], sides[1]
-	if err := pair.Both(sides, func(s *pair.Cluster) error {
+func followInBand(ctx context.Context, o InBandOptions, clusters []*pair.Cluster, p action.Progress) error {
+	local, remote := clusters[0], clusters[1]
+	if err := pair.Both(clusters, func(s *pair.Cluster) error {
 		if err := s.WaitProxy(ctx); err != nil {
 			return err
 		}

@@ -137,7 +137,7 @@ type PeerNetwork struct {
 	Connection *PeerConnection `json:"connection,omitempty"`
 }
 
-// SeenNetworks are networks with the prefixes under which the other side reaches them: None if they are not remapped, empty
+// SeenNetworks are networks with the prefixes under which the other cluster reaches them: None if they are not remapped, empty
 // if that is unknown.
 type SeenNetworks struct {
 	PodCIDR              string `json:"podCIDR"`
