@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package accept decides and writes what of a peer this cluster accepts: the networks that it announces and the labels that it
-// presents. The commands that peer use it too, because they can do the same at once. It must not know how clusters become
+// presents. The commands that peer use it as well, because they can do the same at once. It must not know how clusters become
 // peers. Its proof are accept_test.go, networks_test.go, overlap_test.go, and package apiserver.
 package accept
 
