@@ -40,7 +40,7 @@ func FuzzReadRing(f *testing.F) {
 		read, err := Read(secret)
 		if err != nil {
 			for _, private := range []string{current, next} {
-				const words = "entry lane-0.current lane-0.next of Secret " + Secret + " is not a key of 32 bytes in base64; delete the entry to have a new key created"
+				const words = "entry lane-0.current lane-0.next of Secret " + SecretName + " is not a key of 32 bytes in base64; delete the entry to have a new key created"
 				if text := strings.TrimSpace(private); len(text) > 8 && strings.Contains(err.Error(), text) && !strings.Contains(words, text) {
 					t.Errorf("the error prints a key: %v", err)
 				}
