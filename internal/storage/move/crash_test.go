@@ -338,7 +338,10 @@ var deletions = map[string]func(*world) bool{
 }
 
 // never are phases in which there is nothing to delete.
-var never = map[string][]v1alpha1.MovePhase{}
+var never = map[string][]v1alpha1.MovePhase{
+	"the second record":           {v1alpha1.MoveFinishing},
+	"the volume that is switched": {v1alpha1.MovePreparing, v1alpha1.MoveCopying, v1alpha1.MoveStopping, v1alpha1.MoveFinishing},
+}
 
 // TestDeletedByOthers: an administrator deletes an object of a move, in every phase that has it. The data is whole, at one of both places, and the claim has
 // it again.
