@@ -296,7 +296,7 @@ var kubeconfigs = []string{
 // namespaces of their own wait for the clusters more than they compute.
 func journey(found facts) stage {
 	s := stage{
-		name: "journey", about: "two real clusters: the Quick Start, peering, connectivity, offloading, a fault for each law, purge", last: true,
+		name: "journey", about: "two real clusters: the Quick Start, peering, connectivity, offloading, a fault for each law that two clusters can show, purge", last: true,
 		commands: []command{
 			{args: []string{"bin/playground", "down"}},
 			{args: []string{"bin/playground", "up", "quick-start", "--audit"}},
