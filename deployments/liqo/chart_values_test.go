@@ -213,7 +213,7 @@ func TestUnknownValues(t *testing.T) {
 	}
 }
 
-// TestSchemaKnowsOnlyValues: every value that the schema allows has a default, and so a line in the README, or is listed without effect.
+// TestSchemaKnowsOnlyValues: every value that the schema allows has a default, and so a row in docs/reference/values.md, or is listed without effect.
 func TestSchemaKnowsOnlyValues(t *testing.T) {
 	raw, err := fs.ReadFile(liqo.FS, "values.schema.json")
 	if err != nil {

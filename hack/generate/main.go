@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Command generate writes what is made from other files: deep copies, apply configurations and resource
-// definitions from the API types, the rights of each role from the marks in the code that needs them, the table of values in the
-// chart's README, what the chart has of each reflected kind, and the table of what a pod may ask for in docs/offloading.md. With --check it changes nothing and fails if something is not as it would write it.
+// definitions from the API types, the rights of each role from the marks in the code that needs them, what the
+// chart has of each reflected kind, the pages of docs/reference, and the table of what a pod may ask for in docs/offloading.md. With --check it changes nothing and fails if something is not as it would write it.
 //
 // It must not know what the generated things mean; controller-gen does the work, in the version that hack/tools
 // pins. rights.go decides from values, and its proof is rights_test.go.
@@ -66,14 +66,18 @@ func run(ctx context.Context, check bool) error {
 	return err
 }
 
-// generate runs the generators side by side: each is a process that waits for the Go command most of the time.
+// generate runs the generators side by side: each is a process that waits for the Go command most of the time. What is made of types is there before,
+// because the others read it.
 func generate(ctx context.Context) error {
+	if err := types(ctx); err != nil {
+		return err
+	}
 	jobs := []func() error{
-		func() error { return types(ctx) },
-		readme,
+		valuesPage,
 		podFeatures,
 		metricsPage,
 		commandsPage,
+		eventsPage,
 		unlisted,
 		chartData,
 	}
@@ -102,7 +106,7 @@ func types(ctx context.Context) error {
 	if _, err = controllerGen(ctx, args...); err != nil {
 		return err
 	}
-	return boundQuantities()
+	return errors.Join(boundQuantities(), apiPage())
 }
 
 // built returns the path of controller-gen. It is built once, before all generators run side by side: with a cold cache each of them would
@@ -147,7 +151,7 @@ func generated() (map[string][]byte, error) {
 		return add(path)
 	})
 	for _, pattern := range []string{
-		crds + "/*.yaml", fmt.Sprintf(rightsOf, "*"), readmePath, offloadingPath, reference + "/*.md", kindsPath, valuesPath, schemaPath,
+		crds + "/*.yaml", fmt.Sprintf(rightsOf, "*"), offloadingPath, reference + "/*.md", kindsPath, valuesPath, schemaPath,
 	} {
 		paths, globErr := filepath.Glob(pattern)
 		err = errors.Join(err, globErr)

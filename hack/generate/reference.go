@@ -56,7 +56,7 @@ func metricsText(rows []metric.Row) string {
 	out.WriteString(`What Liqo measures itself.
 Names, types and labels stay as they are.
 The processes below serve their metrics as text at ` + "`/metrics`" + `, together with those of Go, of the process, and of the libraries of Kubernetes.
-The controller manager always does so; gateways, virtual kubelets and ` + "`liqo-dns`" + ` with the values ` + "`gateway.metrics`, `virtualKubelet.metrics` and `dns.metrics`" + ` of [the chart](../../deployments/liqo/README.md).
+The controller manager always does so; gateways, virtual kubelets and ` + "`liqo-dns`" + ` with the values ` + "`gateway.metrics`, `virtualKubelet.metrics` and `dns.metrics`" + ` of [the chart](values.md).
 A counter without events has no series, unless the page of its feature promises one.
 
 | Metric | Type | Labels | Processes | Meaning |

@@ -32,6 +32,7 @@ const (
 
 // Reasons of Ready of a NetworkConfig, and of Ready of a TunnelEndpoint.
 const (
+	// ReasonAgreed: both clusters agree on the addresses.
 	ReasonAgreed = "Agreed"
 	// ReasonKeyNotPinned: the key of the peer is not known yet, so nothing that it publishes is believed.
 	ReasonKeyNotPinned = "KeyNotPinned"
@@ -71,6 +72,7 @@ const (
 
 // Reasons of NetworksFree, and of the event about it.
 const (
+	// ReasonNetworksFree: no node reaches a network of the peer without the peer any more.
 	ReasonNetworksFree = "NetworksFree"
 	// ReasonNetworkOverlapsNode: nodes reach a network of the peer by their own links, routes or resolvers.
 	ReasonNetworkOverlapsNode = "NetworkOverlapsNode"
@@ -78,6 +80,7 @@ const (
 
 // Reasons of Published.
 const (
+	// ReasonPublished: the configuration is complete and its answer is valid.
 	ReasonPublished = "Published"
 	// ReasonGatewayNotFound: there is no Service of a gateway.
 	ReasonGatewayNotFound = "GatewayNotFound"
@@ -91,6 +94,7 @@ const (
 
 // Reasons of Connected.
 const (
+	// ReasonConnected: probes come back on every lane, to every node.
 	ReasonConnected = "Connected"
 	// ReasonDegraded: connected, but a lane or a node gets no answers.
 	ReasonDegraded = "Degraded"
@@ -112,9 +116,12 @@ const (
 
 // Reasons of Ready of an IPMapping.
 const (
-	ReasonAssigned       = "Assigned"
+	// ReasonAssigned: the address has an external one.
+	ReasonAssigned = "Assigned"
+	// ReasonAddressInvalid: the text is not an address that can be mapped.
 	ReasonAddressInvalid = "AddressInvalid"
 	// ReasonAddressRefused: the address is one of this cluster, and no administrator asked for it to be reachable.
-	ReasonAddressRefused     = "AddressRefused"
+	ReasonAddressRefused = "AddressRefused"
+	// ReasonAddressesExhausted: the external network has no address left.
 	ReasonAddressesExhausted = "AddressesExhausted"
 )

@@ -12,10 +12,16 @@ const (
 
 // Reasons of these conditions.
 const (
-	ReasonClusterSelected     = "ClusterSelected"
-	ReasonClusterNotSelected  = "ClusterNotSelected"
-	ReasonNamespaceCreated    = "NamespaceCreated"
+	// ReasonClusterSelected: the cluster selector chooses this cluster.
+	ReasonClusterSelected = "ClusterSelected"
+	// ReasonClusterNotSelected: the cluster selector does not choose this cluster.
+	ReasonClusterNotSelected = "ClusterNotSelected"
+	// ReasonNamespaceCreated: the remote namespace exists.
+	ReasonNamespaceCreated = "NamespaceCreated"
+	// ReasonCreationLoopBackOff: the remote namespace cannot be created, and is tried again; the message names what prevents it.
 	ReasonCreationLoopBackOff = "CreationLoopBackOff"
-	ReasonTerminating         = "Terminating"
-	ReasonCreating            = "Creating"
+	// ReasonTerminating: the remote namespace is being deleted.
+	ReasonTerminating = "Terminating"
+	// ReasonCreating: the remote namespace is not there yet.
+	ReasonCreating = "Creating"
 )

@@ -12,6 +12,7 @@ const (
 
 // Reasons of ConditionGranted.
 const (
+	// ReasonResourcesGranted: the provider grants resources.
 	ReasonResourcesGranted = "ResourcesGranted"
 	// ReasonIncomingDisabled: the provider's administrator does not allow this peer to use the cluster.
 	ReasonIncomingDisabled = "IncomingPeeringDisabled"
@@ -29,7 +30,10 @@ const (
 const (
 	// ReasonVirtualKubeletStarting: the Deployment of the virtual kubelet exists, its node does not exist yet.
 	ReasonVirtualKubeletStarting = "VirtualKubeletStarting"
-	ReasonNodeReady              = "NodeReady"
-	ReasonNodeNotReady           = "NodeNotReady"
-	ReasonNodeDraining           = "NodeDraining"
+	// ReasonNodeReady: the virtual node is Ready.
+	ReasonNodeReady = "NodeReady"
+	// ReasonNodeNotReady: the virtual node is not Ready; the message names what it waits for.
+	ReasonNodeNotReady = "NodeNotReady"
+	// ReasonNodeDraining: the pods of the virtual node are leaving it, because it is to be deleted.
+	ReasonNodeDraining = "NodeDraining"
 )

@@ -277,7 +277,7 @@ func (p *Prepared) checkValues() (err error) {
 	}
 	if err := chartutil.ValidateAgainstSchema(p.chart, all); err != nil {
 		return errors.New("the chart refuses these values: " + schemaErrors(err.Error()) +
-			"; see --set, and deployments/liqo/README.md for the existing values; --reset-values forgets those of earlier installations")
+			"; see --set, and docs/reference/values.md for the existing values; --reset-values forgets those of earlier installations")
 	}
 	return nil
 }

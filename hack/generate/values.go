@@ -15,33 +15,32 @@ import (
 )
 
 const (
-	readmePath = chart + "/README.md"
-	start      = "<!-- start of the table; made from values.yaml by `make generate` -->\n"
-	end        = "<!-- end of the table -->\n"
-
-	startIgnored = "<!-- start of the values without effect; made from files/values-without-effect.yaml by `make generate` -->\n"
-	endIgnored   = "<!-- end of the values without effect -->\n"
-
 	offloadingPath = "docs/offloading.md"
 	startFeatures  = "<!-- start of the features; made from internal/offloading/features/rows.yaml by `make generate` -->\n"
 	endFeatures    = "<!-- end of the features -->\n"
 )
 
-// readme writes the tables of values between their marks in the chart's README.
-func readme() error {
+// valuesPage writes the tables of the chart's values.
+func valuesPage() error {
 	if err := allowedKeys(); err != nil { // the table has them
 		return err
 	}
-	text, err := os.ReadFile(readmePath)
-	if err != nil {
-		return err
-	}
+	var out bytes.Buffer
 	for _, part := range []struct {
-		from, start, end string
-		table            func([]byte) (string, error)
+		from, before string
+		table        func([]byte) (string, error)
 	}{
-		{chart + "/values.yaml", start, end, valuesTable},
-		{chart + "/files/values-without-effect.yaml", startIgnored, endIgnored, ignoredTable},
+		{chart + "/values.yaml", `Every value of [the chart](../../deployments/liqo/README.md), for ` + "`liqoctl install --set` and `helm install`" + `.
+Values that are not in the tables of this page are refused.
+
+`, valuesTable},
+		{chart + "/files/values-without-effect.yaml", `
+## Documented values without effect
+
+A file of values that was written for the documentation installs as it is.
+These values have no effect; the notes after an installation name each one that asks for something else than what happens anyway.
+
+`, ignoredTable},
 	} {
 		source, err := os.ReadFile(part.from)
 		if err != nil {
@@ -51,11 +50,9 @@ func readme() error {
 		if err != nil {
 			return fmt.Errorf("%s: %w", part.from, err)
 		}
-		if text, err = between(text, part.start, part.end, table); err != nil {
-			return fmt.Errorf("%s: %w", readmePath, err)
-		}
+		out.WriteString(part.before + table)
 	}
-	return os.WriteFile(readmePath, text, 0o644)
+	return page("values.md", "Values of the chart", "values.yaml and files/values-without-effect.yaml of deployments/liqo", out.String())
 }
 
 // between puts a table between its marks.
