@@ -14,6 +14,6 @@ var EndpointSlice = row(Kind{
 	Local:    Resource{discoveryv1.SchemeGroupVersion.WithKind("EndpointSlice"), "endpointslices"},
 	Remote:   Resource{vkv1alpha1.GroupVersion.WithKind("ShadowEndpointSlice"), "shadowendpointslices"},
 	Register: []func(*runtime.Scheme) error{discoveryv1.AddToScheme, vkv1alpha1.AddToScheme}, Order: 30,
-	Flag: "endpointslice", Workers: 10,
+	Flag: "endpointslice", Workers: 10, NeedsIPs: true,
 	Events: true, Counted: true,
 })

@@ -7,9 +7,12 @@ import (
 	"slices"
 	"sync"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"liqo.io/liqo/internal/offloading/reflection/project"
 )
 
 // Kind is a row: a kind whose objects, or others in their place, are at a peer.
@@ -24,6 +27,20 @@ type Kind struct {
 	// Flag is the part of --FLAG-reflection-workers, Workers its default. Empty: the kind has a loop of its own.
 	Flag    string
 	Workers int
+
+	// Copy returns what the peer has of a local object that is not skipped; nil: nothing. If the field is nil, package objects projects the kind, with what it knows of
+	// others.
+	Copy func(project.NamespaceMapping, runtime.Object) runtime.ApplyConfiguration
+	// RemoteName and LocalName convert between the names of the two objects; nil if they are equal.
+	RemoteName, LocalName func(project.NamespaceMapping, string) string
+	// ByReference: in namespaces that reflect only what is referenced, an object is copied if something refers to it.
+	ByReference bool
+	// References returns the ConfigMaps and Secrets that a local object refers to, each once; nil: the kind refers to none.
+	References func(runtime.Object) []project.Reference
+	// NeedsIPs: the kind is reflected only if addresses are.
+	NeedsIPs bool
+	// Exposes: the metadata of the kind decides how others reach the application, so every user learns what a copy lacks.
+	Exposes bool
 
 	// Events: warnings about the remote object are copied to the local one.
 	Events bool
@@ -49,10 +66,51 @@ type Kind struct {
 	Custom bool
 }
 
+// copied adapts the projection of a type. Objects that are skipped have no copy.
+func copied[T metav1.Object, A any, P interface {
+	*A
+	runtime.ApplyConfiguration
+}](of func(project.NamespaceMapping, T) P) func(project.NamespaceMapping, runtime.Object) runtime.ApplyConfiguration {
+	return func(m project.NamespaceMapping, object runtime.Object) runtime.ApplyConfiguration {
+		local, ok := object.(T)
+		if !ok || m.Skips(local) {
+			return nil
+		}
+		if intent := of(m, local); intent != nil {
+			return intent
+		}
+		return nil
+	}
+}
+
+// referring adapts the references of a type.
+func referring[T runtime.Object](of func(T) []project.Reference) func(runtime.Object) []project.Reference {
+	return func(object runtime.Object) []project.Reference {
+		if local, ok := object.(T); ok {
+			return of(local)
+		}
+		return nil
+	}
+}
+
+// Of returns the row of a local object; nil if there is none.
+func Of(object runtime.Object) *Kind {
+	all, _, err := types().ObjectKinds(object)
+	if err != nil {
+		return nil
+	}
+	for _, kind := range All() {
+		if slices.Contains(all, kind.Local.GroupVersionKind) {
+			return kind
+		}
+	}
+	return nil
+}
+
 // CustomResource returns the row of a kind that users add.
 func CustomResource(of schema.GroupVersionKind) *Kind {
 	resource := Resource{GroupVersionKind: of}
-	return &Kind{Local: resource, Remote: resource, Custom: true}
+	return &Kind{Local: resource, Remote: resource, Custom: true, Exposes: true}
 }
 
 // Name returns the name of the kind in metrics and events.

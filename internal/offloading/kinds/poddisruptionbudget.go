@@ -13,7 +13,7 @@ var PodDisruptionBudget = row(Kind{
 	Local:    Resource{policyv1.SchemeGroupVersion.WithKind("PodDisruptionBudget"), "poddisruptionbudgets"},
 	Remote:   Resource{policyv1.SchemeGroupVersion.WithKind("PodDisruptionBudget"), "poddisruptionbudgets"},
 	Register: []func(*runtime.Scheme) error{policyv1.AddToScheme}, Order: 80,
-	Flag: "poddisruptionbudget", Workers: defaultWorkers,
+	Flag: "poddisruptionbudget", Workers: defaultWorkers, Exposes: true,
 	Counted: true,
 	// Without the value, a peer still finds and deletes those that it has written.
 	Rights: Rights{Bounded: true, Value: "budgets", Without: []string{"get", "list", "watch", "delete"}},

@@ -64,7 +64,7 @@ func (r *Reflection) Local(remote string) (name string, offloaded bool) {
 func (r *Reflection) Labels(claim client.Object) map[string]string {
 	m := r.options.Mapping
 	m.Skip = r.declined.Skip(m.Skip, time.Now())
-	return m.Labels(claim)
+	return m.LabelsOf(claim)
 }
 
 // Declined reports whether the peer refused nothing but labels of a claim, which Labels leaves out from now on.

@@ -149,7 +149,7 @@ func (r *Reflection) addPods(workers int) {
 			}
 			return project.NamespaceMapping{}, false
 		},
-		Object: func(mapping project.NamespaceMapping, subject project.Subject) client.Object {
+		Object: func(mapping project.NamespaceMapping, subject events.Subject) client.Object {
 			if subject.Kind == pods.Kind {
 				return r.pods.About(mapping, subject)
 			}

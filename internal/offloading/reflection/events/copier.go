@@ -38,7 +38,7 @@ type CopierOptions struct {
 	// Mapping returns the mapping of a remote namespace; false if it has none.
 	Mapping func(remote string) (project.NamespaceMapping, bool)
 	// Object returns the local object that a remote event is about; nil if there is none, or if the event is about an earlier remote object of that name.
-	Object func(project.NamespaceMapping, project.Subject) client.Object
+	Object func(project.NamespaceMapping, Subject) client.Object
 }
 
 // NewCopier returns a copier whose events count as those of the recorder.
@@ -74,7 +74,7 @@ func (r *Copier) changed(before, after client.Object) {
 	if !is {
 		return
 	}
-	subject, shown := project.EventSubject(mapping, event)
+	subject, shown := SubjectOf(mapping, event)
 	if !shown {
 		return
 	}
@@ -82,7 +82,7 @@ func (r *Copier) changed(before, after client.Object) {
 	if local == nil || !r.Source.Synced(event.Namespace) && outdated(local, event) || !r.recorder.allow(local.GetNamespace()) {
 		return
 	}
-	if intent := project.Event(mapping, local, event); intent != nil {
+	if intent := Copy(mapping, local, event); intent != nil {
 		r.recorder.send(func(ctx context.Context) error {
 			return r.options.Local.Apply(ctx, intent, client.FieldOwner(labels.OwnerReflection), client.ForceOwnership)
 		})

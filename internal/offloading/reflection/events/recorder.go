@@ -26,7 +26,6 @@ import (
 
 	"liqo.io/liqo/internal/kube/printable"
 	"liqo.io/liqo/internal/kube/ratelimit"
-	"liqo.io/liqo/internal/offloading/reflection/project"
 )
 
 // +kubebuilder:rbac:namespace=liqo-offloaded,groups="",resources=events,verbs=create;patch
@@ -140,7 +139,7 @@ func (a *Recorder) failed(object client.Object, kind, reason string, err error, 
 	if repeated {
 		return
 	}
-	event := a.event(object, reason, message, project.EventSource(kind))
+	event := a.event(object, reason, message, Component(kind))
 	a.send(func(ctx context.Context) error { return a.client.Create(ctx, event) })
 }
 
@@ -172,7 +171,7 @@ func Here(err error) error {
 
 // Wrote reports whether an event is one of ours about a kind of objects, and reports this.
 func (a *Recorder) Wrote(event *corev1.Event, kind string, err error) bool {
-	return event.Source == (corev1.EventSource{Component: project.EventSource(kind), Host: a.node}) && event.Message == printable.Line(a.spoken(err), maxMessage)
+	return event.Source == (corev1.EventSource{Component: Component(kind), Host: a.node}) && event.Message == printable.Line(a.spoken(err), maxMessage)
 }
 
 // Reflected reports that an object has been created in the peer.
@@ -180,7 +179,7 @@ func (a *Recorder) Reflected(object client.Object, kind, peer string) {
 	if !a.successes.Allow() {
 		return
 	}
-	event := a.event(object, ReasonReflected, fmt.Sprintf("the object is reflected to cluster %q", peer), project.EventSource(kind))
+	event := a.event(object, ReasonReflected, fmt.Sprintf("the object is reflected to cluster %q", peer), Component(kind))
 	event.Type = corev1.EventTypeNormal
 	a.send(func(ctx context.Context) error { return a.client.Create(ctx, event) })
 }

@@ -51,9 +51,9 @@ func (r *Reflector) applied(local client.Object, intent runtime.ApplyConfigurati
 		}
 	}
 	switch {
-	case all != nil && (why != nil || r.kind.exposes):
+	case all != nil && (why != nil || r.kind.Exposes):
 		r.engine.Recorder.Changed(local, r.kind.Name(), events.ReasonIncomplete, all)
-	case all == nil && creates && r.kind.exposes:
+	case all == nil && creates && r.kind.Exposes:
 		r.engine.Recorder.Reflected(local, r.kind.Name(), r.engine.RemoteName())
 	}
 	return wait

@@ -4,11 +4,11 @@ package objects
 
 import (
 	"net/netip"
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
-	networkingv1 "k8s.io/api/networking/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	coreapply "k8s.io/client-go/applyconfigurations/core/v1"
@@ -32,25 +32,18 @@ type kind struct {
 	stale func(intent runtime.ApplyConfiguration, there client.Object) bool
 	// elsewhere reports whether the copy of an object may name another remote namespace; nil: none does.
 	elsewhere func(client.Object) bool
-	// remoteName and localName convert between the names of the two objects; nil if they are equal.
-	remoteName, localName func(project.NamespaceMapping, string) string
 	// follows returns, by the name of another kind, the objects of this kind to reconcile when an object of the other one changes.
 	follows map[string]func(*Reflector, client.Object) []types.NamespacedName
 	// lacks returns what the copy of an object cannot do in the peer; nil: nothing, or that is known of all.
 	lacks func(*Reflector, client.Object) error
 	// optional: a peer may grant no rights on the kind, or take them back. Then its users learn it, and nothing stays there that is not corrected any more.
 	optional bool
-	// needsIPs: the kind is reflected only if addresses are.
-	needsIPs bool
-	// exposes: the metadata of the kind decides how others reach the application, so every user learns what a copy lacks.
-	exposes bool
-	// byReference: in namespaces that reflect only what is referenced, an object is copied if something refers to it.
-	byReference bool
 }
 
-var catalog = []kind{
+// hooks are what some kinds have besides their row.
+var hooks = []kind{
 	{
-		Kind: kinds.Service, exposes: true,
+		Kind: kinds.Service,
 		project: func(r *Reflector, mapping project.NamespaceMapping, object client.Object) (runtime.ApplyConfiguration, error) {
 			local, ok := object.(*corev1.Service)
 			if !ok {
@@ -93,51 +86,36 @@ var catalog = []kind{
 		},
 	},
 	{
-		Kind: kinds.EndpointSlice, needsIPs: true,
+		Kind:    kinds.EndpointSlice,
 		project: endpointSlice,
 		follows: map[string]func(*Reflector, client.Object) []types.NamespacedName{"Service": slicesOf},
 	},
 	{
-		Kind: kinds.Ingress, exposes: true,
-		project: func(_ *Reflector, mapping project.NamespaceMapping, object client.Object) (runtime.ApplyConfiguration, error) {
-			local, ok := object.(*networkingv1.Ingress)
-			if !ok {
-				return nil, nil
-			}
-			return orNil(project.Ingress(mapping, local)), nil
-		},
-	},
-	{
-		Kind: kinds.PodDisruptionBudget, exposes: true, optional: true,
+		Kind: kinds.PodDisruptionBudget, optional: true,
 		project: budget, lacks: sharedPods,
 	},
-	{
-		Kind: kinds.ConfigMap, byReference: true,
-		remoteName: project.ConfigMapName, localName: project.LocalConfigMapName,
-		project: func(r *Reflector, mapping project.NamespaceMapping, object client.Object) (runtime.ApplyConfiguration, error) {
-			local, ok := object.(*corev1.ConfigMap)
-			if !ok {
-				return nil, nil
-			}
-			if withheld, err := r.withheld(mapping, object); err != nil || withheld {
-				return nil, err
-			}
-			return orNil(project.ConfigMap(mapping, local)), nil
-		},
-	},
-	{
-		Kind: kinds.Secret, byReference: true,
-		project: func(r *Reflector, mapping project.NamespaceMapping, object client.Object) (runtime.ApplyConfiguration, error) {
-			local, ok := object.(*corev1.Secret)
-			if !ok {
-				return nil, nil
-			}
-			if withheld, err := r.withheld(mapping, object); err != nil || withheld {
-				return nil, err
-			}
-			return orNil(project.Secret(mapping, local)), nil
-		},
-	},
+}
+
+// catalogue returns the kinds that are copied.
+func catalogue() (all []kind) {
+	for _, row := range kinds.Where(func(row *kinds.Kind) bool { return row.Workers > 0 }) {
+		copied := kind{Kind: row, project: fromRow}
+		if i := slices.IndexFunc(hooks, func(with kind) bool { return with.Kind == row }); i >= 0 {
+			copied = hooks[i]
+		}
+		all = append(all, copied)
+	}
+	return all
+}
+
+// fromRow projects an object of a kind without hooks.
+func fromRow(r *Reflector, mapping project.NamespaceMapping, object client.Object) (runtime.ApplyConfiguration, error) {
+	if r.kind.ByReference {
+		if withheld, err := r.withheld(mapping, object); err != nil || withheld {
+			return nil, err
+		}
+	}
+	return r.kind.Copy(mapping, object), nil
 }
 
 // endpointSlice also obeys the annotations of its Service.

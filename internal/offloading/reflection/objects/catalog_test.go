@@ -5,23 +5,19 @@ package objects
 import (
 	"slices"
 	"testing"
-
-	"liqo.io/liqo/internal/offloading/kinds"
 )
 
-// TestCatalogue: each kind with workers is copied, and no other is.
+// TestCatalogue: each kind that is copied has a projection, and hooks belong to one of them.
 func TestCatalogue(t *testing.T) {
-	want := kinds.Where(func(kind *kinds.Kind) bool { return kind.Workers > 0 })
-	var got []*kinds.Kind
-	for i := range catalog {
-		got = append(got, catalog[i].Kind)
-	}
-	for _, kind := range want {
-		if !slices.Contains(got, kind) {
-			t.Errorf("the catalogue has no row for %s", kind.Name())
+	all := catalogue()
+	for _, copied := range all {
+		if copied.project == nil || copied.Copy == nil && !slices.ContainsFunc(hooks, func(with kind) bool { return with.Kind == copied.Kind }) {
+			t.Errorf("no projection for %s", copied.Name())
 		}
 	}
-	if len(got) != len(want) {
-		t.Errorf("%d rows in the catalogue, want %d", len(got), len(want))
+	for _, with := range hooks {
+		if !slices.ContainsFunc(all, func(copied kind) bool { return copied.Kind == with.Kind }) || with.Copy != nil {
+			t.Errorf("hooks for %s, which has no workers or a projection in its row", with.Name())
+		}
 	}
 }

@@ -261,7 +261,7 @@ func (k *customKind) enqueue(mapping *engine.Mapping) {
 // row returns the row of a kind.
 func (c *customKinds) row(of schema.GroupVersionKind) *kind {
 	return &kind{
-		Kind: kinds.CustomResource(of), exposes: true, trim: c.trimLocal,
+		Kind: kinds.CustomResource(of), trim: c.trimLocal,
 		project: func(r *Reflector, mapping project.NamespaceMapping, object client.Object) (runtime.ApplyConfiguration, error) {
 			local, ok := object.(*unstructured.Unstructured)
 			if !ok {

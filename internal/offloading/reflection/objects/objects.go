@@ -2,7 +2,7 @@
 
 // Package objects copies Services, EndpointSlices, Ingresses, ConfigMaps, Secrets, disruption budgets and custom resources of offloaded namespaces to the peer.
 //
-//	local object, metadata of its copy ──► project (pure) ──► ssa: one apply, or none    catalog.go, reflector.go
+//	local object, metadata of its copy ──► kinds, project (pure) ──► ssa: one apply      catalog.go, reflector.go
 //	pods and Ingresses ──► which ConfigMaps and Secrets are referenced                   references.go
 //	pods and selectors ──► which endpoints in the peer it does not find itself           places.go, gated.go, handover.go
 //	names of Services in other namespaces ──► those of their copies                      elsewhere.go
@@ -12,7 +12,8 @@
 //	kinds that a user lists ──► further rows of the catalogue                            custom.go
 //	copies of custom resources ──► project ──► status of the local object                status.go
 //
-// Each kind is a row of the catalogue. It does not know what a field means, which package project does. The tests of package reflection cover it.
+// Each kind is a row of package kinds, and some have hooks here. It does not know what a field means, which these rows and package project do. The tests of package
+// reflection cover it.
 package objects
 
 import (
@@ -26,6 +27,7 @@ import (
 
 	"liqo.io/liqo/internal/offloading/reflection/disruption"
 	"liqo.io/liqo/internal/offloading/reflection/engine"
+	"liqo.io/liqo/internal/offloading/reflection/events"
 	"liqo.io/liqo/internal/offloading/reflection/project"
 )
 
@@ -66,9 +68,9 @@ type Objects struct {
 // New adds a loop to the engine for each kind.
 func New(e *engine.Engine, o Options) *Objects {
 	all := &Objects{engine: e, options: o}
-	for i := range catalog {
-		if workers := o.Workers(catalog[i].Flag, catalog[i].Workers); workers > 0 && (!catalog[i].needsIPs || o.ReflectIPs) {
-			all.reflectors = append(all.reflectors, all.newReflector(&catalog[i], workers))
+	for _, copied := range catalogue() {
+		if workers := o.Workers(copied.Flag, copied.Workers); workers > 0 && (!copied.NeedsIPs || o.ReflectIPs) {
+			all.reflectors = append(all.reflectors, all.newReflector(&copied, workers))
 		}
 	}
 	all.addCustom()
@@ -78,8 +80,8 @@ func New(e *engine.Engine, o Options) *Objects {
 // DefaultWorkers returns the default number of workers by the flag of their kind.
 func DefaultWorkers() map[string]int {
 	all := map[string]int{}
-	for i := range catalog {
-		all[catalog[i].Flag] = catalog[i].Workers
+	for _, copied := range catalogue() {
+		all[copied.Flag] = copied.Workers
 	}
 	return all
 }
@@ -95,7 +97,7 @@ func (o *Objects) Kind(name string) *Reflector {
 }
 
 // About returns the local object that a remote event is about; nil if there is none, or if the event is about an earlier remote object of that name.
-func (o *Objects) About(mapping project.NamespaceMapping, subject project.Subject) client.Object {
+func (o *Objects) About(mapping project.NamespaceMapping, subject events.Subject) client.Object {
 	r := o.Kind(subject.Kind)
 	if subject.Group != "" {
 		r = o.custom.kind(schema.GroupKind{Group: subject.Group, Kind: subject.Kind})

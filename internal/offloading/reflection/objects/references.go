@@ -7,12 +7,11 @@ import (
 	"slices"
 	"sync"
 
-	corev1 "k8s.io/api/core/v1"
-	networkingv1 "k8s.io/api/networking/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"liqo.io/liqo/apis/labels"
+	"liqo.io/liqo/internal/offloading/kinds"
 	"liqo.io/liqo/internal/offloading/reflection/engine"
 	"liqo.io/liqo/internal/offloading/reflection/project"
 )
@@ -82,19 +81,16 @@ func (r *references) has(one reference) bool {
 	return r.count[one] > 0
 }
 
-// referencesOf returns what a pod or an Ingress refers to; nothing for other objects.
+// referencesOf returns what an object refers to; nothing if its kind refers to nothing.
 func referencesOf(object client.Object) (kind string, all []reference) {
-	var named []project.Reference
-	switch object := object.(type) {
-	case *corev1.Pod:
-		kind, named = "Pod", project.References(object)
-	case *networkingv1.Ingress:
-		kind, named = "Ingress", project.IngressReferences(object)
+	row := kinds.Of(object)
+	if row == nil || row.References == nil {
+		return "", nil
 	}
-	for _, one := range named {
-		all = append(all, reference{object.GetNamespace(), one})
+	for _, named := range row.References(object) {
+		all = append(all, reference{object.GetNamespace(), named})
 	}
-	return kind, all
+	return row.Name(), all
 }
 
 // ReferrerChanged reconciles the ConfigMaps and Secrets for which a change of a pod or Ingress is the first or last reference.
@@ -133,8 +129,10 @@ func (r *Reflector) withheld(namespace project.NamespaceMapping, object client.O
 	if r.options.PodsSynced != nil && !r.options.PodsSynced() {
 		return false, engine.ErrNotSynced
 	}
-	if ingresses := r.Kind("Ingress"); ingresses != nil && !ingresses.Local.Synced(namespace.Local) {
-		return false, engine.ErrNotSynced
+	for _, other := range r.reflectors {
+		if other.kind.References != nil && !other.Local.Synced(namespace.Local) {
+			return false, engine.ErrNotSynced
+		}
 	}
 	return true, nil
 }

@@ -77,13 +77,13 @@ func (o *Objects) newReflector(k *kind, workers int) *Reflector {
 			return engine.Amount(r.Remote.All(mapping.Remote), func(remote client.Object) bool { return r.manages(mapping, remote) })
 		},
 	}
-	if k.needsIPs {
+	if k.NeedsIPs {
 		loop.Translate = func() { e.Namespaces.Each(r.enqueue) }
 	}
 	if k.elsewhere != nil {
 		loop.Changed = func() { e.Namespaces.Each(r.enqueueElsewhere) }
 	}
-	if k.byReference {
+	if k.ByReference {
 		loop.ReferencesChanged = r.enqueue
 	}
 	if k.optional {
@@ -162,15 +162,15 @@ func (r *Reflector) remoteChanged(before, after client.Object) {
 }
 
 func (r *Reflector) localName(mapping *engine.Mapping, remote string) string {
-	if r.kind.localName == nil {
+	if r.kind.LocalName == nil {
 		return remote
 	}
-	return r.kind.localName(mapping.NamespaceMapping, remote)
+	return r.kind.LocalName(mapping.NamespaceMapping, remote)
 }
 
 func (r *Reflector) remoteKey(mapping project.NamespaceMapping, local string) types.NamespacedName {
-	if r.kind.remoteName != nil {
-		local = r.kind.remoteName(mapping, local)
+	if r.kind.RemoteName != nil {
+		local = r.kind.RemoteName(mapping, local)
 	}
 	return types.NamespacedName{Namespace: mapping.Remote, Name: local}
 }

@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"liqo.io/liqo/internal/offloading/kinds"
 	"liqo.io/liqo/internal/offloading/reflection/events"
 	"liqo.io/liqo/internal/offloading/reflection/project"
 )
@@ -35,7 +36,7 @@ func (o *Objects) reportStaying(before, after client.Object) {
 		if object == nil {
 			continue // it may be optional, or come later
 		}
-		if why := mapping.StaysHere(object); why != "" {
+		if why := kinds.StaysHere(mapping.NamespaceMapping, object); why != "" {
 			staying = append(staying, fmt.Sprintf("%s %s (%s)", one.Kind, one.Name, why))
 		}
 	}

@@ -71,7 +71,7 @@ func (p *Pods) liveShadow(mapping *engine.Mapping, name string) (*podplan.Live, 
 }
 
 // About returns the local pod that a remote event is about; nil if there is none.
-func (p *Pods) About(mapping project.NamespaceMapping, subject project.Subject) client.Object {
+func (p *Pods) About(mapping project.NamespaceMapping, subject events.Subject) client.Object {
 	local, _ := p.Local.Get(types.NamespacedName{Namespace: mapping.Local, Name: subject.Name}).(*corev1.Pod)
 	if local == nil || !p.isAbout(mapping, local, subject) {
 		return nil
@@ -80,7 +80,7 @@ func (p *Pods) About(mapping project.NamespaceMapping, subject project.Subject) 
 }
 
 // isAbout reports whether a remote event is about the ShadowPod or the remote pod of this local pod.
-func (p *Pods) isAbout(mapping project.NamespaceMapping, local *corev1.Pod, about project.Subject) bool {
+func (p *Pods) isAbout(mapping project.NamespaceMapping, local *corev1.Pod, about events.Subject) bool {
 	remoteKey := types.NamespacedName{Namespace: mapping.Remote, Name: local.Name}
 	if about.RemoteKind == shadowPod.Kind {
 		shadow := p.Shadows.Get(remoteKey)

@@ -13,7 +13,6 @@ import (
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
-	networkingv1 "k8s.io/api/networking/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
@@ -21,6 +20,8 @@ import (
 
 	vkapply "liqo.io/liqo/apis/applyconfiguration/virtualkubelet/v1alpha1"
 	"liqo.io/liqo/internal/kube/kubetest"
+	"liqo.io/liqo/internal/offloading/kinds"
+	"liqo.io/liqo/internal/offloading/reflection/events"
 	"liqo.io/liqo/internal/offloading/reflection/project"
 )
 
@@ -62,16 +63,6 @@ func accepted(t *testing.T, c client.Client, local runtime.Object, with string) 
 		if intent := project.Service(mapping, local); intent != nil {
 			appliedTwice(t, c, intent, &corev1.Service{})
 		}
-	case *networkingv1.Ingress:
-		appliedTwice(t, c, project.Ingress(mapping, local), &networkingv1.Ingress{})
-	case *corev1.ConfigMap:
-		if intent := project.ConfigMap(mapping, local); intent != nil {
-			appliedTwice(t, c, intent, &corev1.ConfigMap{})
-		}
-	case *corev1.Secret:
-		if intent := project.Secret(mapping, local); intent != nil {
-			appliedTwice(t, c, intent, &corev1.Secret{})
-		}
 	case *discoveryv1.EndpointSlice:
 		intent, err := project.EndpointSlice(mapping, local, project.There{Found: true}, swap{})
 		if err != nil {
@@ -86,6 +77,11 @@ func accepted(t *testing.T, c client.Client, local runtime.Object, with string) 
 		}
 	case *corev1.Pod:
 		acceptedPod(t, c, runnable(local), with)
+	default:
+		kind := kinds.Of(local)
+		if intent := kind.Copy(mapping, local); intent != nil {
+			appliedTwice(t, c, intent, kind.Remote.Empty().(client.Object))
+		}
 	}
 }
 
@@ -119,7 +115,7 @@ func acceptedPod(t *testing.T, c client.Client, local *corev1.Pod, with string) 
 	}
 	switch theirs := decode(t, with).(type) {
 	case *corev1.Event:
-		if intent := project.Event(mapping, local, theirs); intent != nil {
+		if intent := events.Copy(mapping, local, theirs); intent != nil {
 			appliedTwice(t, c, intent, &corev1.Event{})
 		}
 	case *corev1.Pod:

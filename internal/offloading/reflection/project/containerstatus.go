@@ -110,13 +110,13 @@ func containerStatus(spec corev1.Container, mine, theirs corev1.ContainerStatus,
 	status := corev1.ContainerStatus{
 		Name: spec.Name, State: containerState(theirs.State), LastTerminationState: containerState(theirs.LastTerminationState),
 		Ready: theirs.Ready, Started: theirs.Started, RestartCount: add(theirs.RestartCount, before),
-		Image: text(theirs.Image, maxMessage), ImageID: text(theirs.ImageID, maxMessage), ContainerID: text(theirs.ContainerID, maxReason),
+		Image: Text(theirs.Image, maxMessage), ImageID: Text(theirs.ImageID, maxMessage), ContainerID: Text(theirs.ContainerID, MaxReason),
 		AllocatedResources: within(theirs.AllocatedResources, spec.Resources.Requests, mine.AllocatedResources),
 		Resources:          resourcesWithin(theirs.Resources, &spec.Resources, mine.Resources),
 		User:               containerUser(theirs.User),
 	}
 	if theirs.StopSignal != nil {
-		status.StopSignal = some(corev1.Signal(text(string(*theirs.StopSignal), maxReason)))
+		status.StopSignal = Some(corev1.Signal(Text(string(*theirs.StopSignal), MaxReason)))
 	}
 	for _, mount := range spec.VolumeMounts {
 		i := slices.IndexFunc(theirs.VolumeMounts, func(their corev1.VolumeMountStatus) bool {
@@ -128,7 +128,7 @@ func containerStatus(spec corev1.Container, mine, theirs corev1.ContainerStatus,
 		their := theirs.VolumeMounts[i]
 		shown := corev1.VolumeMountStatus{Name: mount.Name, MountPath: mount.MountPath, ReadOnly: their.ReadOnly}
 		if mode := their.RecursiveReadOnly; mode != nil {
-			shown.RecursiveReadOnly = some(corev1.RecursiveReadOnlyMode(text(string(*mode), maxReason)))
+			shown.RecursiveReadOnly = Some(corev1.RecursiveReadOnlyMode(Text(string(*mode), MaxReason)))
 		}
 		status.VolumeMounts = append(status.VolumeMounts, shown)
 	}
@@ -140,15 +140,15 @@ func containerState(theirs corev1.ContainerState) corev1.ContainerState {
 	switch {
 	case theirs.Terminated != nil:
 		ended := *theirs.Terminated
-		ended.Reason, ended.Message = text(ended.Reason, maxReason), text(ended.Message, maxMessage)
-		ended.ContainerID = text(ended.ContainerID, maxReason)
-		ended.StartedAt, ended.FinishedAt = moment(ended.StartedAt), moment(ended.FinishedAt)
+		ended.Reason, ended.Message = Text(ended.Reason, MaxReason), Text(ended.Message, maxMessage)
+		ended.ContainerID = Text(ended.ContainerID, MaxReason)
+		ended.StartedAt, ended.FinishedAt = Moment(ended.StartedAt), Moment(ended.FinishedAt)
 		return corev1.ContainerState{Terminated: &ended}
 	case theirs.Running != nil:
-		return corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: moment(theirs.Running.StartedAt)}}
+		return corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: Moment(theirs.Running.StartedAt)}}
 	case theirs.Waiting != nil:
 		return corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{
-			Reason: text(theirs.Waiting.Reason, maxReason), Message: text(theirs.Waiting.Message, maxMessage),
+			Reason: Text(theirs.Waiting.Reason, MaxReason), Message: Text(theirs.Waiting.Message, maxMessage),
 		}}
 	}
 	return corev1.ContainerState{}

@@ -25,8 +25,8 @@ func CustomResource(m NamespaceMapping, local *unstructured.Unstructured) *unstr
 	}
 	remote.SetNamespace(m.Remote)
 	remote.SetName(local.GetName())
-	remote.SetLabels(m.labelsOf(local))
-	annotations := m.annotationsOf(local, labels.LocalGeneration)
+	remote.SetLabels(m.LabelsOf(local))
+	annotations := m.AnnotationsOf(local, labels.LocalGeneration)
 	if annotations == nil {
 		annotations = map[string]string{}
 	}

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package project decides what of a local object the peer gets, and what of a remote pod's status is shown here: one file per kind, one function per
-// direction. The result depends only on the arguments, so the same object always gives the same intent.
+// Package project decides what of a local object the peer gets, and what of a remote pod's status is shown here, for pods, Services and what has to do with them: one
+// function per direction. Kinds that are copied without a look at others are in package kinds. The result depends only on the arguments, so the same object always gives the same intent.
 //
 // An intent for the peer is an apply configuration with every field that we own; nil means that the peer must not have the object. A status that
 // comes back was written by a cluster that we do not trust: it is bounded, and never makes a local pod something that its spec is not.

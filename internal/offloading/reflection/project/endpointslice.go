@@ -103,11 +103,11 @@ func EndpointSlice(m NamespaceMapping, local *discoveryv1.EndpointSlice, there T
 	for _, port := range local.Ports {
 		template.WithPorts(*port.DeepCopy())
 	}
-	all := m.labelsOf(local)
+	all := m.LabelsOf(local)
 	all[discoveryv1.LabelManagedBy] = labels.EndpointSliceReflection
 	all[discoveryv1.LabelServiceName] = local.Labels[discoveryv1.LabelServiceName]
 	return vkapply.ShadowEndpointSlice(local.Name, m.Remote).
-		WithLabels(all).WithAnnotations(m.annotationsOf(local)).
+		WithLabels(all).WithAnnotations(m.AnnotationsOf(local)).
 		WithSpec(vkapply.ShadowEndpointSliceSpec().WithTemplate(template)), nil
 }
 
@@ -151,7 +151,7 @@ func Endpoints(m NamespaceMapping, local *discoveryv1.EndpointSlice, there There
 func remoteEndpoint(m NamespaceMapping, local discoveryv1.Endpoint, addresses []string, there There) *vkapply.EndpointApplyConfiguration {
 	local = *local.DeepCopy()
 	remote := vkapply.Endpoint().WithAddresses(addresses...).WithConditions(shadow.Conditions(local.Conditions, true))
-	remote.Hostname, remote.NodeName, remote.Zone = local.Hostname, some(m.LocalName), local.Zone
+	remote.Hostname, remote.NodeName, remote.Zone = local.Hostname, Some(m.LocalName), local.Zone
 	if hints, has := there.hints(m, local.Hints); has {
 		remote.WithHints(hints)
 	}

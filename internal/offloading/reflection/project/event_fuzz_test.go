@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 
 	vkv1alpha1 "liqo.io/liqo/apis/virtualkubelet/v1alpha1"
+	"liqo.io/liqo/internal/offloading/reflection/events"
 	"liqo.io/liqo/internal/offloading/reflection/project"
 	"liqo.io/liqo/internal/offloading/shadow"
 )
@@ -53,8 +54,8 @@ func FuzzEvent(f *testing.F) {
 		}
 		local := &metav1.ObjectMeta{Namespace: mapping.Local, Name: localName, UID: types.UID("local")}
 		before := remote.DeepCopy()
-		subject, shown := project.EventSubject(mapping, remote)
-		event := project.Event(mapping, local, remote)
+		subject, shown := events.SubjectOf(mapping, remote)
+		event := events.Copy(mapping, local, remote)
 		if !reflect.DeepEqual(before, remote) {
 			t.Fatal("an object of a cache was changed")
 		}

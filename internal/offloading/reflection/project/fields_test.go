@@ -19,8 +19,11 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
+	coreapply "k8s.io/client-go/applyconfigurations/core/v1"
+	networkingapply "k8s.io/client-go/applyconfigurations/networking/v1"
 
 	"liqo.io/liqo/apis/labels"
+	"liqo.io/liqo/internal/offloading/kinds"
 	"liqo.io/liqo/internal/offloading/reflection/project"
 )
 
@@ -230,14 +233,14 @@ func serviceFields() kindFields {
 func ingressFields() kindFields {
 	ingress := &networkingv1.Ingress{}
 	fill(reflect.ValueOf(&ingress.Spec))
-	return kindFields{"IngressSpec", ingress.Spec, project.Ingress(mapping, ingress).Spec}
+	return kindFields{"IngressSpec", ingress.Spec, kinds.Ingress.Copy(mapping, ingress).(*networkingapply.IngressApplyConfiguration).Spec}
 }
 
 func configMapFields() kindFields {
 	local := &corev1.ConfigMap{}
 	fill(reflect.ValueOf(local))
 	local.ObjectMeta, local.TypeMeta = metav1.ObjectMeta{}, metav1.TypeMeta{}
-	remote := project.ConfigMap(mapping, local)
+	remote := kinds.ConfigMap.Copy(mapping, local).(*coreapply.ConfigMapApplyConfiguration)
 	return kindFields{"ConfigMap", *local, map[string]any{"data": remote.Data, "binaryData": remote.BinaryData, "immutable": remote.Immutable}}
 }
 
@@ -245,7 +248,7 @@ func secretFields() kindFields {
 	local := &corev1.Secret{}
 	fill(reflect.ValueOf(local))
 	local.ObjectMeta, local.TypeMeta = metav1.ObjectMeta{}, metav1.TypeMeta{}
-	remote := project.Secret(mapping, local)
+	remote := kinds.Secret.Copy(mapping, local).(*coreapply.SecretApplyConfiguration)
 	return kindFields{"Secret", *local, map[string]any{"data": remote.Data, "type": remote.Type, "immutable": remote.Immutable}}
 }
 
@@ -417,8 +420,8 @@ func TestMetadata(t *testing.T) {
 	}
 	for name, intent := range map[string]any{
 		"Pod": pod, "EndpointSlice": slice, "Service": project.Service(denying, &corev1.Service{ObjectMeta: meta}),
-		"Ingress": project.Ingress(denying, &networkingv1.Ingress{ObjectMeta: meta}), "ConfigMap": project.ConfigMap(denying, &corev1.ConfigMap{ObjectMeta: meta}),
-		"Secret": project.Secret(denying, &corev1.Secret{ObjectMeta: meta}),
+		"Ingress": kinds.Ingress.Copy(denying, &networkingv1.Ingress{ObjectMeta: meta}), "ConfigMap": kinds.ConfigMap.Copy(denying, &corev1.ConfigMap{ObjectMeta: meta}),
+		"Secret": kinds.Secret.Copy(denying, &corev1.Secret{ObjectMeta: meta}),
 	} {
 		t.Run(name, func(t *testing.T) {
 			want := map[string]any{

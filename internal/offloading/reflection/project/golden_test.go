@@ -15,11 +15,12 @@ import (
 	"golang.org/x/tools/txtar"
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
-	networkingv1 "k8s.io/api/networking/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"sigs.k8s.io/yaml"
 
+	"liqo.io/liqo/internal/offloading/kinds"
+	"liqo.io/liqo/internal/offloading/reflection/events"
 	"liqo.io/liqo/internal/offloading/reflection/project"
 )
 
@@ -89,18 +90,16 @@ func becomes(t *testing.T, what, before, with string) string {
 	switch local := decode(t, before).(type) {
 	case *corev1.Service:
 		result = project.Service(mapping, local)
-	case *networkingv1.Ingress:
-		result = project.Ingress(mapping, local)
-	case *corev1.ConfigMap:
-		result = project.ConfigMap(mapping, local)
-	case *corev1.Secret:
-		result = project.Secret(mapping, local)
 	case *discoveryv1.EndpointSlice:
 		result, err = project.EndpointSlice(mapping, local, project.There{Found: true}, swap{})
 	case *corev1.Pod:
 		result, err = podBecomes(t, what, local, with)
 	default:
-		t.Fatalf("no projection for %T", local)
+		kind := kinds.Of(local)
+		if kind == nil || kind.Copy == nil {
+			t.Fatalf("no projection for %T", local)
+		}
+		result = kind.Copy(mapping, local)
 	}
 	if err != nil {
 		return "error: " + err.Error() + "\n"
@@ -128,7 +127,7 @@ func podBecomes(t *testing.T, what string, local *corev1.Pod, with string) (any,
 	}
 	switch theirs := decode(t, with).(type) {
 	case *corev1.Event:
-		return project.Event(mapping, local, theirs), nil
+		return events.Copy(mapping, local, theirs), nil
 	case *corev1.Pod:
 		// The earlier remote pod had the UID "first", and its containers ran.
 		restarts := project.Restarts{}.Observe(local, theirs)

@@ -4,6 +4,7 @@ package project
 
 import (
 	"errors"
+	"fmt"
 	"maps"
 	"net/netip"
 	"slices"
@@ -57,15 +58,15 @@ type Denied struct {
 // Keys are keys of labels or annotations. A key that ends in * stands for all keys with that prefix.
 type Keys = shadow.Keys
 
-// skipped reports whether the annotation of an object excludes it from reflection.
-func skipped(object metav1.Object) bool {
+// Skipped reports whether the annotation of an object excludes it from reflection.
+func Skipped(object metav1.Object) bool {
 	_, skipped := object.GetAnnotations()[labels.SkipReflection]
 	return skipped
 }
 
 // Skips reports whether an annotation of an object excludes it from reflection to this peer.
 func (m NamespaceMapping) Skips(object metav1.Object) bool {
-	if skipped(object) {
+	if Skipped(object) {
 		return true
 	}
 	to, bound := object.GetAnnotations()[labels.ReflectTo]
@@ -86,8 +87,8 @@ func copied(all map[string]string, denied Keys, own ...string) map[string]string
 	return kept
 }
 
-// labelsOf returns the labels of the remote object.
-func (m NamespaceMapping) labelsOf(object metav1.Object, own ...string) map[string]string {
+// LabelsOf returns the labels of the remote object.
+func (m NamespaceMapping) LabelsOf(object metav1.Object, own ...string) map[string]string {
 	// With the labels of a token Secret, the copy would be taken for one and deleted. Those of a move mean nothing to the other cluster, which refuses them.
 	all := copied(object.GetLabels(), m.Skip.Labels, append(own, labels.TokenPod, labels.TokenServiceAccount, labels.Move, labels.MoveRole)...)
 	if all == nil {
@@ -97,11 +98,8 @@ func (m NamespaceMapping) labelsOf(object metav1.Object, own ...string) map[stri
 	return all
 }
 
-// Labels returns the labels of the remote copy of an object.
-func (m NamespaceMapping) Labels(object metav1.Object) map[string]string { return m.labelsOf(object) }
-
-// annotationsOf returns the annotations of the remote object.
-func (m NamespaceMapping) annotationsOf(object metav1.Object, own ...string) map[string]string {
+// AnnotationsOf returns the annotations of the remote object.
+func (m NamespaceMapping) AnnotationsOf(object metav1.Object, own ...string) map[string]string {
 	return copied(object.GetAnnotations(), m.Skip.Annotations, append(own, localAnnotations...)...)
 }
 
@@ -111,8 +109,20 @@ func (m NamespaceMapping) Reflected(remote metav1.Object) bool {
 	return all[labels.Origin] == m.LocalID && all[labels.Destination] == m.RemoteID
 }
 
-// some returns a pointer to a value, nil for the zero value: we do not own a field that is not set.
-func some[T comparable](value T) *T {
+// Spoken returns a message of the peer with the name of the cluster that speaks: what reads "this cluster" there, and "the nodes" without a word, is not this one.
+func (m NamespaceMapping) Spoken(message string) string {
+	if m.RemoteName == "" {
+		return message
+	}
+	speaker := fmt.Sprintf("cluster %q", m.RemoteName)
+	if named := strings.ReplaceAll(message, "this cluster", speaker); named != message {
+		return named
+	}
+	return speaker + ": " + message
+}
+
+// Some returns a pointer to a value, nil for the zero value: we do not own a field that is not set.
+func Some[T comparable](value T) *T {
 	var zero T
 	if value == zero {
 		return nil

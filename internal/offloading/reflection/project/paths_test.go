@@ -13,6 +13,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 
+	"liqo.io/liqo/internal/offloading/kinds"
 	"liqo.io/liqo/internal/offloading/reflection/project"
 )
 
@@ -97,7 +98,7 @@ func TestPaths(t *testing.T) {
 		}
 	}
 	// The projections have no status, so nothing can come from it.
-	for kind, crossing := range map[string]any{"Service": project.Service(mapping, &corev1.Service{}), "Ingress": project.Ingress(mapping, &networkingv1.Ingress{})} {
+	for kind, crossing := range map[string]any{"Service": project.Service(mapping, &corev1.Service{}), "Ingress": kinds.Ingress.Copy(mapping, &networkingv1.Ingress{})} {
 		if _, has := fields(t, crossing)["status"]; has {
 			t.Errorf("the status of a %s is sent to the peer", kind)
 		}

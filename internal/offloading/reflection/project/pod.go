@@ -43,13 +43,13 @@ func ShadowPod(m NamespaceMapping, local *corev1.Pod, options PodOptions) (*vkap
 		}
 	}
 	return vkapply.ShadowPod(local.Name, m.Remote).
-		WithLabels(m.labelsOf(local, ownPodLabels...)).WithAnnotations(fields.addTo(podAnnotations(m, local))).
+		WithLabels(m.LabelsOf(local, ownPodLabels...)).WithAnnotations(fields.addTo(podAnnotations(m, local))).
 		WithSpec(vkapply.ShadowPodSpec().WithFence(string(local.UID)).WithPod(spec)), nil
 }
 
 // podAnnotations leaves out annotations with which add-ons give pods access that pods of peers must not have. The peer would refuse them.
 func podAnnotations(m NamespaceMapping, local *corev1.Pod) map[string]string {
-	kept := m.annotationsOf(local, labels.DeletionPeriod, labels.LocalGeneration)
+	kept := m.AnnotationsOf(local, labels.DeletionPeriod, labels.LocalGeneration)
 	maps.DeleteFunc(kept, func(key, _ string) bool { return shadow.Reach(key) != "" })
 	if kept == nil {
 		kept = map[string]string{}
@@ -177,7 +177,7 @@ func Amended(existing, intent *corev1.PodSpec) *corev1.PodSpec {
 		amended.Resources = shadow.Resize(amended.Resources, intent.Resources)
 	}
 	if deadline := intent.ActiveDeadlineSeconds; deadline != nil && (existing.ActiveDeadlineSeconds == nil || *deadline < *existing.ActiveDeadlineSeconds) {
-		amended.ActiveDeadlineSeconds = some(*deadline)
+		amended.ActiveDeadlineSeconds = Some(*deadline)
 	}
 	for _, toleration := range intent.Tolerations {
 		if !slices.ContainsFunc(amended.Tolerations, func(has corev1.Toleration) bool { return reflect.DeepEqual(has, toleration) }) {

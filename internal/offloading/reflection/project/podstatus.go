@@ -21,7 +21,7 @@ import (
 
 // Limits of what we accept from a peer about a pod.
 const (
-	maxReason     = 256
+	MaxReason     = 256
 	maxMessage    = 4096
 	maxConditions = 32
 	maxAddresses  = 8
@@ -50,7 +50,7 @@ func PodStatus(m NamespaceMapping, local, remote *corev1.Pod, restarts Restarts,
 		return corev1.PodStatus{}, fmt.Errorf("translate the address of pod %s in %s: %w", remote.Name, m.Remote, err)
 	}
 	status := corev1.PodStatus{
-		Phase: phase(theirs.Phase), Reason: reason(theirs.Reason), Message: text(theirs.Message, maxMessage),
+		Phase: phase(theirs.Phase), Reason: reason(theirs.Reason), Message: Text(theirs.Message, maxMessage),
 		Conditions: conditions(m, local, remote), ObservedGeneration: observedGeneration(local, remote),
 		StartTime: mine.StartTime, PodIPs: addresses, HostIP: hostIP,
 		// These belong to the local pod: its class follows from its own requests, and controllers of this cluster reserve the rest.
@@ -64,7 +64,7 @@ func PodStatus(m NamespaceMapping, local, remote *corev1.Pod, restarts Restarts,
 		status.HostIPs = []corev1.HostIP{{IP: hostIP}}
 	}
 	if status.StartTime == nil && theirs.StartTime != nil {
-		if start := moment(*theirs.StartTime); !start.IsZero() {
+		if start := Moment(*theirs.StartTime); !start.IsZero() {
 			status.StartTime = &start
 		}
 	}
@@ -86,7 +86,7 @@ func Finished(phase corev1.PodPhase) bool { return podphase.Final(phase) }
 
 // reason leaves out the reasons with which this cluster reports that a pod does not run in the peer: decisions follow from them.
 func reason(remote string) string {
-	switch found := text(remote, maxReason); found {
+	switch found := Text(remote, MaxReason); found {
 	case OffloadingBackOff, OffloadingAborted, PredecessorEnding:
 		return ""
 	default:
@@ -161,10 +161,10 @@ func conditions(m NamespaceMapping, local, remote *corev1.Pod) []corev1.PodCondi
 		}
 		condition.ObservedGeneration = conditionGeneration(condition, local, remote, observed)
 		if condition.Type == corev1.PodScheduled && condition.Status != corev1.ConditionTrue && condition.Message != "" {
-			condition.Message = m.spoken(condition.Message) // it counts the nodes of another cluster
+			condition.Message = m.Spoken(condition.Message) // it counts the nodes of another cluster
 		}
-		condition.Reason, condition.Message = text(condition.Reason, maxReason), text(condition.Message, maxMessage)
-		condition.LastProbeTime, condition.LastTransitionTime = moment(condition.LastProbeTime), moment(condition.LastTransitionTime)
+		condition.Reason, condition.Message = Text(condition.Reason, MaxReason), Text(condition.Message, maxMessage)
+		condition.LastProbeTime, condition.LastTransitionTime = Moment(condition.LastProbeTime), Moment(condition.LastTransitionTime)
 		all = append(all, condition)
 	}
 	for _, condition := range local.Status.Conditions {
@@ -203,7 +203,7 @@ func closeGates(ready *corev1.PodCondition, gates []corev1.PodReadinessGate, all
 }
 
 // text bounds a string that the peer wrote, and removes what moves the cursor of a terminal, is not visible, or changes the direction of writing.
-func text(theirs string, most int) string {
+func Text(theirs string, most int) string {
 	if len(theirs) > most {
 		end := most - len("…")
 		for end > 0 && !utf8.RuneStart(theirs[end]) {
@@ -220,7 +220,7 @@ func text(theirs string, most int) string {
 }
 
 // moment returns the time, or zero if it has no RFC 3339 form.
-func moment(theirs metav1.Time) metav1.Time {
+func Moment(theirs metav1.Time) metav1.Time {
 	if year := theirs.UTC().Year(); year < 1970 || year > 9999 {
 		return metav1.Time{}
 	}

@@ -21,7 +21,7 @@ func TrimPodStatus(status *corev1.PodStatus) {
 	status.HostIP, status.HostIPs, status.NominatedNodeName, status.QOSClass = "", nil, "", ""
 	status.ResourceClaimStatuses, status.ExtendedResourceClaimStatus, status.NodeAllocatableResourceClaimStatuses = nil, nil, nil
 	status.Phase = word(status.Phase)
-	status.Reason, status.Message = text(status.Reason, maxReason), text(status.Message, maxMessage)
+	status.Reason, status.Message = Text(status.Reason, MaxReason), Text(status.Message, maxMessage)
 	status.PodIP, status.PodIPs = word(status.PodIP), slices.Clone(status.PodIPs[:min(len(status.PodIPs), maxAddresses)])
 	for i := range status.PodIPs {
 		status.PodIPs[i].IP = word(status.PodIPs[i].IP)
@@ -52,7 +52,7 @@ func trimConditions(all []corev1.PodCondition) (kept []corev1.PodCondition) {
 	for i := range all {
 		if one := all[i]; len(kept) < maxConditions || len(kept) == maxConditions && one.Type == corev1.DisruptionTarget {
 			one.Type, one.Status = word(one.Type), word(one.Status)
-			one.Reason, one.Message = text(one.Reason, maxReason), text(one.Message, maxMessage)
+			one.Reason, one.Message = Text(one.Reason, MaxReason), Text(one.Message, maxMessage)
 			kept = append(kept, one)
 		}
 	}
@@ -63,7 +63,7 @@ func trimContainers(all []corev1.ContainerStatus) (kept []corev1.ContainerStatus
 	for _, one := range all[:min(len(all), maxContainers)] {
 		one.Name, one.AllocatedResourcesStatus = word(one.Name), nil
 		one.State, one.LastTerminationState = containerState(one.State), containerState(one.LastTerminationState)
-		one.Image, one.ImageID, one.ContainerID = text(one.Image, maxMessage), text(one.ImageID, maxMessage), text(one.ContainerID, maxReason)
+		one.Image, one.ImageID, one.ContainerID = Text(one.Image, maxMessage), Text(one.ImageID, maxMessage), Text(one.ContainerID, MaxReason)
 		one.User = containerUser(one.User)
 		one.VolumeMounts = slices.Clone(one.VolumeMounts[:min(len(one.VolumeMounts), maxMounts)])
 		kept = append(kept, one)

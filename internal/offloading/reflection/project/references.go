@@ -2,10 +2,7 @@
 
 package project
 
-import (
-	corev1 "k8s.io/api/core/v1"
-	networkingv1 "k8s.io/api/networking/v1"
-)
+import corev1 "k8s.io/api/core/v1"
 
 // Reference is a ConfigMap or Secret that another object of its namespace names.
 type Reference struct{ Kind, Name string }
@@ -26,15 +23,6 @@ func References(pod *corev1.Pod) []Reference {
 	}
 	for i := range pod.Spec.EphemeralContainers {
 		found.environment(pod.Spec.EphemeralContainers[i].Env, pod.Spec.EphemeralContainers[i].EnvFrom)
-	}
-	return found.all
-}
-
-// IngressReferences returns the Secrets with the certificates of an Ingress.
-func IngressReferences(ingress *networkingv1.Ingress) []Reference {
-	var found collector
-	for _, tls := range ingress.Spec.TLS {
-		found.secret(tls.SecretName)
 	}
 	return found.all
 }

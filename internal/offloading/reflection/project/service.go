@@ -25,18 +25,18 @@ func Service(m NamespaceMapping, local *corev1.Service) *coreapply.ServiceApplyC
 		return nil
 	}
 	spec := coreapply.ServiceSpec().WithSelector(local.Spec.Selector).WithLoadBalancerSourceRanges(local.Spec.LoadBalancerSourceRanges...)
-	spec.Type = some(local.Spec.Type)
-	spec.ExternalName = some(local.Spec.ExternalName)
+	spec.Type = Some(local.Spec.Type)
+	spec.ExternalName = Some(local.Spec.ExternalName)
 	if local.Spec.ClusterIP == corev1.ClusterIPNone {
 		spec.WithClusterIP(corev1.ClusterIPNone)
 	}
-	spec.SessionAffinity, spec.SessionAffinityConfig = some(local.Spec.SessionAffinity), affinityConfig(local.Spec.SessionAffinityConfig)
+	spec.SessionAffinity, spec.SessionAffinityConfig = Some(local.Spec.SessionAffinity), affinityConfig(local.Spec.SessionAffinityConfig)
 	spec.InternalTrafficPolicy = local.Spec.InternalTrafficPolicy
 	if isExposed(local) { // a Service of this cluster has a policy also because of its externalIPs, and the peer would refuse that without them
-		spec.ExternalTrafficPolicy = some(local.Spec.ExternalTrafficPolicy)
+		spec.ExternalTrafficPolicy = Some(local.Spec.ExternalTrafficPolicy)
 	}
 	spec.IPFamilyPolicy = familyPolicy(local.Spec.IPFamilyPolicy)
-	spec.PublishNotReadyAddresses = some(local.Spec.PublishNotReadyAddresses)
+	spec.PublishNotReadyAddresses = Some(local.Spec.PublishNotReadyAddresses)
 	spec.AllocateLoadBalancerNodePorts, spec.LoadBalancerClass = local.Spec.AllocateLoadBalancerNodePorts, local.Spec.LoadBalancerClass
 	spec.TrafficDistribution = local.Spec.TrafficDistribution
 	nodePorts := local.Annotations[labels.ForceRemoteNodePort] == "true" && !m.Skip.NodePorts
@@ -44,7 +44,7 @@ func Service(m NamespaceMapping, local *corev1.Service) *coreapply.ServiceApplyC
 		spec.WithPorts(servicePort(port, nodePorts))
 	}
 	return coreapply.Service(local.Name, m.Remote).
-		WithLabels(m.labelsOf(local)).WithAnnotations(m.annotationsOf(local, addresses...)).WithSpec(spec)
+		WithLabels(m.LabelsOf(local)).WithAnnotations(m.AnnotationsOf(local, addresses...)).WithSpec(spec)
 }
 
 // ByName returns a Service as the peer is to have it if this cluster names all its endpoints there, because the peer would not find the same by the selector. A selector
@@ -115,12 +115,12 @@ func familyPolicy(local *corev1.IPFamilyPolicy) *corev1.IPFamilyPolicy {
 
 func servicePort(local corev1.ServicePort, nodePort bool) *coreapply.ServicePortApplyConfiguration {
 	port := coreapply.ServicePort().WithPort(local.Port)
-	port.Name, port.Protocol, port.AppProtocol = some(local.Name), some(local.Protocol), local.AppProtocol
+	port.Name, port.Protocol, port.AppProtocol = Some(local.Name), Some(local.Protocol), local.AppProtocol
 	if local.TargetPort != intstr.FromInt32(0) {
 		port.WithTargetPort(local.TargetPort)
 	}
 	if nodePort {
-		port.NodePort = some(local.NodePort)
+		port.NodePort = Some(local.NodePort)
 	}
 	return port
 }

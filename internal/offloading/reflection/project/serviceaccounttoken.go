@@ -93,7 +93,7 @@ func TokenSecret(m NamespaceMapping, local *corev1.Pod, tokens map[string]string
 	return coreapply.Secret(TokenSecretName(local.Name), m.Remote).
 		WithLabels(map[string]string{
 			labels.Origin: m.LocalID, labels.Destination: m.RemoteID,
-			labels.TokenPod: short(local.Name, 63), labels.TokenServiceAccount: short(ServiceAccountName(local), 63),
+			labels.TokenPod: Short(local.Name, 63), labels.TokenServiceAccount: Short(ServiceAccountName(local), 63),
 		}).
 		WithAnnotations(map[string]string{
 			labels.TokenPodUID: string(local.UID), labels.TokenExpiration: expires.UTC().Format(time.RFC3339),
@@ -105,7 +105,7 @@ func TokenSecret(m NamespaceMapping, local *corev1.Pod, tokens map[string]string
 // TokenSecretName returns the name of the Secret with the tokens of the pod of this name.
 func TokenSecretName(pod string) string {
 	const end = "-token"
-	return short(pod, 253-len(end)) + end
+	return Short(pod, 253-len(end)) + end
 }
 
 // isPodCertificate recognises a certificate source. It is not reflected, because the peer's cluster would issue the certificate.
@@ -161,7 +161,7 @@ func tokenMode(local *corev1.Pod, ofVolume *int32) *int32 {
 	if ofVolume == nil || *ofVolume&othersRead != 0 || !hasOneUser(&local.Spec) || local.Spec.SecurityContext != nil && local.Spec.SecurityContext.FSGroup != nil {
 		return nil
 	}
-	return some(*ofVolume | allRead)
+	return Some(*ofVolume | allRead)
 }
 
 const allRead, othersRead = 0o444, 0o004
@@ -196,7 +196,7 @@ func hash(text string) string {
 }
 
 // short returns a name of at most so many characters: one that is longer is cut, and a hash keeps different names different.
-func short(name string, most int) string {
+func Short(name string, most int) string {
 	if len(name) <= most {
 		return name
 	}

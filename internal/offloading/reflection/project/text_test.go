@@ -8,6 +8,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"liqo.io/liqo/internal/offloading/reflection/events"
 	"liqo.io/liqo/internal/offloading/reflection/project"
 )
 
@@ -29,7 +30,7 @@ func TestAttackL3Text(t *testing.T) {
 		InvolvedObject: corev1.ObjectReference{Kind: "Pod", Namespace: mapping.Remote, Name: "web"}, Type: corev1.EventTypeWarning, Reason: "Failed", Message: forged,
 	}
 	for what, got := range map[string]string{
-		"message": status.Message, "reason": status.Reason, "condition": status.Conditions[0].Message, "event": *project.Event(mapping, local, event).Message,
+		"message": status.Message, "reason": status.Reason, "condition": status.Conditions[0].Message, "event": *events.Copy(mapping, local, event).Message,
 	} {
 		if got != want {
 			t.Errorf("%s: %q, want %q", what, got, want)
@@ -45,7 +46,7 @@ func TestSpeaker(t *testing.T) {
 		"the pod cannot be created: this cluster refuses it: failed quota: team": `the pod cannot be created: cluster "milan" refuses it: failed quota: team`,
 		"0/3 nodes are available: 3 Insufficient cpu.":                           `cluster "milan": 0/3 nodes are available: 3 Insufficient cpu.`,
 	} {
-		event := project.Event(m, local, &corev1.Event{
+		event := events.Copy(m, local, &corev1.Event{
 			ObjectMeta: metav1.ObjectMeta{Namespace: "shop-rome", UID: "1"}, Type: corev1.EventTypeWarning, Message: theirs,
 			InvolvedObject: corev1.ObjectReference{Kind: "Pod", APIVersion: "v1", Namespace: "shop-rome", Name: "web"},
 		})

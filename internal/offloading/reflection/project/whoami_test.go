@@ -14,6 +14,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"liqo.io/liqo/apis/labels"
+	"liqo.io/liqo/internal/offloading/kinds"
 	"liqo.io/liqo/internal/offloading/reflection/project"
 )
 
@@ -292,10 +293,10 @@ func TestNoTokens(t *testing.T) {
 	} {
 		secret := &corev1.Secret{Type: kind, Data: map[string][]byte{"token": []byte("secret")}}
 		secret.Name, secret.Namespace = "one", "shop"
-		if got := project.Secret(mapping, secret) != nil; got != copied {
+		if got := kinds.Secret.Copy(mapping, secret) != nil; got != copied {
 			t.Errorf("a Secret of the type %s is copied: %t, want %t", kind, got, copied)
 		}
-		if why := mapping.StaysHere(secret); (why == "") != copied {
+		if why := kinds.StaysHere(mapping, secret); (why == "") != copied {
 			t.Errorf("a Secret of the type %s stays here: %q", kind, why)
 		}
 	}

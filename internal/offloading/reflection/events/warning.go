@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package project
+package events
 
 import (
 	"crypto/sha256"
 	"encoding/hex"
-	"fmt"
 	"slices"
 	"strings"
 	"unicode"
@@ -17,6 +16,7 @@ import (
 	coreapply "k8s.io/client-go/applyconfigurations/core/v1"
 
 	"liqo.io/liqo/internal/offloading/kinds"
+	"liqo.io/liqo/internal/offloading/reflection/project"
 )
 
 // Limits of the API server for an event.
@@ -44,8 +44,8 @@ func subjectOf(about *corev1.ObjectReference) (kind, version string, shown, cust
 	return "", "", false, false
 }
 
-// EventSource returns the reporting component of events about a kind, such as liqo-pod-reflection.
-func EventSource(kind string) string { return "liqo-" + strings.ToLower(kind) + "-reflection" }
+// Component returns the reporting component of events about a kind, such as liqo-pod-reflection.
+func Component(kind string) string { return "liqo-" + strings.ToLower(kind) + "-reflection" }
 
 // Subject is the object that a remote event is about.
 type Subject struct {
@@ -56,9 +56,9 @@ type Subject struct {
 	UID        types.UID
 }
 
-// EventSubject returns the object that a remote event is about, and whether the event is copied. Only warnings are copied: each event costs a write, and the
+// SubjectOf returns the object that a remote event is about, and whether the event is copied. Only warnings are copied: each event costs a write, and the
 // status already shows what goes well.
-func EventSubject(m NamespaceMapping, remote *corev1.Event) (Subject, bool) {
+func SubjectOf(m project.NamespaceMapping, remote *corev1.Event) (Subject, bool) {
 	about := remote.InvolvedObject
 	kind, _, shown, custom := subjectOf(&about)
 	if !shown || remote.Type != corev1.EventTypeWarning || remote.Namespace != m.Remote || about.Namespace != m.Remote || about.Name == "" {
@@ -71,10 +71,10 @@ func EventSubject(m NamespaceMapping, remote *corev1.Event) (Subject, bool) {
 	return subject, true
 }
 
-// Event returns the local event for a remote warning about the object that EventSubject returned; nil if it is not copied. Copies of the same remote event
+// Copy returns the local event for a remote warning about the object that SubjectOf returned; nil if it is not copied. Copies of the same remote event
 // have the same name, so a new count updates the local event.
-func Event(m NamespaceMapping, local metav1.Object, remote *corev1.Event) *coreapply.EventApplyConfiguration {
-	subject, shown := EventSubject(m, remote)
+func Copy(m project.NamespaceMapping, local metav1.Object, remote *corev1.Event) *coreapply.EventApplyConfiguration {
+	subject, shown := SubjectOf(m, remote)
 	if !shown || local.GetName() != subject.Name || local.GetNamespace() != m.Local {
 		return nil
 	}
@@ -91,12 +91,12 @@ func Event(m NamespaceMapping, local metav1.Object, remote *corev1.Event) *corea
 	}
 	about := coreapply.ObjectReference().WithKind(kind).WithAPIVersion(version).
 		WithNamespace(local.GetNamespace()).WithName(local.GetName()).WithUID(local.GetUID())
-	about.FieldPath = some(text(remote.InvolvedObject.FieldPath, maxReason))
-	event := coreapply.Event(short(local.GetName(), 253-17)+"."+longHash(m.RemoteID+"/"+string(remote.UID)), local.GetNamespace()).
+	about.FieldPath = project.Some(project.Text(remote.InvolvedObject.FieldPath, project.MaxReason))
+	event := coreapply.Event(project.Short(local.GetName(), 253-17)+"."+longHash(m.RemoteID+"/"+string(remote.UID)), local.GetNamespace()).
 		WithInvolvedObject(about).WithType(corev1.EventTypeWarning).
-		WithReason(eventReason(remote.Reason)).WithMessage(text(m.spoken(remote.Message), maxEventNote)).
-		WithSource(coreapply.EventSource().WithComponent(EventSource(source)).WithHost(m.NodeName)).
-		WithReportingController(EventSource(source)).WithReportingInstance(m.NodeName)
+		WithReason(eventReason(remote.Reason)).WithMessage(project.Text(m.Spoken(remote.Message), maxEventNote)).
+		WithSource(coreapply.EventSource().WithComponent(Component(source)).WithHost(m.NodeName)).
+		WithReportingController(Component(source)).WithReportingInstance(m.NodeName)
 	first, last, count := times(remote)
 	if !first.IsZero() {
 		event.WithFirstTimestamp(first)
@@ -105,18 +105,6 @@ func Event(m NamespaceMapping, local metav1.Object, remote *corev1.Event) *corea
 		event.WithLastTimestamp(last)
 	}
 	return event.WithCount(count)
-}
-
-// spoken returns a message of the peer with the name of the cluster that speaks: what reads "this cluster" there, and "the nodes" without a word, is not this one.
-func (m NamespaceMapping) spoken(message string) string {
-	if m.RemoteName == "" {
-		return message
-	}
-	speaker := fmt.Sprintf("cluster %q", m.RemoteName)
-	if named := strings.ReplaceAll(message, "this cluster", speaker); named != message {
-		return named
-	}
-	return speaker + ": " + message
 }
 
 // times returns the timestamps and the count of an event in either form: the older has a count, the newer a series.
@@ -131,7 +119,7 @@ func times(remote *corev1.Event) (first, last metav1.Time, count int32) {
 	if last.IsZero() {
 		last = first
 	}
-	return moment(first), moment(last), max(count, 1)
+	return project.Moment(first), project.Moment(last), max(count, 1)
 }
 
 // longHash is for input that the peer chooses, and therefore longer than hash.
