@@ -5,6 +5,7 @@
 //
 //	go run ./hack/mutants                          # all packages of the list
 //	go run ./hack/mutants ./internal/network/ipam  # some
+//	go run ./hack/mutants -run 'TestSteps|TestThere' ./internal/storage/move/plan  # without those that take long
 //
 // All changes of a package are compiled into one test program, which gets the number of the one to make in a variable. points.go decides what is changed, as a pure
 // function of a file's text. The command must not know what the tests test. Its proof is points_test.go.
@@ -34,6 +35,9 @@ var pure = []string{
 
 // target is the share that the tests are to notice, in percent.
 const target = 90
+
+// only are the tests that run.
+var only = flag.String("run", "", "run only the tests that match, as with go test")
 
 func main() {
 	flag.Parse()
@@ -144,7 +148,7 @@ func changed(ctx context.Context, path, folder, work string) (points []point, re
 func tests(ctx context.Context, program, folder string, number int, most time.Duration) ([]byte, error) {
 	limited, cancel := context.WithTimeout(ctx, most)
 	defer cancel()
-	cmd := exec.CommandContext(limited, program, "-test.failfast", "-test.short")
+	cmd := exec.CommandContext(limited, program, "-test.failfast", "-test.short", "-test.run="+*only)
 	cmd.Dir, cmd.Env = folder, append(slices.DeleteFunc(os.Environ(), func(one string) bool {
 		return strings.HasPrefix(one, "KUBEBUILDER_ASSETS=") // the tests that need no API server have to notice
 	}), variable+"="+strconv.Itoa(number))

@@ -17,6 +17,45 @@ import (
 	"liqo.io/liqo/apis/labels"
 )
 
+// TestLedgerReportsEachField: whatever of a node or a pod counts is reported when nothing else changes.
+func TestLedgerReportsEachField(t *testing.T) {
+	bare := func(n *corev1.Node) { n.Labels = map[string]string{} }
+	taint := func(n *corev1.Node) {
+		n.Spec.Taints = []corev1.Taint{{Key: "team", Effect: corev1.TaintEffectNoSchedule}}
+	}
+	windows := func(n *corev1.Node) { n.Labels[corev1.LabelOSStable] = "windows" }
+	some := list("cpu", "4")
+	for _, row := range []struct {
+		name          string
+		before, after *corev1.Node
+		want          bool
+	}{
+		{"the first one, which counts for nothing", nil, node("n", nil, bare, dying), true},
+		{"it has more", node("n", some), node("n", list("cpu", "5")), true},
+		{"another system", node("n", some), node("n", some, windows), true},
+		{"it counts, and has nothing yet", node("n", nil, cordoned), node("n", nil), true},
+		{"a cordoned one admits no peer any more", node("n", some, cordoned), node("n", some, cordoned, taint), true},
+		{"it becomes virtual", node("n", some, taint), node("n", some, taint, virtual), true},
+		{"a virtual one becomes another", node("n", some, virtual), node("n", some, virtual, arm), false},
+		{"the first virtual one", nil, node("n", some, virtual), false},
+	} {
+		ledger := NewLedger(nil)
+		if row.before != nil {
+			ledger.SetNode(row.before)
+		}
+		if got := ledger.SetNode(row.after); got != row.want {
+			t.Errorf("%s: changed is %t", row.name, got)
+		}
+	}
+	ledger := NewLedger(nil)
+	ledger.SetPod(pod("a", "n1", "", some))
+	for _, row := range []struct{ name, node, origin string }{{"another node", "n2", ""}, {"another origin", "n2", "rome-id"}} {
+		if !ledger.SetPod(pod("a", row.node, row.origin, some)) {
+			t.Errorf("%s: a pod with the same requests is reported as unchanged", row.name)
+		}
+	}
+}
+
 func node(name string, allocatable corev1.ResourceList, change ...func(*corev1.Node)) *corev1.Node {
 	made := &corev1.Node{
 		ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{corev1.LabelArchStable: "amd64", corev1.LabelOSStable: "linux"}},
