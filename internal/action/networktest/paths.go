@@ -24,7 +24,7 @@ type end struct {
 	// nodes take part; left is the number of those that do not.
 	nodes []node
 	left  int
-	// shown: the addresses that the other cluster's API shows for the pods here lead to them here, too.
+	// shown: the addresses that the other cluster's API shows for the pods here lead to them here as well.
 	shown bool
 	// shownAs are the networks under which any peer of the cluster shows its pods, where they lead to them here.
 	shownAs []netip.Prefix
