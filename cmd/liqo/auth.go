@@ -62,8 +62,10 @@ func (o *authOptions) Register(flags *pflag.FlagSet) {
 	flags.StringVar(&o.certPath, "cert-path", "", "file with the TLS certificate, in PEM; read again when it changes")
 	flags.StringVar(&o.keyPath, "key-path", "", "file with the key of the TLS certificate, in PEM")
 	flags.BoolVar(&o.enableAuth, "enable-authentication", true, "refuse clusters without a token")
-	flags.StringVar(&o.apiServerAddress, "advertise-api-server-address", "", "address at which peers reach the API server; if empty, a control plane node, port 6443")
-	flags.BoolVar(&o.apiServerTrustedCA, "advertise-api-server-trusted-ca", false, "the certificate of the API server is signed by a public authority, so peers receive no CA")
+	flags.StringVar(&o.apiServerAddress, "advertise-api-server-address", "", "address at which peers reach the API server; if empty, a control plane node, "+
+		"port 6443")
+	flags.BoolVar(&o.apiServerTrustedCA, "advertise-api-server-trusted-ca", false, "the certificate of the API server is signed by a public authority, so "+
+		"peers receive no CA")
 	role.Ignore(flags, role.NoteNoCache, "resync-period")
 	role.Ignore(flags, role.NoteAWS, "aws-access-key-id", "aws-secret-access-key", "aws-region", "aws-cluster-name")
 }
@@ -123,11 +125,12 @@ func runAuth(ctx context.Context, cfg *rest.Config, o authOptions) error {
 		return err
 	}
 	log.Info("starting", "version", version.Version, "address", o.address, "tls", o.enableTLS, "authentication", o.enableAuth)
-	return endpoint.Serve(ctx, endpoint.Drained, endpoint.Service(o.address, handler, certificate, log), endpoint.Health(o.healthAddress, func(ctx context.Context) error {
-		_, tokensErr := tokens.Tokens(ctx)
-		_, keysErr := keys.ClusterKeys(ctx)
-		return errors.Join(tokensErr, keysErr)
-	}))
+	return endpoint.Serve(ctx, endpoint.Drained, endpoint.Service(o.address, handler, certificate, log),
+		endpoint.Health(o.healthAddress, func(ctx context.Context) error {
+			_, tokensErr := tokens.Tokens(ctx)
+			_, keysErr := keys.ClusterKeys(ctx)
+			return errors.Join(tokensErr, keysErr)
+		}))
 }
 
 const (

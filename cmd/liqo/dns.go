@@ -57,7 +57,8 @@ func (o *dnsOptions) Register(flags *pflag.FlagSet) {
 	flags.StringVar(&o.healthAddress, "health-probe-address", ":8081", "address of the probes /healthz and /readyz")
 	flags.StringVar(&o.metricsAddress, "metrics-address", "0", "address of the metrics; 0 for none")
 	flags.StringVar(&o.namespace, "namespace", role.AuthEnvironment("POD_NAMESPACE", "liqo"), "namespace in which Liqo is installed")
-	flags.StringSliceVar(&o.open, "open-namespaces", nil, "namespaces of this cluster in which pods of peers find Services by name although these names are under the peer's own domain (NAMESPACE,...)")
+	flags.StringSliceVar(&o.open, "open-namespaces", nil, "namespaces of this cluster in which pods of peers find Services by name although these names "+
+		"are under the peer's own domain (NAMESPACE,...)")
 }
 
 // Validate refuses what cannot work.
@@ -89,12 +90,16 @@ func runDNS(ctx context.Context, cfg *rest.Config, o *dnsOptions) error {
 	if err != nil {
 		return err
 	}
-	mgr, err := kubemanager.New(cfg, kubemanager.Options{Scheme: scheme, Namespace: o.namespace, MetricsAddress: o.metricsAddress, HealthAddress: o.healthAddress, Cache: caches})
+	mgr, err := kubemanager.New(cfg, kubemanager.Options{
+		Scheme: scheme, Namespace: o.namespace, MetricsAddress: o.metricsAddress,
+		HealthAddress: o.healthAddress, Cache: caches,
+	})
 	if err != nil {
 		return err
 	}
 	callers := nameserver.NewCallers()
-	watcher, err := nameserver.Watch(ctx, mgr.GetCache(), callers, names.Cluster{Domain: cluster.Domain, Open: o.open, Server: nameserver.Service + "." + o.namespace})
+	watcher, err := nameserver.Watch(ctx, mgr.GetCache(), callers, names.Cluster{Domain: cluster.Domain, Open: o.open, Server: nameserver.Service + "." +
+		o.namespace})
 	if err != nil {
 		return err
 	}

@@ -81,8 +81,10 @@ func (o *gatewayOptions) Register(flags *pflag.FlagSet) {
 	flags.StringVar(&o.address, "pod-ip", os.Getenv("POD_IP"), "address of this pod")
 	flags.IntVar(&o.listenPort, "gateway.listening-port", 5871, "UDP port of the tunnels")
 	flags.IntVar(&o.streamPort, "gateway.stream-port", 0, "TCP port at which gateways of peers open tunnels over TLS and WebSockets; 0 for none")
-	flags.StringVar(&o.proxyFolder, "gateway.proxy-folder", "", "folder with the files HTTPS_PROXY and NO_PROXY: the HTTP proxy through which tunnels over TLS and WebSockets are opened, a URL, with credentials if it wants some; without a folder, the variables of these names count")
-	flags.BoolVar(&o.proxyResolves, "gateway.proxy-resolves-names", false, "let the HTTP proxy look up the names of peers' gateways, where this cluster's DNS does not know them; a peer can then name hosts in the network of the proxy")
+	flags.StringVar(&o.proxyFolder, "gateway.proxy-folder", "", "folder with the files HTTPS_PROXY and NO_PROXY: the HTTP proxy through which tunnels over "+
+		"TLS and WebSockets are opened, a URL, with credentials if it wants some; without a folder, the variables of these names count")
+	flags.BoolVar(&o.proxyResolves, "gateway.proxy-resolves-names", false, "let the HTTP proxy look up the names of peers' gateways, where this cluster's "+
+		"DNS does not know them; a peer can then name hosts in the network of the proxy")
 	flags.BoolVar(&o.private, "gateway.private-endpoints", true, "connect to gateways of peers at private addresses")
 	flags.BoolVar(&o.watchPods, "watch-pods", false, "watch all pods, for clusters whose nodes have no pod networks of their own (spec.podCIDRs)")
 	flags.StringVar(&o.metricsAddress, "metrics-bind-addr", ":0", "address of the metrics; port 0 for none")
@@ -118,7 +120,8 @@ func prepareGateway(file string) error {
 		err = os.WriteFile(file, []byte(on), 0o644)
 	}
 	if err != nil {
-		return fmt.Errorf("enable forwarding of packets: %w; it needs a privileged init container, or in the pod's securityContext the sysctl net.ipv4.ip_forward=1, which the kubelet must allow (--allowed-unsafe-sysctls)", err)
+		return fmt.Errorf("enable forwarding of packets: %w; it needs a privileged init container, or in the pod's securityContext the sysctl "+
+			"net.ipv4.ip_forward=1, which the kubelet must allow (--allowed-unsafe-sysctls)", err)
 	}
 	return nil
 }

@@ -51,7 +51,8 @@ func (o *metricAgentOptions) Register(flags *pflag.FlagSet) {
 	flags.Uint16Var(&o.port, "port", 8443, "port of the aggregated API, which the API server calls")
 	flags.StringVar(&o.certPath, "cert-path", "", "file with the TLS certificate, in PEM; if empty, the certificate is self-signed")
 	flags.StringVar(&o.keyPath, "key-path", "", "file with the key of the TLS certificate, in PEM")
-	flags.BoolVar(&o.insecure, "kubelet-insecure-tls", false, "do not verify the certificates of kubelets; an attacker on the path could then take the token of this process, which reads metrics")
+	flags.BoolVar(&o.insecure, "kubelet-insecure-tls", false, "do not verify the certificates of kubelets; an attacker on the path could then take the "+
+		"token of this process, which reads metrics")
 	flags.StringVar(&o.namespace, "namespace", role.AuthEnvironment("POD_NAMESPACE", "liqo"), "namespace in which Liqo is installed")
 	flags.StringVar(&o.healthAddress, "health-probe-address", ":8081", "address of the probes /healthz and /readyz")
 }

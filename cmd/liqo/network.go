@@ -38,7 +38,8 @@ func (o *networkOptions) Register(flags *pflag.FlagSet) {
 	flags.StringVar(&o.node, "node-name", role.AuthEnvironment("NODE_NAME", ""), "name of the node that this process runs on")
 	flags.Uint16Var(&o.vxlanPort, "route.vxlan-vtep-port", hoststate.DefaultVXLANPort, "UDP port of the overlay between nodes and gateways; the same on all of them")
 	flags.IntVar(&o.mtu, "gateway.mtu", 0, "largest MTU of the tunnels; 0: the MTU of the pod network, less the overhead of encryption")
-	flags.StringVar(&o.traffic, "traffic", trafficFull, "which pods exchange packets with a peer: full (all), or offloaded (those that run for it, and those of namespaces that are offloaded to it)")
+	flags.StringVar(&o.traffic, "traffic", trafficFull, "which pods exchange packets with a peer: full (all), or offloaded (those that run for it, and "+
+		"those of namespaces that are offloaded to it)")
 	role.Ignore(flags, role.NoteRunAs, "run-as")
 	role.Ignore(flags, role.NoteProbes, "gateway.ping-interval", "gateway.ping-loss-threshold", "gateway.ping-latency-update-interval")
 	role.IgnoreSwitch(flags, role.NoteElection, "gateway.leader-elect")

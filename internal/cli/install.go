@@ -54,7 +54,8 @@ func installCommand(f *access.Factory, use, short string) *cobra.Command {
 		RunE: func(cmd *cobra.Command, _ []string) error { return runInstall(cmd.Context(), f, cmd, o, clusters.Auto) },
 	}
 	o.register(cmd.PersistentFlags())
-	_ = cmd.RegisterFlagCompletionFunc("service-type", cobra.FixedCompletions([]string{"ClusterIP", "NodePort", "LoadBalancer"}, cobra.ShellCompDirectiveNoFileComp))
+	_ = cmd.RegisterFlagCompletionFunc("service-type", cobra.FixedCompletions([]string{"ClusterIP", "NodePort", "LoadBalancer"},
+		cobra.ShellCompDirectiveNoFileComp))
 	setFlags(cmd, o, clusters.Generic)
 	for _, row := range clusters.All {
 		sub := &cobra.Command{
@@ -107,7 +108,8 @@ func (o *installFlags) register(flags *pflag.FlagSet) {
 	flags.BoolVar(&o.options.AllowDowngrade, "allow-downgrade", false, "Install a version older than the installed one")
 	flags.BoolVar(&overrides.AnyAPIServer, "disable-api-server-sanity-check", false, "Accept an API server address that differs from the kubeconfig's")
 	flags.BoolVar(&overrides.SkipValidation, "skip-validation", false, "Do not check networks against the addresses in use")
-	flags.BoolVar(&o.metrics, "enable-metrics", false, "Gateways, virtual kubelets and the name server serve metrics; the Prometheus operator, if there is one, collects them")
+	flags.BoolVar(&o.metrics, "enable-metrics", false, "Gateways, virtual kubelets and the name server serve metrics; the Prometheus operator, if there is "+
+		"one, collects them")
 	flags.BoolVar(&o.disableTelemetry, "disable-telemetry", false, "Not needed: Liqo sends no telemetry")
 	flags.StringVar(&overrides.ServiceType, "service-type", "", "Type of the services that other clusters reach: ClusterIP, NodePort or LoadBalancer")
 }

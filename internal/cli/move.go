@@ -88,7 +88,8 @@ func newMoveVolume(f *access.Factory) *cobra.Command {
 		_ = cmd.RegisterFlagCompletionFunc(name, f.CompleteNodes) // the flag exists
 	}
 	for name, what := range map[string]string{
-		"containers-cpu-requests": "CPU requests", "containers-cpu-limits": "CPU limits", "containers-ram-requests": "Memory requests", "containers-ram-limits": "Memory limits",
+		"containers-cpu-requests": "CPU requests", "containers-cpu-limits": "CPU limits", "containers-ram-requests": "Memory " +
+			"requests", "containers-ram-limits": "Memory limits",
 	} {
 		sizes[name] = flags.String(name, "", what+" of each of the two pods that copy")
 	}

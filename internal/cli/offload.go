@@ -71,8 +71,10 @@ func newOffloadNamespace(f *access.Factory) *cobra.Command {
 	flags := cmd.Flags()
 	flags.StringVar(&o.PodOffloadingStrategy, "pod-offloading-strategy", "LocalAndRemote", "Where pods may run: LocalAndRemote, Local or Remote")
 	flags.StringVar(&o.NamespaceMappingStrategy, "namespace-mapping-strategy", "DefaultName", "How remote namespaces are named: DefaultName or EnforceSameName")
-	flags.StringArrayVarP(&o.Selectors, "selector", "l", nil, "Label selector of the clusters to choose; repeated, clusters that match any of them (default: all clusters)")
-	flags.BoolVar(&o.Force, "force", false, "Also delete remote namespaces with volumes or objects of others, or that cannot be read, in clusters no longer chosen")
+	flags.StringArrayVarP(&o.Selectors, "selector", "l", nil, "Label selector of the clusters to choose; repeated, clusters that match any of them "+
+		"(default: all clusters)")
+	flags.BoolVar(&o.Force, "force", false, "Also delete remote namespaces with volumes or objects of others, or that cannot be read, in clusters no "+
+		"longer chosen")
 	flags.StringVarP(&output, "output", "o", "", "Show the NamespaceOffloading as json or yaml instead of applying it")
 	access.TimeoutFlag(cmd, &o.Timeout, offloadTimeout)
 	for name, values := range map[string][]string{

@@ -35,11 +35,13 @@ func newTestNetwork(f *access.Factory) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "network", Short: "Test every path of a packet between two clusters",
 		Long: "Test every path of a packet between two clusters, in both directions: from pods and nodes, to pods, Services and node ports,\n" +
-			"over TCP and UDP, with a single byte and with many; and in each cluster, the addresses that the other one shows for its pods. Each request must reach the right pod from the right source address.\n\n" +
+			"over TCP and UDP, with a single byte and with many; and in each cluster, the addresses that the other one shows for its pods. Each request must " +
+			"reach the right pod from the right source address.\n\n" +
 			"The command creates a namespace in both clusters with two small pods on each node and one more, which run the image of Liqo. It calls the\n" +
 			"pods through the API servers, and deletes the namespaces at the end. The exit code is 1 if a path does not work.",
-		Example: f.Text("  {{name}} test network --context rome --remote-context milan\n  {{name}} test network --kubeconfig rome.yaml --remote-kubeconfig milan.yaml --verbose"),
-		Args:    cobra.NoArgs, ValidArgsFunction: cobra.NoFileCompletions,
+		Example: f.Text("  {{name}} test network --context rome --remote-context milan\n  {{name}} test network --kubeconfig rome.yaml --remote-kubeconfig " +
+			"milan.yaml --verbose"),
+		Args: cobra.NoArgs, ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := output.CheckFormat(format); err != nil {
 				return err

@@ -76,7 +76,8 @@ func (o *Options) Register(flags *pflag.FlagSet) {
 	role.Ignore(flags, role.NoteIPAM, "ipam-server")
 	role.IgnoreSwitch(flags, role.NoteProfiling, "enable-profiling")
 	flags.BoolVar(&o.storage, "enable-storage", true, "keep the data of claims of virtual storage classes in the remote cluster")
-	flags.IntVar(&o.claimWorkers, "persistentvolumeclaim-reflection-workers", 3, "number of claims that are processed at the same time; 0 for none, as --enable-storage=false")
+	flags.IntVar(&o.claimWorkers, "persistentvolumeclaim-reflection-workers", 3, "number of claims that are processed at the same time; 0 for none, as "+
+		"--enable-storage=false")
 	role.Ignore(flags, role.NoteClasses, "virtual-storage-class-name", "remote-real-storage-class-name")
 }
 

@@ -47,24 +47,29 @@ func (o *reflectionOptions) Register(flags *pflag.FlagSet) {
 	o.workers = map[string]*int{}
 	defaults := reflection.DefaultWorkers()
 	for _, kind := range slices.Sorted(maps.Keys(defaults)) {
-		o.workers[kind] = flags.Int(kind+"-reflection-workers", defaults[kind], "number of objects of the kind "+kind+" that are reflected at the same time; 0 reflects none")
+		o.workers[kind] = flags.Int(kind+"-reflection-workers", defaults[kind], "number of objects of the kind "+kind+" that are reflected at the same time; "+
+			"0 reflects none")
 	}
 	flags.StringSliceVar(&o.labels, "labels-not-reflected", nil, "keys of labels that are not reflected; KEY* for all with this prefix (KEY,...)")
 	flags.StringSliceVar(&o.annotations, "annotations-not-reflected", nil, "keys of annotations that are not reflected; KEY* for all with this prefix (KEY,...)")
 	flags.BoolVar(&o.disableIPs, "disable-ip-reflection", false, "reflect no pod addresses, in either direction, and no EndpointSlices")
 	flags.BoolVar(&o.noInternalNetwork, "disable-internal-network", false, "addresses are the same in both clusters, because another network connects them")
-	flags.StringArrayVar(&o.remoteNetworks, "remote-network", nil, "network of the remote cluster's pods, if another network connects the clusters: no other address of it is believed (may be repeated)")
+	flags.StringArrayVar(&o.remoteNetworks, "remote-network", nil, "network of the remote cluster's pods, if another network connects the clusters: no "+
+		"other address of it is believed (may be repeated)")
 	flags.BoolVar(&o.apiServer, "enable-apiserver-support", false, "pods in the remote cluster get tokens for this cluster's API server, and its address")
-	flags.StringVar(&o.apiServerHost, "home-api-server-host", "", "host of this cluster's API server for pods in the remote cluster (default: the Service kubernetes, through the network between the clusters)")
+	flags.StringVar(&o.apiServerHost, "home-api-server-host", "", "host of this cluster's API server for pods in the remote cluster (default: the Service "+
+		"kubernetes, through the network between the clusters)")
 	flags.StringVar(&o.apiServerPort, "home-api-server-port", "", "port of this cluster's API server for pods in the remote cluster")
-	flags.StringVar(&o.domain, "home-cluster-domain", "", "domain of this cluster's Services, by which pods in the remote cluster name its API server (default: that of the resolv.conf of this pod)")
+	flags.StringVar(&o.domain, "home-cluster-domain", "", "domain of this cluster's Services, by which pods in the remote cluster name its API server "+
+		"(default: that of the resolv.conf of this pod)")
 	o.serviceAddress, o.servicePort = os.Getenv("KUBERNETES_SERVICE_HOST"), os.Getenv("KUBERNETES_SERVICE_PORT")
 }
 
 // lookupTime bounds the start of the process if the DNS of the cluster does not answer.
 const lookupTime = 2 * time.Second
 
-// homeNames returns the domain of this cluster's Services and its name servers, as the kubelet of this pod states them; nothing if it does not. With a cache of DNS on
+// homeNames returns the domain of this cluster's Services and its name servers, as the kubelet of this pod states them; nothing if it does not. With a
+// cache of DNS on
 // each node, the kubelet states that, and pods may name the Service behind it.
 func homeNames() domain.Resolver {
 	text, _ := os.ReadFile(domain.File)

@@ -111,23 +111,28 @@ func (o *Options) Register(flags *pflag.FlagSet) {
 	flags.StringVar(&o.metricsAddress, "metrics-address", ":8080", "address of the metrics; 0 for none")
 	flags.StringVar(&o.healthAddress, "health-probe-address", ":8081", "address of the probes /healthz and /readyz")
 	flags.IntVar(&o.webhookPort, "webhook-port", 9443, "port of the webhooks; 0 for none")
-	flags.StringVar(&o.webhookCerts, "webhook-cert-dir", "/tmp/k8s-webhook-server/serving-certs", "directory with tls.crt and tls.key of the webhooks, and path, the secret segment of their paths")
+	flags.StringVar(&o.webhookCerts, "webhook-cert-dir", "/tmp/k8s-webhook-server/serving-certs",
+		"directory with tls.crt and tls.key of the webhooks, and path, the secret segment of their paths")
 	flags.BoolVar(&o.leaderElection, "enable-leader-election", false, "only one of several replicas runs the controllers at a time")
 	flags.DurationVar(&o.ResyncPeriod, "resync-period", 10*time.Hour, "interval at which the controllers process all objects again, besides every change")
 	flags.BoolVar(&o.disableInternalNetwork, "disable-internal-network", true, "Liqo does not connect the networks of the clusters; another network does")
 	o.peering.register(flags)
 	o.kubelet.Register(flags)
 	o.shadows.Register(flags)
-	flags.BoolVar(&o.policies, "policies-required", true, "admit nothing new of peers while a ValidatingAdmissionPolicy or validating webhook of Liqo is missing or changed")
+	flags.BoolVar(&o.policies, "policies-required", true, "admit nothing new of peers while a ValidatingAdmissionPolicy or validating webhook of Liqo is "+
+		"missing or changed")
 	flags.StringSliceVar(&o.furtherPolicies, "further-policy", nil, "another ValidatingAdmissionPolicy that is required; may be repeated")
 	flags.StringSliceVar(&o.peerNames.Allow, "peer-namespaces-allow", []string{"*"}, "patterns of the namespaces that peers may ask for by name (PATTERN,...)")
-	flags.StringSliceVar(&o.peerNames.Deny, "peer-namespaces-deny", nil, "patterns of the namespaces that peers may not ask for, even if they are allowed (PATTERN,...)")
+	flags.StringSliceVar(&o.peerNames.Deny, "peer-namespaces-deny", nil, "patterns of the namespaces that peers may not ask for, even if they are allowed "+
+		"(PATTERN,...)")
 	role.Ignore(flags, role.NoteIPAM, "kubelet-ipam-server")
 	role.IgnoreSwitch(flags, role.NoteOffers, "offer-disable-auto-accept")
 	flags.BoolVar(&o.storage, "enable-storage", false, "make the volumes of claims of virtual storage classes")
-	flags.StringVar(&o.volumes.RealClass, "real-storage-class-name", "", "storage class of this cluster for claims whose virtual class names none (default: the cluster's default class)")
+	flags.StringVar(&o.volumes.RealClass, "real-storage-class-name", "", "storage class of this cluster for claims whose virtual class names none "+
+		"(default: the cluster's default class)")
 	flags.StringVar(&o.volumes.Namespace, "storage-namespace", "liqo-storage", "namespace of the claims that hold the data of this cluster")
-	flags.StringVar(&o.moves.Image, "volume-mover-image", "", "image of the pods that copy a volume which moves to another cluster; empty for none, and no volume moves")
+	flags.StringVar(&o.moves.Image, "volume-mover-image", "", "image of the pods that copy a volume which moves to another cluster; empty for none, and no "+
+		"volume moves")
 	flags.StringVar(&o.pullPolicy, "volume-mover-pull-policy", string(corev1.PullIfNotPresent), "when that image is pulled: Always, IfNotPresent or Never")
 	role.Ignore(flags, role.NoteClasses, "virtual-storage-class-name")
 	role.IgnoreSwitch(flags, role.NoteNodeFailure, "enable-node-failure-controller")

@@ -44,11 +44,15 @@ func (o *peeringOptions) register(flags *pflag.FlagSet) {
 	flags.IntVar(&o.pins.Limits.Total, "max-peers", 100, "number of clusters that may register with this one; 0 for no limit")
 	flags.IntVar(&o.pins.Limits.PerToken, "max-peers-per-token", 3, "number of clusters that may register with the same token; 0 for no limit")
 	flags.StringToStringVar(&o.slices.ClusterLabels, "cluster-labels", nil, "labels of the virtual nodes that represent this cluster (KEY=VALUE,...)")
-	flags.IntVar(&o.slices.SharingPercentage, "resource-sharing-percentage", 50, "percentage of the free resources that each peer may use; the ConfigMap liqo-resource-sharing overrides it")
-	flags.IntVar(&o.offerThreshold, "offer-update-threshold-percentage", -1, "change of the resources, in percent, that updates the offer at once (default 5, or 0 with a resource plugin)")
+	flags.IntVar(&o.slices.SharingPercentage, "resource-sharing-percentage", 50, "percentage of the free resources that each peer may use; the ConfigMap "+
+		"liqo-resource-sharing overrides it")
+	flags.IntVar(&o.offerThreshold, "offer-update-threshold-percentage", -1, "change of the resources, in percent, that updates the offer at once (default "+
+		"5, or 0 with a resource plugin)")
 	flags.StringVar(&o.slices.PluginAddress, "resource-plugin-address", "", "HOST:PORT of a resource plugin, which replaces the percentage")
-	flags.StringVar(&o.slices.PluginCertificates, "resource-plugin-certificates", "", "folder with ca.crt, which signs the certificate of the resource plugin, and optionally tls.crt and tls.key, which the plugin may ask for; if empty, the connection has no TLS")
-	flags.StringSliceVar(&o.slices.StorageClasses, "peer-storage-classes", []string{"*"}, "storage classes of this cluster that peers may use for their claims; * for all (NAME,...)")
+	flags.StringVar(&o.slices.PluginCertificates, "resource-plugin-certificates", "", "folder with ca.crt, which signs the certificate of the resource "+
+		"plugin, and optionally tls.crt and tls.key, which the plugin may ask for; if empty, the connection has no TLS")
+	flags.StringSliceVar(&o.slices.StorageClasses, "peer-storage-classes", []string{"*"},
+		"storage classes of this cluster that peers may use for their claims; * for all (NAME,...)")
 }
 
 // validate refuses what cannot work.

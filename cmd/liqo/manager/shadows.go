@@ -72,37 +72,50 @@ type shadowOptions struct {
 func (o *shadowOptions) Register(flags *pflag.FlagSet) {
 	flags.IntVar(&o.podWorkers, "shadow-pod-ctrl-workers", 10, "number of ShadowPods that are processed at the same time")
 	flags.IntVar(&o.sliceWorkers, "shadow-endpointslice-ctrl-workers", 10, "number of ShadowEndpointSlices that are processed at the same time")
-	flags.StringVar(&o.podSecurity, "peer-pod-security", string(shadow.Baseline), "restriction of the pods of peers: restricted or baseline (the Pod Security Standards), or privileged (only what their namespace enforces)")
-	flags.StringSliceVar(&o.labels, "peer-pod-labels", nil, "further keys of labels that pods of peers may have, separated by commas; KEY* stands for all keys with that prefix")
+	flags.StringVar(&o.podSecurity, "peer-pod-security", string(shadow.Baseline), "restriction of the pods of peers: restricted or baseline (the Pod "+
+		"Security Standards), or privileged (only what their namespace enforces)")
+	flags.StringSliceVar(&o.labels, "peer-pod-labels", nil, "further keys of labels that pods of peers may have, separated by commas; KEY* stands for all "+
+		"keys with that prefix")
 	flags.StringSliceVar(&o.annotations, "peer-pod-annotations", nil, "the same for annotations")
 	flags.StringSliceVar(&o.tolerations, "peer-tolerations", nil, "keys of further taints that pods of peers may tolerate, in the same form")
 	flags.BoolVar(&o.allowed.AlwaysPull, "peer-always-pull", false, "pull the images of pods of peers each time, whatever the pod asks for")
-	flags.BoolVar(&o.enforce, "enable-resource-enforcement", false, "refuse pods of a peer if the sum of their limits, not only of their requests, exceeds its grant")
+	flags.BoolVar(&o.enforce, "enable-resource-enforcement", false, "refuse pods of a peer if the sum of their limits, not only of their requests, exceeds "+
+		"its grant")
 	flags.IntVar(&o.mostPods, "max-peer-shadow-pods", 15000, "number of ShadowPods that one peer may have, those that have ended included")
 	flags.IntVar(&o.mostSlices, "max-peer-shadow-endpoint-slices", 5000, "number of ShadowEndpointSlices that one peer may have")
 	flags.IntVar(&o.mostNamespaces, "max-peer-namespaces", 500, "number of remote namespaces that one peer may have")
 	flags.StringVar(&o.mostBytes, "max-peer-bytes", "256Mi", "bytes of JSON that the objects of one peer may have in all its remote namespaces")
-	flags.StringVar(&o.allBytes, "max-bytes-of-all-peers", "1Gi", "bytes of JSON that the objects of all peers may have together; beyond it, a peer gets its part of them, divided by the number of peers")
-	flags.StringToStringVar(&o.totals, "peer-totals", nil, "the most that one peer may have in all its remote namespaces together (RESOURCE=AMOUNT,...), as a ResourceQuota names it")
+	flags.StringVar(&o.allBytes, "max-bytes-of-all-peers", "1Gi", "bytes of JSON that the objects of all peers may have together; beyond it, a peer gets "+
+		"its part of them, divided by the number of peers")
+	flags.StringToStringVar(&o.totals, "peer-totals", nil, "the most that one peer may have in all its remote namespaces together (RESOURCE=AMOUNT,...), "+
+		"as a ResourceQuota names it")
 	flags.StringVar(&o.writeRate, "peer-write-rate", "1Mi", "bytes of JSON that one peer may write per second, in what it creates and updates; 0 for no limit")
 	flags.StringVar(&o.writeBurst, "peer-write-burst", "64Mi", "bytes of JSON that one peer may write at once")
-	flags.StringVar(&o.allRate, "write-rate-of-all-peers", "1Mi", "the same for all peers together; a peer that others leave nothing gets its part of it, divided by the number of peers; 0 for no limit")
+	flags.StringVar(&o.allRate, "write-rate-of-all-peers", "1Mi", "the same for all peers together; a peer that others leave nothing gets its part of it, "+
+		"divided by the number of peers; 0 for no limit")
 	flags.StringVar(&o.allBurst, "write-burst-of-all-peers", "64Mi", "bytes of JSON that all peers together may write at once")
-	flags.StringSliceVar(&o.custom, "peer-custom-resources", nil, "custom resources that peers may write in their remote namespaces, as NAME.GROUP, separated by commas")
+	flags.StringSliceVar(&o.custom, "peer-custom-resources", nil, "custom resources that peers may write in their remote namespaces, as NAME.GROUP, "+
+		"separated by commas")
 	flags.BoolVar(&o.compareHosts, "compare-ingress-hosts", false, "refuse Ingresses of peers with hosts that other Ingresses of this cluster have")
 	flags.IntVar(&o.mostCustom, "max-peer-custom-resources", 1000, "number of custom resources of each kind that one peer may have in all its remote namespaces")
 	flags.StringToStringVar(&o.quota, "peer-quota", nil, "ResourceQuota of each remote namespace (RESOURCE=AMOUNT,...), of resources of Kubernetes itself")
 	flags.StringToStringVar(&o.containerLimits, "peer-container-limits", nil, "limits of containers of peers that set none (RESOURCE=AMOUNT,...)")
-	flags.StringToStringVar(&o.containerRequests, "peer-container-requests", nil, "CPU and memory that a container of a peer requests at least (cpu=AMOUNT,memory=AMOUNT)")
+	flags.StringToStringVar(&o.containerRequests, "peer-container-requests", nil, "CPU and memory that a container of a peer requests at least "+
+		"(cpu=AMOUNT,memory=AMOUNT)")
 	flags.StringVar(&o.memoryVolume, "peer-memory-volume", "0", "size of an emptyDir in memory for which a peer sets none; 0 for no limit")
-	flags.BoolVar(&o.isolation.Enabled, "peer-isolation", true, "give each remote namespace a NetworkPolicy that keeps the pods of the peer from nodes, metadata services and everything of this cluster")
-	flags.StringVar(&o.isolationPeers.clients, "peer-isolation-clients", "", "who may connect to pods of peers besides the peering and addresses outside of the pod network, as a JSON list of peers of a NetworkPolicy (default: pods that do not run for another cluster)")
-	flags.StringVar(&o.isolationPeers.servers, "peer-isolation-servers", "", "what pods of peers may connect to besides the peering, DNS and public addresses, in the same form")
-	flags.StringVar(&o.isolationPeers.dns, "peer-isolation-dns", "", "name servers of the pods of peers, in the same form (default: pods that do not run for another cluster, and 169.254.20.10)")
+	flags.BoolVar(&o.isolation.Enabled, "peer-isolation", true, "give each remote namespace a NetworkPolicy that keeps the pods of the peer from nodes, "+
+		"metadata services and everything of this cluster")
+	flags.StringVar(&o.isolationPeers.clients, "peer-isolation-clients", "", "who may connect to pods of peers besides the peering and addresses outside "+
+		"of the pod network, as a JSON list of peers of a NetworkPolicy (default: pods that do not run for another cluster)")
+	flags.StringVar(&o.isolationPeers.servers, "peer-isolation-servers", "", "what pods of peers may connect to besides the peering, DNS and public "+
+		"addresses, in the same form")
+	flags.StringVar(&o.isolationPeers.dns, "peer-isolation-dns", "", "name servers of the pods of peers, in the same form (default: pods that do not run "+
+		"for another cluster, and 169.254.20.10)")
 	flags.StringSliceVar(&o.isolationDenied, "peer-isolation-denied", nil, "public networks that pods of peers may not connect to (CIDR,...)")
 	flags.StringVar(&o.names.service, "names-service", "", "Service, in the namespace of Liqo, of the name server of pods of peers; empty for none")
 	flags.BoolVar(&o.names.used, "peer-names", true, "new pods of peers use that name server, and so find Services by the names of their own cluster")
-	flags.StringVar(&o.names.cluster, "cluster-dns", "kube-system/kube-dns", "Service of this cluster's own name server, whose endpoints answer while that one is down (NAMESPACE/NAME)")
+	flags.StringVar(&o.names.cluster, "cluster-dns", "kube-system/kube-dns", "Service of this cluster's own name server, whose endpoints answer while that "+
+		"one is down (NAMESPACE/NAME)")
 	flags.DurationVar(&o.refresh, "resource-validator-refresh-interval", 5*time.Minute, "interval at which the usage of peers is counted again")
 }
 
@@ -206,7 +219,10 @@ func (o *shadowOptions) parseAllowed() error {
 		from []string
 		to   *shadow.Keys
 	}{
-		{"--peer-pod-labels", o.labels, &o.allowed.Labels}, {"--peer-pod-annotations", o.annotations, &o.allowed.Annotations}, {"--peer-tolerations", o.tolerations, &o.allowed.Tolerations},
+		{"--peer-pod-labels", o.labels, &o.allowed.Labels}, {"--peer-pod-annotations", o.annotations, &o.allowed.Annotations}, {
+			"--peer-tolerations",
+			o.tolerations, &o.allowed.Tolerations,
+		},
 	} {
 		keys, err := shadow.ParseKeys(flag.from)
 		if err != nil {
@@ -273,7 +289,10 @@ func (o *shadowOptions) setup(ctx context.Context, mgr manager.Manager, guard *p
 	if err != nil {
 		return err
 	}
-	pods := shadowpod.Options{RemoteNamespaces: remoteNamespaces, Level: shadow.Level(o.podSecurity), Allowed: o.allowed, Quota: counted, Defaults: o.defaults, Workers: o.podWorkers}
+	pods := shadowpod.Options{
+		RemoteNamespaces: remoteNamespaces, Level: shadow.Level(o.podSecurity), Allowed: o.allowed, Quota: counted,
+		Defaults: o.defaults, Workers: o.podWorkers,
+	}
 	if pods.Names, err = o.setupNames(mgr, from); err != nil {
 		return err
 	}
@@ -312,7 +331,10 @@ func (o *shadowOptions) setupNames(mgr manager.Manager, from *Options) (shadowpo
 	if err != nil {
 		return nil, err
 	}
-	kept, err := standby.Setup(mgr, standby.Options{Service: types.NamespacedName{Namespace: from.namespace, Name: o.names.service}, DNS: cluster, Cluster: role.ClusterResolver(mgr.GetLogger())})
+	kept, err := standby.Setup(mgr, standby.Options{
+		Service: types.NamespacedName{Namespace: from.namespace, Name: o.names.service}, DNS: cluster,
+		Cluster: role.ClusterResolver(mgr.GetLogger()),
+	})
 	if err != nil || !o.names.used {
 		return nil, err
 	}

@@ -45,7 +45,8 @@ func Networks(ctx context.Context, c client.Client, name string, networks []stri
 	announces := networksOf(config)
 	for _, one := range networks {
 		if !slices.Contains(announces, one) {
-			return fmt.Errorf("%s is not what cluster %q announces now, which is %s; nothing was changed", one, name, printable.Line(strings.Join(announces, " and "), 100))
+			return fmt.Errorf("%s is not what cluster %q announces now, which is %s; nothing was changed", one, name,
+				printable.Line(strings.Join(announces, " and "), 100))
 		}
 	}
 	err = writeNetworks(ctx, c, name, func(network *discoveryv1alpha1.PeerNetwork) {
@@ -54,7 +55,8 @@ func Networks(ctx context.Context, c client.Client, name string, networks []stri
 	if err != nil {
 		return err
 	}
-	p.Done(fmt.Sprintf("Networks of cluster %q accepted: %s; see `liqoctl status peer %[1]s` for the addresses under which this cluster reaches them", name, strings.Join(networks, ", ")))
+	p.Done(fmt.Sprintf("Networks of cluster %q accepted: %s; see `liqoctl status peer %[1]s` for the addresses under which this cluster reaches them", name,
+		strings.Join(networks, ", ")))
 	return nil
 }
 
@@ -87,7 +89,10 @@ func Command(name string, config *netv1alpha1.NetworkConfig, inUse *netv1alpha1.
 		return ""
 	}
 	var changed []string
-	for _, one := range []struct{ now, is netv1alpha1.CIDR }{{config.Spec.PodCIDR, inUse.Spec.RemotePodCIDR}, {config.Spec.ExternalCIDR, inUse.Spec.RemoteExternalCIDR}} {
+	for _, one := range []struct{ now, is netv1alpha1.CIDR }{
+		{config.Spec.PodCIDR, inUse.Spec.RemotePodCIDR},
+		{config.Spec.ExternalCIDR, inUse.Spec.RemoteExternalCIDR},
+	} {
 		// The peer wrote it, and the administrator copies the command into a shell.
 		if one.now != one.is && CheckNetworks("", []string{string(one.now)}) == nil {
 			changed = append(changed, string(one.now))

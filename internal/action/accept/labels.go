@@ -34,7 +34,8 @@ type LabelWords struct {
 }
 
 // Apply shows the labels that the provider of a new peering presents, and records them as accepted: the administrator who peers with a cluster trusts it as it
-// is now. With a list of accepted labels, they have decided before, and what the provider has added or changed since is only shown. It never fails a peering that is
+// is now. With a list of accepted labels, they have decided before, and what the provider has added or changed since is only shown. It never fails a
+// peering that is
 // established.
 func (w LabelWords) Apply(ctx context.Context, c client.WithWatch, name string, p action.Progress) {
 	if !w.Accept {
@@ -56,7 +57,8 @@ func (w LabelWords) Apply(ctx context.Context, c client.WithWatch, name string, 
 	switch {
 	case len(hidden) == 0:
 	case fc.Spec.AcceptedLabels != nil:
-		p.Info(fmt.Sprintf("Labels of cluster %q that cluster selectors do not consider: %s; to accept them: %s", name, strings.Join(hidden, ", "), choice.AcceptCommand(name, hidden)))
+		p.Info(fmt.Sprintf("Labels of cluster %q that cluster selectors do not consider: %s; to accept them: %s", name, strings.Join(hidden, ", "),
+			choice.AcceptCommand(name, hidden)))
 	default:
 		if err := writeLabels(ctx, c, fc, hidden); err != nil {
 			p.Warn(fmt.Sprintf("The labels of cluster %q are not accepted: %v", name, err))
@@ -102,7 +104,8 @@ func Labels(ctx context.Context, c client.WithWatch, name string, wanted []strin
 	presented := presentedBy(node)
 	for _, one := range wanted {
 		if !slices.Contains(presented, one) {
-			return fmt.Errorf("%.100q is not a label that cluster %q presents now, which are %s; nothing was changed", one, name, cmp.Or(strings.Join(presented, ", "), "none"))
+			return fmt.Errorf("%.100q is not a label that cluster %q presents now, which are %s; nothing was changed", one, name,
+				cmp.Or(strings.Join(presented, ", "), "none"))
 		}
 	}
 	if err := writeLabels(ctx, c, fc, wanted); err != nil {
@@ -133,7 +136,8 @@ func writeLabels(ctx context.Context, c client.Client, fc *discoveryv1alpha1.For
 		before := live.DeepCopy()
 		live.Spec.AcceptedLabels = withLabels(live.Spec.AcceptedLabels, wanted)
 		if len(live.Spec.AcceptedLabels) > mostAccepted {
-			return fmt.Errorf("with %d labels the list would be longer than %d; accept groups of them instead, as PREFIX/*, in spec.acceptedLabels", len(wanted), mostAccepted)
+			return fmt.Errorf("with %d labels the list would be longer than %d; accept groups of them instead, as PREFIX/*, in spec.acceptedLabels", len(wanted),
+				mostAccepted)
 		}
 		if slices.Equal(before.Spec.AcceptedLabels, live.Spec.AcceptedLabels) {
 			return nil
@@ -188,11 +192,14 @@ func ShowChoice(ctx context.Context, c client.Client, selector *corev1.NodeSelec
 		with, _ := choice.Fits(selector, node)
 		switch {
 		case with && !without && len(named) > 0:
-			p.Warn(fmt.Sprintf("Cluster %q has the labels %s, but they are not accepted; if you trust it with this namespace: %s", fc.Name, strings.Join(named, ", "), choice.AcceptCommand(fc.Name, named)))
+			p.Warn(fmt.Sprintf("Cluster %q has the labels %s, but they are not accepted; if you trust it with this namespace: %s", fc.Name,
+				strings.Join(named, ", "), choice.AcceptCommand(fc.Name, named)))
 		case len(hidden) > 0:
-			p.Info(fmt.Sprintf("Cluster %q can be selected by %s; not accepted are %s (`%s`)", fc.Name, cmp.Or(strings.Join(considered, ", "), "none of its labels"), strings.Join(hidden, ", "), choice.AcceptCommand(fc.Name, hidden)))
+			p.Info(fmt.Sprintf("Cluster %q can be selected by %s; not accepted are %s (`%s`)", fc.Name,
+				cmp.Or(strings.Join(considered, ", "), "none of its labels"), strings.Join(hidden, ", "), choice.AcceptCommand(fc.Name, hidden)))
 		default:
-			p.Info(fmt.Sprintf("Cluster %q can be selected by %s", fc.Name, cmp.Or(strings.Join(considered, ", "), "the labels that you give its node, and by no other")))
+			p.Info(fmt.Sprintf("Cluster %q can be selected by %s", fc.Name, cmp.Or(strings.Join(considered, ", "),
+				"the labels that you give its node, and by no other")))
 		}
 	}
 	if more := len(nodes.Items) - most; more > 0 {

@@ -93,7 +93,8 @@ func announced(config *netv1alpha1.NetworkConfig) string {
 	return printable.Line(text, 300)
 }
 
-// Peer is the cluster that words are about, and the namespace of Liqo here. foreign is nil if this cluster does not know it yet; then it announces nothing either.
+// Peer is the cluster that words are about, and the namespace of Liqo here. foreign is nil if this cluster does not know it yet; then it announces nothing
+// either.
 type Peer struct {
 	Namespace, ClusterID string
 	Foreign              *discoveryv1alpha1.ForeignCluster

@@ -29,9 +29,12 @@ func overlapHint(tunnel *netv1alpha1.TunnelEndpointSpec) []string {
 		both += " and " + remote.String()
 	}
 	return []string{
-		fmt.Sprintf("The pod networks of the two clusters overlap (%s). Names of Services and pods mean the same in both, and Services reach their pods; but a program in the other cluster "+
-			"that connects to addresses which it reads from the API, or which its peers report (MariaDB Galera, Prometheus, ingress controllers), may reach another pod", both),
-		"Such programs need clusters whose pod networks do not overlap, which is chosen when a cluster is made, and that keep each other's networks: `liqoctl peer --keep-networks`, " +
+		fmt.Sprintf("The pod networks of the two clusters overlap (%s). Names of Services and pods mean the same in both, and Services reach their pods; but "+
+			"a program in the other cluster "+
+			"that connects to addresses which it reads from the API, or which its peers report (MariaDB Galera, Prometheus, ingress controllers), may reach "+
+			"another pod", both),
+		"Such programs need clusters whose pod networks do not overlap, which is chosen when a cluster is made, and that keep each other's networks: `liqoctl " +
+			"peer --keep-networks`, " +
 			"or the value networkManager.config.unmappedNetworks, in both",
 	}
 }

@@ -220,11 +220,13 @@ func (w NetworkWords) judge(announces []string, known Leads, p action.Progress) 
 		if len(w.Keep)+len(w.Force) > 0 {
 			show = p.Warn
 		}
-		show(fmt.Sprintf("More may be there: these nodes have not reported what they reach: %s; before a network is used as announced, Liqo waits for those that are Ready, at most %s; see `kubectl get nodereports -A`",
+		show(fmt.Sprintf("More may be there: these nodes have not reported what they reach: %s; before a network is used as announced, Liqo waits for those "+
+			"that are Ready, at most %s; see `kubectl get nodereports -A`",
 			reach.First(known.unreported), reach.ReportTimeout))
 	}
 	if refused := w.refusals(all); len(refused) > 0 {
-		return fmt.Errorf("networks of the other cluster cannot be used as they are, because addresses in them lead elsewhere here: %s; nothing was changed", strings.Join(refused, "; "))
+		return fmt.Errorf("networks of the other cluster cannot be used as they are, because addresses in them lead elsewhere here: %s; nothing was changed",
+			strings.Join(refused, "; "))
 	}
 	return nil
 }

@@ -37,7 +37,10 @@ const (
 func Connect(t *testing.T, config *rest.Config) client.WithWatch {
 	t.Helper()
 	scheme := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, discoveryv1alpha1.AddToScheme, netv1alpha1.AddToScheme, sharingv1alpha1.AddToScheme, offloadingv1alpha1.AddToScheme, storagev1alpha1.AddToScheme, vkv1alpha1.AddToScheme} {
+	for _, add := range []func(*runtime.Scheme) error{
+		clientgoscheme.AddToScheme, discoveryv1alpha1.AddToScheme, netv1alpha1.AddToScheme,
+		sharingv1alpha1.AddToScheme, offloadingv1alpha1.AddToScheme, storagev1alpha1.AddToScheme, vkv1alpha1.AddToScheme,
+	} {
 		if err := add(scheme); err != nil {
 			t.Fatal(err)
 		}
@@ -122,12 +125,16 @@ func (r *Recorder) Text() string {
 	return strings.Join(r.Lines, "\n")
 }
 
-func Condition(kind discoveryv1alpha1.PeeringConditionType, status discoveryv1alpha1.PeeringConditionStatus, message string) discoveryv1alpha1.PeeringCondition {
+func Condition(kind discoveryv1alpha1.PeeringConditionType, status discoveryv1alpha1.PeeringConditionStatus,
+	message string,
+) discoveryv1alpha1.PeeringCondition {
 	return discoveryv1alpha1.PeeringCondition{Type: kind, Status: status, Message: message, LastTransitionTime: metav1.Now()}
 }
 
 // SetStatus does the work of the controller: it waits for the object, sets its conditions, and records the observed spec.
-func SetStatus(ctx context.Context, c client.Client, name string, ready func(*discoveryv1alpha1.ForeignCluster) bool, conditions ...discoveryv1alpha1.PeeringCondition) error {
+func SetStatus(ctx context.Context, c client.Client, name string, ready func(*discoveryv1alpha1.ForeignCluster) bool,
+	conditions ...discoveryv1alpha1.PeeringCondition,
+) error {
 	return Eventually(ctx, func(ctx context.Context) error {
 		var fc discoveryv1alpha1.ForeignCluster
 		if err := c.Get(ctx, client.ObjectKey{Name: name}, &fc); err != nil {

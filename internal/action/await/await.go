@@ -40,7 +40,9 @@ type object[T any] interface {
 // Follow calls observe with all objects that options select, at first and after each change (and sometimes without one), until
 // observe returns true or an error, or ctx ends. It retries failed requests, because API servers and networks recover, unless the
 // API server refuses them permanently. When ctx ends, the error wraps that of ctx and the last failed request.
-func Follow[T any, P object[T]](ctx context.Context, c client.WithWatch, list client.ObjectList, observe func([]T) (bool, error), options ...client.ListOption) error {
+func Follow[T any, P object[T]](ctx context.Context, c client.WithWatch, list client.ObjectList, observe func([]T) (bool, error),
+	options ...client.ListOption,
+) error {
 	var retries backoff
 	for {
 		done, err := followOnce[T, P](ctx, c, list, observe, options)
@@ -75,7 +77,9 @@ func UntilGone[T any, P object[T]](ctx context.Context, c client.WithWatch, list
 // observerError wraps an error of the caller's function: Follow returns it instead of retrying.
 type observerError struct{ error }
 
-func followOnce[T any, P object[T]](ctx context.Context, c client.WithWatch, list client.ObjectList, observe func([]T) (bool, error), options []client.ListOption) (bool, error) {
+func followOnce[T any, P object[T]](ctx context.Context, c client.WithWatch, list client.ObjectList, observe func([]T) (bool, error),
+	options []client.ListOption,
+) (bool, error) {
 	items, version, err := listAll[T](ctx, c, list, options)
 	if err != nil {
 		return false, err

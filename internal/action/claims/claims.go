@@ -82,7 +82,8 @@ func Delete(ctx context.Context, c client.WithWatch, namespace string, claims []
 		return err
 	}
 	if len(users) > 0 {
-		return fmt.Errorf("namespace %q was not changed, because pods use the claims: %s; delete these pods, or what creates them, first", namespace, Few(users, len(users)))
+		return fmt.Errorf("namespace %q was not changed, because pods use the claims: %s; delete these pods, or what creates them, first", namespace,
+			Few(users, len(users)))
 	}
 	for _, one := range claims {
 		claim := &corev1.PersistentVolumeClaim{}
@@ -106,7 +107,8 @@ func Delete(ctx context.Context, c client.WithWatch, namespace string, claims []
 		return len(left) == 0, nil
 	}, client.HasLabels{labels.RemoteClusterID})
 	if errors.Is(err, context.DeadlineExceeded) {
-		return fmt.Errorf("the claims were deleted, and their data was not gone in time: %s; the controllers continue, see: kubectl get events -n %s (%w)", Few(left, len(left)), namespace, err)
+		return fmt.Errorf("the claims were deleted, and their data was not gone in time: %s; the controllers continue, see: kubectl get events -n %s (%w)",
+			Few(left, len(left)), namespace, err)
 	}
 	return err
 }

@@ -36,7 +36,10 @@ func Peer(fc *discoveryv1alpha1.ForeignCluster) string {
 	if ending.Is(fc) {
 		text = fmt.Sprintf("ForeignCluster %q is still being deleted%s", fc.Name, ending.Since(fc))
 	}
-	for _, kind := range []discoveryv1alpha1.PeeringConditionType{discoveryv1alpha1.OutgoingPeering, discoveryv1alpha1.IncomingPeering, discoveryv1alpha1.NetworkStatus} {
+	for _, kind := range []discoveryv1alpha1.PeeringConditionType{
+		discoveryv1alpha1.OutgoingPeering, discoveryv1alpha1.IncomingPeering,
+		discoveryv1alpha1.NetworkStatus,
+	} {
 		switch now := foreign.Condition(fc, kind); now.Status {
 		case discoveryv1alpha1.StatusNone, discoveryv1alpha1.StatusExternal, "":
 		default:
@@ -110,7 +113,8 @@ func AwaitPeers(ctx context.Context, c client.WithWatch, timeout time.Duration, 
 		return nil
 	case errors.Is(err, context.DeadlineExceeded) && state != "":
 		p.Stop()
-		return fmt.Errorf("nothing was changed: after %s, %s; the controllers continue, so try again; if that cluster will not come back: `liqoctl unpeer %s --force` (%w)", timeout, state, name, err)
+		return fmt.Errorf("nothing was changed: after %s, %s; the controllers continue, so try again; if that cluster will not come back: `liqoctl unpeer %s "+
+			"--force` (%w)", timeout, state, name, err)
 	case err != nil:
 		p.Stop()
 		return fmt.Errorf("read whether a ForeignCluster is being deleted: %w", err)

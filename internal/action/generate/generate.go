@@ -103,7 +103,8 @@ func waitAuthURL(ctx context.Context, c client.WithWatch, namespace string, p ac
 	}
 	if errors.Is(err, context.DeadlineExceeded) {
 		return "", fmt.Errorf("the Service %s/%s of type LoadBalancer got no address within %s. "+
-			"If this cluster has no load balancers, `liqoctl upgrade --service-type NodePort` publishes a node's address instead", namespace, published.Service, addressTimeout)
+			"If this cluster has no load balancers, `liqoctl upgrade --service-type NodePort` publishes a node's address "+
+			"instead", namespace, published.Service, addressTimeout)
 	}
 	return url, err
 }

@@ -64,7 +64,8 @@ func checkWantedVersion(o Options, have string) error {
 	if o.Version == "" || o.ChartPath != "" || strings.TrimPrefix(o.Version, "v") == strings.TrimPrefix(have, "v") {
 		return nil
 	}
-	return fmt.Errorf("--version %s: this program installs version %s, whose chart it embeds; use liqoctl of version %s, or the chart of that version with --local-chart-path",
+	return fmt.Errorf("--version %s: this program installs version %s, whose chart it embeds; use liqoctl of version %s, or the chart of that version with "+
+		"--local-chart-path",
 		o.Version, have, o.Version)
 }
 
@@ -133,7 +134,8 @@ func (p *Prepared) keepSharing(ctx context.Context, before map[string]any) error
 func (p *Prepared) name(have, want string) error {
 	switch {
 	case have != "" && want != "" && have != want:
-		return fmt.Errorf("this cluster was installed with the name %q, and its peers know it by that name, so it cannot become %q; leave out --cluster-name, or uninstall Liqo first", have, want)
+		return fmt.Errorf("this cluster was installed with the name %q, and its peers know it by that name, so it cannot become %q; leave out --cluster-name, "+
+			"or uninstall Liqo first", have, want)
 	case have == "" && want == "":
 		have = randomName()
 		p.GeneratedName = have
@@ -310,7 +312,9 @@ func notes(text string) (found []string) {
 
 // randomName is two words, like the names of containers: people can distinguish such names.
 func randomName() string {
-	first := strings.Fields("amber autumn bold brisk calm clear cosy dawn deep early fair gentle golden green happy jolly keen lively lucky mild misty noble quiet rapid silent silver snowy solar still sunny swift warm wild young")
-	second := strings.Fields("bay beach brook canyon cliff cloud coast creek delta dune field fjord forest garden glade grove harbour hill island lagoon lake meadow mesa moor oasis ocean orchard peak plain pond reef ridge river shore valley")
+	first := strings.Fields("amber autumn bold brisk calm clear cosy dawn deep early fair gentle golden green happy jolly keen lively lucky mild misty " +
+		"noble quiet rapid silent silver snowy solar still sunny swift warm wild young")
+	second := strings.Fields("bay beach brook canyon cliff cloud coast creek delta dune field fjord forest garden glade grove harbour hill island lagoon " +
+		"lake meadow mesa moor oasis ocean orchard peak plain pond reef ridge river shore valley")
 	return first[rand.IntN(len(first))] + "-" + second[rand.IntN(len(second))]
 }

@@ -84,7 +84,10 @@ type Cluster struct {
 // client of the cluster that also knows resource definitions.
 func (c Cluster) client() (client.WithWatch, error) {
 	scheme := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, apiextensionsv1.AddToScheme, discoveryv1alpha1.AddToScheme, offloadingv1alpha1.AddToScheme, storagev1alpha1.AddToScheme} {
+	for _, add := range []func(*runtime.Scheme) error{
+		clientgoscheme.AddToScheme, apiextensionsv1.AddToScheme, discoveryv1alpha1.AddToScheme,
+		offloadingv1alpha1.AddToScheme, storagev1alpha1.AddToScheme,
+	} {
 		if err := add(scheme); err != nil {
 			return nil, err
 		}
@@ -251,7 +254,8 @@ func (p *Prepared) runHelm(ctx context.Context, rendered *release.Release, uncha
 			return err
 		}
 		if err := waiting.wait.Wait(objects, 0); err != nil {
-			return fmt.Errorf("the installed Liqo is not ready: %w%s", err, observe(context.WithoutCancel(ctx), p.client, p.options.Namespace).hints(p.options.Namespace))
+			return fmt.Errorf("the installed Liqo is not ready: %w%s", err, observe(context.WithoutCancel(ctx), p.client,
+				p.options.Namespace).hints(p.options.Namespace))
 		}
 		return nil
 	}
@@ -287,7 +291,8 @@ func (p *Prepared) rollBack(ctx context.Context, waiting *waitingClient, failed 
 	}
 	what := p.reason(failed, working != nil) + text
 	if other != nil {
-		return fmt.Errorf("%s\nanother installation of Liqo began meanwhile (revision %d, %s), so nothing was undone: wait until it ends, then run the command again", what, other.Version, other.Info.Status)
+		return fmt.Errorf("%s\nanother installation of Liqo began meanwhile (revision %d, %s), so nothing was undone: wait until it ends, then run the "+
+			"command again", what, other.Version, other.Info.Status)
 	}
 	if working != nil {
 		if err := p.undoUpgrade(working); err != nil {

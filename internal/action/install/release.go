@@ -61,11 +61,13 @@ func (p *Prepared) checkInstallations(ctx context.Context) (name string, err err
 	for _, one := range all {
 		switch {
 		case one.namespace != p.options.Namespace:
-			return "", fmt.Errorf("this cluster already has Liqo in namespace %s, and there can be only one; add -n %s to upgrade it, or uninstall it first", one.namespace, one.namespace)
+			return "", fmt.Errorf("this cluster already has Liqo in namespace %s, and there can be only one; add -n %s to upgrade it, or uninstall it first",
+				one.namespace, one.namespace)
 		case one.release == "":
 			return "", fmt.Errorf("namespace %s has a Liqo that was installed without Helm; upgrade or remove it the way it was installed", one.namespace)
 		case one.release != Release:
-			return "", fmt.Errorf("namespace %s has Liqo as Helm release %q, but liqoctl manages only the release %q; upgrade it with Helm, or uninstall it first", one.namespace, one.release, Release)
+			return "", fmt.Errorf("namespace %s has Liqo as Helm release %q, but liqoctl manages only the release %q; upgrade it with Helm, or uninstall it first",
+				one.namespace, one.release, Release)
 		}
 		name = one.clusterName
 	}
@@ -113,7 +115,8 @@ func checkVersion(have, want string) error {
 	if errOld != nil || errNew != nil || !now.LessThan(old) {
 		return nil // builds from source have no semantic version; the user is responsible
 	}
-	return fmt.Errorf("version %s is installed, and this is %s, which is older and may not understand the objects of the newer one; use liqoctl of version %s or later, or add --allow-downgrade", have, want, have)
+	return fmt.Errorf("version %s is installed, and this is %s, which is older and may not understand the objects of the newer one; use liqoctl of version "+
+		"%s or later, or add --allow-downgrade", have, want, have)
 }
 
 // lastValues is a copy of the values of the last installation.
@@ -150,7 +153,8 @@ func (p *Prepared) unlock() error {
 		limit = max(limit, theirs)
 	}
 	if age := time.Since(since); age < limit || p.options.DryRun {
-		return fmt.Errorf("another installation of Liqo has been running since %s, or was killed; wait for it, or run `liqoctl uninstall`; %s after its start, the time that it or this command has, this command takes it over",
+		return fmt.Errorf("another installation of Liqo has been running since %s, or was killed; wait for it, or run `liqoctl uninstall`; %s after its "+
+			"start, the time that it or this command has, this command takes it over",
 			since.UTC().Format(time.RFC3339), limit)
 	}
 	p.last.SetStatus(common.StatusFailed, "interrupted")
@@ -368,5 +372,6 @@ func notInstalled(ctx context.Context, cluster Cluster, namespace string) error 
 	case all[0].namespace != namespace:
 		return fmt.Errorf("another namespace holds Liqo: %s, not %s; add -n %s", all[0].namespace, namespace, all[0].namespace)
 	}
-	return fmt.Errorf("the Liqo in namespace %s was not installed by liqoctl: it has no Helm release %q; upgrade or remove it the way it was installed", namespace, Release)
+	return fmt.Errorf("the Liqo in namespace %s was not installed by liqoctl: it has no Helm release %q; upgrade or remove it the way it was installed",
+		namespace, Release)
 }

@@ -41,7 +41,8 @@ var ErrNotServed = fmt.Errorf("%w in this cluster: its API server does not know 
 func Keys(ctx context.Context, c client.Reader, namespace string) (clusterkey.Keys, error) {
 	var secret corev1.Secret
 	if err := c.Get(ctx, client.ObjectKey{Namespace: namespace, Name: clusterkey.Secret}, &secret); err != nil {
-		return clusterkey.Keys{}, fmt.Errorf("read the key of this cluster from Secret %s/%s: %w; the Deployment liqo-controller-manager creates it when it starts: see its logs",
+		return clusterkey.Keys{}, fmt.Errorf("read the key of this cluster from Secret %s/%s: %w; the Deployment liqo-controller-manager creates it when it "+
+			"starts: see its logs",
 			namespace, clusterkey.Secret, err)
 	}
 	return clusterkey.Parse(&secret)

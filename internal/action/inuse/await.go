@@ -76,7 +76,8 @@ func Await(ctx context.Context, c client.Reader, progress action.Progress) error
 	case err == nil || !looked || ctx.Err() == nil:
 		return err
 	}
-	text := fmt.Sprintf("Liqo was not uninstalled, and nothing was changed: after %s, these were still ending:\n- %s\nwhen they are gone, run the command again; if nothing of it goes on, see the logs of Deployment liqo-controller-manager",
+	text := fmt.Sprintf("Liqo was not uninstalled, and nothing was changed: after %s, these were still ending:\n- %s\nwhen they are gone, run the command "+
+		"again; if nothing of it goes on, see the logs of Deployment liqo-controller-manager",
 		time.Since(began).Round(time.Second), strings.Join(states(last), "\n- "))
 	if unread != nil {
 		text += fmt.Sprintf("; the last look at the cluster failed: %v", unread)

@@ -91,7 +91,8 @@ func Judge(s State) (*Error, []Ending) {
 		case one.Ended():
 		case ending.Is(one):
 			name := one.Namespace + "/" + one.Name
-			found.ends("move "+name, fmt.Sprintf("the move of claim %s is still being taken back%s (phase %s: %s)", name, ending.Since(one), one.Status.Phase, one.Status.Message))
+			found.ends("move "+name, fmt.Sprintf("the move of claim %s is still being taken back%s (phase %s: %s)", name, ending.Since(one), one.Status.Phase,
+				one.Status.Message))
 		default:
 			found.Moves = append(found.Moves, one.Namespace+"/"+one.Name)
 		}
@@ -107,7 +108,8 @@ func Judge(s State) (*Error, []Ending) {
 
 func (e *Error) ends(what, state string) { e.Ending = append(e.Ending, Ending{what, state}) }
 
-// judgePeer adds the directions with a peer that are established or enabled. A direction whose end has begun ends without the user, and with the last one so does
+// judgePeer adds the directions with a peer that are established or enabled. A direction whose end has begun ends without the user, and with the last one
+// so does
 // the network of an out-of-band peering. With a ForeignCluster that is being deleted, everything ends.
 func (e *Error) judgePeer(peer *discoveryv1alpha1.ForeignCluster) {
 	used, ends := false, false

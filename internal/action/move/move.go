@@ -112,14 +112,17 @@ func startMove(ctx context.Context, c client.WithWatch, o *Options) (*storagev1a
 	case err != nil:
 		return nil, fmt.Errorf("move the volume of claim %q: %w", o.Claim, err)
 	case !equality.Semantic.DeepEqual(move.Spec, o.spec()):
-		return nil, fmt.Errorf("another move of claim %q, to node %q, is in phase %s; wait until it ends, run the command that started it, or take it back: liqoctl move volume %s -n %s --cancel",
+		return nil, fmt.Errorf("another move of claim %q, to node %q, is in phase %s; wait until it ends, run the command that started it, or take it back: "+
+			"liqoctl move volume %s -n %s --cancel",
 			o.Claim, move.Spec.TargetNode, move.Status.Phase, o.Claim, o.Namespace)
 	}
 	return move, nil
 }
 
 // followMove waits until a move ends, and returns how.
-func followMove(ctx context.Context, c client.WithWatch, o *Options, started *storagev1alpha1.VolumeMove, p action.Progress) (*storagev1alpha1.VolumeMove, error) {
+func followMove(ctx context.Context, c client.WithWatch, o *Options, started *storagev1alpha1.VolumeMove,
+	p action.Progress,
+) (*storagev1alpha1.VolumeMove, error) {
 	last, printed := started, ""
 	bytes := &byteProgress{options: o, progress: p}
 	defer bytes.stop()
@@ -154,9 +157,11 @@ func followMove(ctx context.Context, c client.WithWatch, o *Options, started *st
 		if client.IgnoreNotFound(err) != nil {
 			return nil, fmt.Errorf("%w, and it was not taken back; run the same command to follow it, or with --cancel to take it back: %w", errUnanswered, err)
 		}
-		return nil, fmt.Errorf("%w; nothing was changed. Is the chart's storage.enable true and storage.moverImage set? See: kubectl logs -n liqo deployment/liqo-controller-manager", errUnanswered)
+		return nil, fmt.Errorf("%w; nothing was changed. Is the chart's storage.enable true and storage.moverImage set? See: kubectl logs -n liqo "+
+			"deployment/liqo-controller-manager", errUnanswered)
 	case waiting.Err() != nil:
-		return nil, fmt.Errorf("the move goes on without this command (phase %s: %s); run the same command to follow it, or with --cancel to take it back: %w", last.Status.Phase, last.Status.Message, err)
+		return nil, fmt.Errorf("the move goes on without this command (phase %s: %s); run the same command to follow it, or with --cancel to take it back: %w",
+			last.Status.Phase, last.Status.Message, err)
 	}
 	return nil, err
 }
@@ -169,7 +174,8 @@ func Text(move *storagev1alpha1.VolumeMove) string {
 	texts := map[storagev1alpha1.MovePhase]string{
 		"": "Checking the move", storagev1alpha1.MovePreparing: "Preparing the target", storagev1alpha1.MoveMeasuring: "Counting the files",
 		storagev1alpha1.MoveCopying: "Copying from " + status.From + " to " + status.To, storagev1alpha1.MoveStopping: "Taking the volume away from its pods",
-		storagev1alpha1.MoveFinishing: "Copying the last differences, and verifying every file", storagev1alpha1.MoveSwitching: "Giving the claim its volume in " + status.To,
+		storagev1alpha1.MoveFinishing: "Copying the last differences, and verifying every file", storagev1alpha1.MoveSwitching: "Giving the claim its volume " +
+			"in " + status.To,
 		storagev1alpha1.MoveRemoving: "Removing what is left", storagev1alpha1.MoveRestoring: "Bringing the volume back as it was",
 	}
 	text := texts[status.Phase]
@@ -256,7 +262,8 @@ func awaitTakenBack(ctx context.Context, c client.WithWatch, o *Options, p actio
 		return nil // what starts the move reads it again, and reports why it cannot be read
 	}
 	text := func() string {
-		return printable.Line(fmt.Sprintf("the move of claim %q to node %q is still being taken back: %s", o.Claim, move.Spec.TargetNode, Text(&move)), deletion.MaxText)
+		return printable.Line(fmt.Sprintf("the move of claim %q to node %q is still being taken back: %s", o.Claim, move.Spec.TargetNode, Text(&move)),
+			deletion.MaxText)
 	}
 	p.Info(text())
 	err = await.UntilGone(ctx, c, &storagev1alpha1.VolumeMoveList{}, &move, func(now *storagev1alpha1.VolumeMove) {

@@ -175,7 +175,8 @@ func observe(ctx context.Context, o Options) (here, there *end, err error) {
 	}
 	here, there = ends[0], ends[1]
 	if here.id == there.id {
-		return nil, nil, fmt.Errorf("local and remote clusters must be different, but both are %s (%s); see --remote-context and --remote-kubeconfig", here.name, here.id)
+		return nil, nil, fmt.Errorf("local and remote clusters must be different, but both are %s (%s); see --remote-context and --remote-kubeconfig", here.name,
+			here.id)
 	}
 	if here.name == there.name {
 		here.name, there.name = here.name+" (local)", there.name+" (remote)"
@@ -196,7 +197,8 @@ func (s *end) read(ctx context.Context, cluster Cluster, other *end, most int) e
 	}
 	i := slices.IndexFunc(tunnels.Items, func(one netv1alpha1.TunnelEndpoint) bool { return one.Spec.ClusterIdentity.ClusterID == other.id })
 	if i < 0 {
-		return fmt.Errorf("%s has no TunnelEndpoint for %s: the two clusters have no network of Liqo, or have not agreed on it yet; see `liqoctl status peer --verbose`", s.name, other.name)
+		return fmt.Errorf("%s has no TunnelEndpoint for %s: the two clusters have no network of Liqo, or have not agreed on it yet; see `liqoctl status peer "+
+			"--verbose`", s.name, other.name)
 	}
 	if connection := tunnels.Items[i].Status.Connection; connection.Status != netv1alpha1.Connected {
 		s.notice = strings.TrimSuffix(fmt.Sprintf("%s: %s", cmp.Or(connection.Status, "not connected"), connection.StatusMessage), ": ")

@@ -27,7 +27,8 @@ const (
 	namespacePrefix = "liqo-test-network-"
 	// appName labels the objects of a test. They are not part of an installation, so they have no other label of ours.
 	appName = "network-test"
-	// networkPod, hostPod and pairPod are the kinds of pods, and the prefixes of their names: with an address of its own, in the network of the host, and a second one
+	// networkPod, hostPod and pairPod are the kinds of pods, and the prefixes of their names: with an address of its own, in the network of the host, and a
+	// second one
 	// with its own address on the same node.
 	networkPod, hostPod, pairPod = "pod", "node", "pair"
 
@@ -45,7 +46,8 @@ func (s *end) start(ctx context.Context, c client.WithWatch, key string, pair bo
 		return fmt.Errorf("create namespace %s: %w", s.namespace, err)
 	}
 	// Pods are refused until the controller manager has created their service account.
-	err := await.Follow(ctx, c, &corev1.ServiceAccountList{}, func(all []corev1.ServiceAccount) (bool, error) { return len(all) > 0, nil }, client.InNamespace(s.namespace))
+	err := await.Follow(ctx, c, &corev1.ServiceAccountList{}, func(all []corev1.ServiceAccount) (bool, error) { return len(all) > 0, nil },
+		client.InNamespace(s.namespace))
 	if err != nil {
 		return fmt.Errorf("wait for the service account of namespace %s: %w", s.namespace, err)
 	}
@@ -204,7 +206,10 @@ func (s *end) slice(address netip.Addr) *discoveryv1.EndpointSlice {
 		Endpoints:   []discoveryv1.Endpoint{{Addresses: []string{address.String()}, Conditions: discoveryv1.EndpointConditions{Ready: new(true)}}},
 	}
 	for _, protocol := range []corev1.Protocol{corev1.ProtocolTCP, corev1.ProtocolUDP} {
-		object.Ports = append(object.Ports, discoveryv1.EndpointPort{Name: new(strings.ToLower(string(protocol))), Protocol: new(protocol), Port: new(int32(matrix.Port))})
+		object.Ports = append(object.Ports, discoveryv1.EndpointPort{
+			Name: new(strings.ToLower(string(protocol))), Protocol: new(protocol),
+			Port: new(int32(matrix.Port)),
+		})
 	}
 	return object
 }

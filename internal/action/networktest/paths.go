@@ -111,7 +111,8 @@ func agree(a, b *end) error {
 		{b.name + "'s external network as seen by " + a.name, a.view.remoteExtSeen, b.view.localExternalSeen},
 	} {
 		if one.here != one.over {
-			return fmt.Errorf("the two clusters do not agree on %s: %s in %s, %s in %s; see `liqoctl status peer --verbose` in both", one.what, one.here, a.name, one.over, b.name)
+			return fmt.Errorf("the two clusters do not agree on %s: %s in %s, %s in %s; see `liqoctl status peer --verbose` in both", one.what, one.here, a.name,
+				one.over, b.name)
 		}
 	}
 	return nil
@@ -156,7 +157,8 @@ type path struct {
 func plan(from, to *end, large int64) (paths []path) {
 	v := from.view
 	newPath := func(source pod, title string) path {
-		p := path{title: title, remote: from.remote, namespace: from.namespace, pod: source.name, fromCluster: from.name, toCluster: to.name, from: "pod on " + source.node}
+		p := path{title: title, remote: from.remote, namespace: from.namespace, pod: source.name, fromCluster: from.name, toCluster: to.name, from: "pod on " +
+			source.node}
 		if source.host() {
 			p.from = "node " + source.node
 		}

@@ -16,7 +16,8 @@ func (s *end) notTested(other *end) string {
 	case s.view.localPods == s.view.localPodsSeen:
 		return fmt.Sprintf("%s shows the pods of %s at the addresses that they have there, so there are no others to test", other.name, s.name)
 	case !s.shown:
-		return fmt.Sprintf("%s shows the pods of %s at addresses in %s, which lead to them for pods of %[1]s only: in %[2]s that network is in other use, or not set apart, or the peering was agreed by an earlier version; "+
+		return fmt.Sprintf("%s shows the pods of %s at addresses in %s, which lead to them for pods of %[1]s only: in %[2]s that network is in other use, or "+
+			"not set apart, or the peering was agreed by an earlier version; "+
 			"see `liqoctl status peer --verbose` in %[2]s", other.name, s.name, s.view.localPodsSeen)
 	}
 	return ""
@@ -25,7 +26,8 @@ func (s *end) notTested(other *end) string {
 // pair reports whether a second pod on the first node takes part: it and the first one are at the same node.
 func (s *end) pair(other *end) bool { return s.notTested(other) == "" }
 
-// planShown returns the paths between pods of one cluster, at the addresses that the other one shows for them: from each node to the next one, because the node of the
+// planShown returns the paths between pods of one cluster, at the addresses that the other one shows for them: from each node to the next one, because the
+// node of the
 // client leads the packet, and between two pods of one node, whose client comes from the address that is shown for it.
 func planShown(in, other *end, large int64) (paths []path) {
 	if in.notTested(other) != "" {

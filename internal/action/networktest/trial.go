@@ -65,7 +65,8 @@ func (t *trial) stage(ctx context.Context, large bool, parallel int) {
 		case feed <- candidate:
 			started++
 			p := &t.paths[candidate]
-			t.progress.Start(fmt.Sprintf("Testing %d of %d with %s: %s, %s, from %s to %s", started, len(all), size(p.bytes), p.title, p.protocol, p.fromCluster, p.toCluster))
+			t.progress.Start(fmt.Sprintf("Testing %d of %d with %s: %s, %s, from %s to %s", started, len(all), size(p.bytes), p.title, p.protocol, p.fromCluster,
+				p.toCluster))
 		case i := <-ended:
 			done++
 			p := &t.paths[i]

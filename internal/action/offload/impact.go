@@ -121,7 +121,9 @@ var errDeleted = errors.New("the NamespaceOffloading was deleted in the meantime
 
 // requestContents annotates the NamespaceOffloading with a new request, and waits for the answer to this one in its status. An answer to any other
 // request is older, and may miss what was created since.
-func requestContents(ctx context.Context, c client.WithWatch, offloading *offloadingv1alpha1.NamespaceOffloading, lost []contents.Held) (answer *offloadingv1alpha1.RemoteContents, request string, err error) {
+func requestContents(ctx context.Context, c client.WithWatch, offloading *offloadingv1alpha1.NamespaceOffloading,
+	lost []contents.Held,
+) (answer *offloadingv1alpha1.RemoteContents, request string, err error) {
 	limit := answerTimeout
 	if deadline, is := ctx.Deadline(); is {
 		limit = min(limit, time.Until(deadline)*3/4) // with force, the command goes on without an answer
@@ -169,7 +171,8 @@ func requestContents(ctx context.Context, c client.WithWatch, offloading *offloa
 		return answer != nil && answer.Request == request, nil
 	}, client.InNamespace(offloading.Namespace), client.MatchingFields{"metadata.name": offloading.Name})
 	if errors.Is(err, context.DeadlineExceeded) {
-		return nil, "", fmt.Errorf("no answer of Deployment liqo-controller-manager within %s; check that it runs, in a version not older than this liqoctl: liqoctl status (%w)", limit.Round(100*time.Millisecond), err)
+		return nil, "", fmt.Errorf("no answer of Deployment liqo-controller-manager within %s; check that it runs, in a version not older than this liqoctl: "+
+			"liqoctl status (%w)", limit.Round(100*time.Millisecond), err)
 	}
 	return answer, request, err
 }

@@ -123,7 +123,8 @@ func Namespace(ctx context.Context, c client.WithWatch, o Options, p action.Prog
 	}
 	if namespace := deletion.Namespace(ctx, c, o.Namespace); namespace != nil && ending.Is(namespace) {
 		p.Stop()
-		return fmt.Errorf("namespace %q is being deleted%s, so it cannot be offloaded: %s", o.Namespace, ending.Since(namespace), cmp.Or(ending.Obstacles(namespace), "Kubernetes deletes what is in it"))
+		return fmt.Errorf("namespace %q is being deleted%s, so it cannot be offloaded: %s", o.Namespace, ending.Since(namespace),
+			cmp.Or(ending.Obstacles(namespace), "Kubernetes deletes what is in it"))
 	}
 	if before != nil && before.DeletionTimestamp != nil {
 		if err := awaitUnoffloaded(ctx, c, o, before, p); err != nil {
@@ -231,7 +232,9 @@ func keepsNamespace(selector *corev1.NodeSelector, nodes []corev1.Node, clusterI
 }
 
 // applyOffloading applies the whole desired object, which also removes a selector that is no longer wanted.
-func applyOffloading(ctx context.Context, c client.Client, desired *offloadingv1alpha1.NamespaceOffloading, how ...client.ApplyOption) (*offloadingv1alpha1.NamespaceOffloading, error) {
+func applyOffloading(ctx context.Context, c client.Client, desired *offloadingv1alpha1.NamespaceOffloading,
+	how ...client.ApplyOption,
+) (*offloadingv1alpha1.NamespaceOffloading, error) {
 	fields, err := runtime.DefaultUnstructuredConverter.ToUnstructured(desired)
 	if err != nil {
 		return nil, fmt.Errorf("encode the NamespaceOffloading: %w", err)
@@ -279,7 +282,8 @@ func followOffloading(ctx context.Context, c client.WithWatch, o Options, applie
 	p.Stop()
 	switch {
 	case errors.Is(err, context.DeadlineExceeded):
-		return fmt.Errorf("the offloading of namespace %q was not complete after %s, it is %s: %s; the controllers continue, see: kubectl -n %[1]s describe namespaceoffloading (%[5]w)",
+		return fmt.Errorf("the offloading of namespace %q was not complete after %s, it is %s: %s; the controllers continue, see: kubectl -n %[1]s describe "+
+			"namespaceoffloading (%[5]w)",
 			o.Namespace, o.Timeout, cmp.Or(string(last.Status.OffloadingPhase), "not processed yet"), deletion.Unready(last), err)
 	case err != nil:
 		return err
@@ -302,7 +306,8 @@ func awaitUnoffloaded(ctx context.Context, c client.WithWatch, o Options, before
 	})
 	switch {
 	case errors.Is(err, context.DeadlineExceeded):
-		return fmt.Errorf("nothing was changed: after %s, %s; wait with `liqoctl unoffload namespace %s`, then try again (%w)", o.Timeout, deletion.Offloading(last, nil), o.Namespace, err)
+		return fmt.Errorf("nothing was changed: after %s, %s; wait with `liqoctl unoffload namespace %s`, then try again (%w)", o.Timeout,
+			deletion.Offloading(last, nil), o.Namespace, err)
 	case err != nil:
 		return fmt.Errorf("wait until the former offloading of namespace %q is gone: %w", o.Namespace, err)
 	}

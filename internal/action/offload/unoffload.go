@@ -77,7 +77,8 @@ func Unoffload(ctx context.Context, c client.WithWatch, o UnoffloadOptions, p ac
 	if err != nil {
 		p.Stop()
 		if errors.Is(err, context.DeadlineExceeded) {
-			return fmt.Errorf("namespace %q was not gone in the other clusters after %s: %s; the controllers continue (Deployment liqo-controller-manager), see: kubectl -n %[1]s describe namespaceoffloading (%[4]w)",
+			return fmt.Errorf("namespace %q was not gone in the other clusters after %s: %s; the controllers continue (Deployment liqo-controller-manager), see: "+
+				"kubectl -n %[1]s describe namespaceoffloading (%[4]w)",
 				o.Namespace, o.Timeout, deletion.Offloading(last, deletion.Namespace(ctx, c, o.Namespace)), err)
 		}
 		return fmt.Errorf("wait until namespace %q is gone in the other clusters: %w", o.Namespace, err)

@@ -289,14 +289,19 @@ func (s *Cluster) Judge() (all []preflight.Finding) {
 	id := s.Other.Facts.Identity.ClusterID
 	switch {
 	case s.Facts.External:
-		all = append(all, preflight.Finding{Check: "network", Evidence: "the network of Liqo is off (networking.internal=false), and an in-band peering goes through it", Remedy: "peer out-of-band"})
+		all = append(all, preflight.Finding{Check: "network", Evidence: "the network of Liqo is off (networking.internal=false), and an in-band peering goes " +
+			"through it", Remedy: "peer out-of-band"})
 	case !s.Facts.Proxy:
-		all = append(all, preflight.Finding{Check: "proxy", Evidence: "there is no Secret " + proxy.KeySecret + ", so its version has no proxy yet", Remedy: "run `liqoctl upgrade` there"})
+		all = append(all, preflight.Finding{
+			Check: "proxy", Evidence: "there is no Secret " + proxy.KeySecret + ", so its version has no proxy yet",
+			Remedy: "run `liqoctl upgrade` there",
+		})
 	}
 	for _, fc := range s.Facts.Known {
 		switch known := foreign.IdentityOf(fc); {
 		case fc.Name == s.Name && known != id:
-			all = append(all, preflight.Finding{Check: "known clusters", Evidence: fmt.Sprintf("the ForeignCluster %q belongs to another cluster, %s", fc.Name, known), Remedy: "choose another name, or end that peering first"})
+			all = append(all, preflight.Finding{Check: "known clusters", Evidence: fmt.Sprintf("the ForeignCluster %q belongs to another cluster, %s", fc.Name,
+				known), Remedy: "choose another name, or end that peering first"})
 		case known != id:
 		case fc.Spec.PeeringType != discoveryv1alpha1.InBand:
 			all = append(all, preflight.Finding{
@@ -304,15 +309,18 @@ func (s *Cluster) Judge() (all []preflight.Finding) {
 				Remedy: fmt.Sprintf("end that peering first, because the type cannot be changed: `liqoctl unpeer out-of-band %s`", fc.Name),
 			})
 		case fc.DeletionTimestamp != nil:
-			all = append(all, preflight.Finding{Check: "known clusters", Evidence: fmt.Sprintf("the ForeignCluster %q has been in deletion since %s", fc.Name, fc.DeletionTimestamp.UTC().Format(time.RFC3339)), Remedy: "try again when it is gone"})
+			all = append(all, preflight.Finding{Check: "known clusters", Evidence: fmt.Sprintf("the ForeignCluster %q has been in deletion since %s", fc.Name,
+				fc.DeletionTimestamp.UTC().Format(time.RFC3339)), Remedy: "try again when it is gone"})
 		case fc.Spec.ClusterKey != "" && fc.Spec.ClusterKey != s.Other.Facts.Key && fc.Spec.ClusterKey != s.Other.Facts.Previous:
 			// Cluster IDs are public, so another cluster may have this one.
 			all = append(all, preflight.Finding{
-				Check: "known clusters", Evidence: fmt.Sprintf("the cluster %s is known here by another key, with the fingerprint %s, so this may be another cluster", id, fc.Spec.ClusterKey),
+				Check: "known clusters", Evidence: fmt.Sprintf("the cluster %s is known here by another key, with the fingerprint %s, so this may be another cluster",
+					id, fc.Spec.ClusterKey),
 				Remedy: fmt.Sprintf("if it was installed again, end the old peering first, here: `liqoctl unpeer in-band %s --force`", fc.Name),
 			})
 		case fc.Name != s.Name:
-			all = append(all, preflight.Finding{Check: "known clusters", Evidence: fmt.Sprintf("the cluster %s is known under another name, as ForeignCluster %q", id, fc.Name), Remedy: "use that name"})
+			all = append(all, preflight.Finding{Check: "known clusters", Evidence: fmt.Sprintf("the cluster %s is known under another name, as ForeignCluster %q",
+				id, fc.Name), Remedy: "use that name"})
 		}
 	}
 	return all

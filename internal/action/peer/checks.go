@@ -98,8 +98,10 @@ func checkKnown(f *facts) *preflight.Finding {
 				"try again when it is gone")
 		case f.otherKey != "":
 			// The key that is pinned here may be that of another cluster, which registered under this ID, and keeps its rights as a consumer.
-			return preflight.Found(fmt.Sprintf("the cluster %s is registered here, with a key of the fingerprint %s, and the token is of a cluster with another key", f.options.ClusterID, f.otherKey),
-				fmt.Sprintf("if that cluster has replaced its key with `liqoctl rotate identity`, try again when this one follows, after an hour at most; otherwise end what was registered first: "+
+			return preflight.Found(fmt.Sprintf("the cluster %s is registered here, with a key of the fingerprint %s, and the token is of a cluster with another "+
+				"key", f.options.ClusterID, f.otherKey),
+				fmt.Sprintf("if that cluster has replaced its key with `liqoctl rotate identity`, try again when this one follows, after an hour at most; otherwise "+
+					"end what was registered first: "+
 					"`liqoctl unpeer out-of-band %s`", fc.Name))
 		case fc.Name != f.options.Name && fc.Labels[labels.DiscoveryType] == labels.DiscoveryManual:
 			return preflight.Found(fmt.Sprintf("the cluster %s is known here under another name, as ForeignCluster %q", id, fc.Name),

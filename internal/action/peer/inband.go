@@ -198,7 +198,8 @@ func inBandError(timeout time.Duration, local, remote *pair.Cluster, err error) 
 	if len(seen) == 0 {
 		return err
 	}
-	return fmt.Errorf("the peering was not complete after %s: %s. The clusters keep trying, and the command can be repeated (%w)", timeout, strings.Join(seen, "; "), err)
+	return fmt.Errorf("the peering was not complete after %s: %s. The clusters keep trying, and the command can be repeated (%w)", timeout,
+		strings.Join(seen, "; "), err)
 }
 
 // judgeNetworks judges the words in one of two clusters. The network that the other one is going to announce for its pods is on record there.

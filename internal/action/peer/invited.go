@@ -39,7 +39,10 @@ func Invited(ctx context.Context, c client.WithWatch, o Options, text string, p 
 	if err := deletion.AwaitPeers(ctx, c, o.Timeout, o.means, p); err != nil {
 		return err
 	}
-	s := &pair.Cluster{Access: pair.Access{Client: c, Namespace: o.Namespace}, Name: o.Name, Outgoing: true, Annotations: map[string]string{labels.Invited: pair.Yes}}
+	s := &pair.Cluster{
+		Access: pair.Access{Client: c, Namespace: o.Namespace}, Name: o.Name, Outgoing: true,
+		Annotations: map[string]string{labels.Invited: pair.Yes},
+	}
 	if err := s.Read(ctx); err != nil {
 		return err
 	}

@@ -71,8 +71,10 @@ func Enable(ctx context.Context, c client.WithWatch, o Options, p action.Progres
 		return fmt.Errorf("%s; when it is gone, run `liqoctl generate peer-command` in the other cluster, and the printed command here", deletion.Peer(fc))
 	}
 	if fc.Spec.ForeignAuthURL == "" {
-		return fmt.Errorf("ForeignCluster %q has no authentication URL: the remote cluster uses this one, and does not offer to be used in turn, because it allows no incoming peerings, "+
-			"or its authentication service has no address that other clusters reach; if it may be used, run `liqoctl generate peer-command` there, and the printed command here", o.Name)
+		return fmt.Errorf("ForeignCluster %q has no authentication URL: the remote cluster uses this one, and does not offer to be used in turn, because it "+
+			"allows no incoming peerings, "+
+			"or its authentication service has no address that other clusters reach; if it may be used, run `liqoctl generate peer-command` there, and the "+
+			"printed command here", o.Name)
 	}
 	if err := o.Networks.Check(); err != nil {
 		return err

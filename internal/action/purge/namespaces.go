@@ -115,7 +115,8 @@ func holdsNothing(ctx context.Context, c client.Reader, namespace string, progre
 	var users []string
 	for i := range all.Items {
 		one := &all.Items[i]
-		users = append(users, fmt.Sprintf("%s/%s", one.Labels[labels.VirtualClaimNamespace], cmp.Or(one.Labels[labels.VirtualClaimName], one.Annotations[labels.VirtualClaimName], one.Name)))
+		users = append(users, fmt.Sprintf("%s/%s", one.Labels[labels.VirtualClaimNamespace],
+			cmp.Or(one.Labels[labels.VirtualClaimName], one.Annotations[labels.VirtualClaimName], one.Name)))
 	}
 	if len(users) > 0 {
 		slices.Sort(users)

@@ -135,7 +135,10 @@ func empty(ctx context.Context, c client.Client, definition *apiextensionsv1.Cus
 		return 0, nil
 	}
 	var objects unstructured.UnstructuredList
-	objects.SetGroupVersionKind(schema.GroupVersionKind{Group: definition.Spec.Group, Version: definition.Spec.Versions[i].Name, Kind: definition.Spec.Names.ListKind})
+	objects.SetGroupVersionKind(schema.GroupVersionKind{
+		Group: definition.Spec.Group, Version: definition.Spec.Versions[i].Name,
+		Kind: definition.Spec.Names.ListKind,
+	})
 	if err := c.List(ctx, &objects); err != nil && !Absent(err) {
 		return 0, fmt.Errorf("list %s: %w", definition.Spec.Names.Plural, err)
 	}

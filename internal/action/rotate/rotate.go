@@ -110,7 +110,8 @@ func Identity(ctx context.Context, c client.WithWatch, namespace string, o Ident
 			names = append(names, name)
 		}
 		slices.Sort(names)
-		p.Warn(fmt.Sprintf("These clusters do not know the new keys yet, and learn them when they answer again: %s. To see why: liqoctl status peer %s", strings.Join(names, ", "), names[0]))
+		p.Warn(fmt.Sprintf("These clusters do not know the new keys yet, and learn them when they answer again: %s. To see why: liqoctl status peer %s",
+			strings.Join(names, ", "), names[0]))
 		return nil
 	}
 	return err
@@ -139,7 +140,8 @@ func replaceKeys(ctx context.Context, c client.Client, namespace string, o Ident
 	now := o.Now()
 	if next := rotatedAt(&cluster).Add(rotationInterval); now.Before(next) && !o.Force {
 		return keys.Fingerprint(), fmt.Errorf("the keys of this cluster were replaced %s ago, and peers that have not renewed since know only those before; "+
-			"try again after %s, or use --force: peers that do not know the present keys then have to peer again; %w", now.Sub(rotatedAt(&cluster)).Round(time.Second), next.Local().Format(time.TimeOnly), ErrReplaced)
+			"try again after %s, or use --force: peers that do not know the present keys then have to peer again; "+
+			"%w", now.Sub(rotatedAt(&cluster)).Round(time.Second), next.Local().Format(time.TimeOnly), ErrReplaced)
 	}
 	if interrupted := rotatedAt(&roots).After(rotatedAt(&cluster)); !interrupted {
 		next := key.Generate()

@@ -97,7 +97,8 @@ func newGatewayEndpoints(services []corev1.Service, nodes []corev1.Node) (all []
 			host = cmp.Or(service.Annotations[labels.GatewayNodeIP], host)
 			fallthrough
 		case err == nil:
-			one.URL = map[bool]string{true: "tls://", false: "udp://"}[service.Spec.Ports[0].Protocol == corev1.ProtocolTCP] + net.JoinHostPort(strings.Trim(host, "[]"), strconv.Itoa(int(port)))
+			one.URL = map[bool]string{true: "tls://", false: "udp://"}[service.Spec.Ports[0].Protocol == corev1.ProtocolTCP] +
+				net.JoinHostPort(strings.Trim(host, "[]"), strconv.Itoa(int(port)))
 		case service.Spec.Type == corev1.ServiceTypeClusterIP:
 			one.Error = fmt.Sprintf("Service %s has type ClusterIP, so the peers must be reachable instead", service.Name)
 		default:
@@ -202,7 +203,10 @@ func newPeerNetwork(name, clusterID string, configs []netv1alpha1.NetworkConfig,
 	if inUse != nil {
 		spec := &inUse.Spec
 		n.Local = &SeenNetworks{string(spec.LocalPodCIDR), string(spec.LocalExternalCIDR), notRemapped(spec.LocalNATPodCIDR), notRemapped(spec.LocalNATExternalCIDR)}
-		n.Remote = &SeenNetworks{string(spec.RemotePodCIDR), string(spec.RemoteExternalCIDR), notRemapped(spec.RemoteNATPodCIDR), notRemapped(spec.RemoteNATExternalCIDR)}
+		n.Remote = &SeenNetworks{
+			string(spec.RemotePodCIDR), string(spec.RemoteExternalCIDR), notRemapped(spec.RemoteNATPodCIDR),
+			notRemapped(spec.RemoteNATExternalCIDR),
+		}
 		if ready := meta.FindStatusCondition(inUse.Status.Conditions, netv1alpha1.ConditionReady); ready != nil && ready.Status == metav1.ConditionTrue {
 			n.Use = ready.Message
 		}
@@ -225,7 +229,8 @@ func shownHere(tunnel *netv1alpha1.TunnelEndpoint) string {
 	case tunnel.Labels[labels.TunnelShown] == "true":
 		return network + " leads to the pods here, for pods of both clusters"
 	default:
-		return network + " leads to the pods here for pods of the peer only: in this cluster it is in other use, or not set apart; a program here that reads such an address from the peer's API " +
+		return network + " leads to the pods here for pods of the peer only: in this cluster it is in other use, or not set apart; a program here that reads " +
+			"such an address from the peer's API " +
 			"reaches another pod, or none. If the peering was agreed by an earlier version, unpeer and peer again"
 	}
 }

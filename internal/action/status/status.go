@@ -148,7 +148,8 @@ func newLocalStatus(o *localObjects) Local {
 		case !component.Found:
 			s.Problems = append(s.Problems, what+" is missing; `liqoctl upgrade` restores it")
 		case component.Kind == "Deployment" && component.Desired == 0: // the chart allows it for none, and an interrupted uninstallation leaves it
-			s.Problems = append(s.Problems, what+" is scaled to 0; `liqoctl upgrade` restores it, and `liqoctl uninstall` goes on with an uninstallation that was interrupted")
+			s.Problems = append(s.Problems, what+" is scaled to 0; `liqoctl upgrade` restores it, and `liqoctl uninstall` goes on with an uninstallation that "+
+				"was interrupted")
 		case component.Ready < component.Desired || component.Available < component.Desired:
 			s.Problems = append(s.Problems, strings.TrimSuffix(
 				fmt.Sprintf("%s has %d of %d pods ready: %s", what, component.Ready, component.Desired, component.Message), ": "))
@@ -159,9 +160,11 @@ func newLocalStatus(o *localObjects) Local {
 		return s
 	}
 	s.Offloaded, s.Kept = newOffloadedNamespaces(o.offloadings), newKeptNamespaces(o.remote)
-	s.Cluster = &Cluster{ID: o.identity.ClusterID, Name: o.identity.ClusterName, Labels: parseLabels(installed.Argument(installed.Arguments(o.deployments, installed.ManagerName), "cluster-labels"))}
+	s.Cluster = &Cluster{ID: o.identity.ClusterID, Name: o.identity.ClusterName, Labels: parseLabels(installed.Argument(installed.Arguments(o.deployments,
+		installed.ManagerName), "cluster-labels"))}
 	s.Network = &Network{Status: string(discoveryv1alpha1.StatusExternal)}
-	s.Endpoints = &Endpoints{Authentication: o.authURL, APIServer: apiServerURL(installed.Argument(installed.Arguments(o.deployments, installed.AuthName), "advertise-api-server-address"), o.nodes)}
+	s.Endpoints = &Endpoints{Authentication: o.authURL, APIServer: apiServerURL(installed.Argument(installed.Arguments(o.deployments, installed.AuthName),
+		"advertise-api-server-address"), o.nodes)}
 	if o.internal() {
 		s.Network = newNetworkStatus(o.networks, o.configs)
 		s.Endpoints.Gateways = newGatewayEndpoints(o.services, o.nodes)

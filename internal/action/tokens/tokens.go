@@ -57,7 +57,8 @@ func Shared(ctx context.Context, c client.Reader, namespace string) (string, err
 	var secret corev1.Secret
 	err := c.Get(ctx, client.ObjectKey{Namespace: namespace, Name: auth.SharedTokenSecret}, &secret)
 	if apierrors.IsNotFound(err) {
-		return "", fmt.Errorf("this cluster has no Secret %s/%s: it has no token that all clusters may use (auth.config.sharedToken); without --shared, the command has a token for one cluster",
+		return "", fmt.Errorf("this cluster has no Secret %s/%s: it has no token that all clusters may use (auth.config.sharedToken); without --shared, the "+
+			"command has a token for one cluster",
 			namespace, auth.SharedTokenSecret)
 	}
 	if err != nil {
@@ -92,23 +93,24 @@ func Issue(ctx context.Context, c client.Client, namespace string, o Options, no
 
 // ChangeSecret changes the data of a Secret, and creates it if it does not exist. Another writer causes a second attempt.
 func ChangeSecret(ctx context.Context, c client.Client, at client.ObjectKey, change func(map[string][]byte)) error {
-	return clientretry.OnError(clientretry.DefaultRetry, func(err error) bool { return apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err) }, func() error {
-		var secret corev1.Secret
-		err := c.Get(ctx, at, &secret)
-		missing := apierrors.IsNotFound(err)
-		if err != nil && !missing {
-			return err
-		}
-		if secret.Data == nil {
-			secret.Data = map[string][]byte{}
-		}
-		change(secret.Data)
-		if missing {
-			secret.Namespace, secret.Name, secret.Labels = at.Namespace, at.Name, map[string]string{labels.AppPartOf: labels.PartOf}
-			return c.Create(ctx, &secret, client.FieldOwner(labels.OwnerCLI))
-		}
-		return c.Update(ctx, &secret, client.FieldOwner(labels.OwnerCLI))
-	})
+	return clientretry.OnError(clientretry.DefaultRetry, func(err error) bool { return apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err) },
+		func() error {
+			var secret corev1.Secret
+			err := c.Get(ctx, at, &secret)
+			missing := apierrors.IsNotFound(err)
+			if err != nil && !missing {
+				return err
+			}
+			if secret.Data == nil {
+				secret.Data = map[string][]byte{}
+			}
+			change(secret.Data)
+			if missing {
+				secret.Namespace, secret.Name, secret.Labels = at.Namespace, at.Name, map[string]string{labels.AppPartOf: labels.PartOf}
+				return c.Create(ctx, &secret, client.FieldOwner(labels.OwnerCLI))
+			}
+			return c.Update(ctx, &secret, client.FieldOwner(labels.OwnerCLI))
+		})
 }
 
 // Held is the Secret of a consumer with the token of a provider.
@@ -162,7 +164,8 @@ func (o Held) Withdraw(ctx context.Context, c client.Client, foreign string, fai
 	if client.IgnoreNotFound(err) == nil {
 		return failed
 	}
-	return fmt.Errorf("%w; the token may still be in Secret %s/%s: %w; run the command again, or delete the Secret", failed, o.Namespace, auth.TokenSecretName(o.ClusterID), err)
+	return fmt.Errorf("%w; the token may still be in Secret %s/%s: %w; run the command again, or delete the Secret", failed, o.Namespace,
+		auth.TokenSecretName(o.ClusterID), err)
 }
 
 // ForgetSpent deletes the records of the use of tokens that do not exist any more.

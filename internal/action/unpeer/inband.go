@@ -100,7 +100,8 @@ type leaving struct {
 func endInBand(ctx context.Context, ends []leaving, o InBandOptions, p action.Progress) error {
 	for _, e := range ends {
 		if e.fc.Spec.PeeringType != discoveryv1alpha1.InBand {
-			return fmt.Errorf("%sthe peering with %q is of type %s, which `unpeer in-band` cannot end; use `liqoctl unpeer out-of-band %s`", e.Prefix, e.fc.Name, e.fc.Spec.PeeringType, e.fc.Name)
+			return fmt.Errorf("%sthe peering with %q is of type %s, which `unpeer in-band` cannot end; use `liqoctl unpeer out-of-band %s`", e.Prefix, e.fc.Name,
+				e.fc.Spec.PeeringType, e.fc.Name)
 		}
 		if err := AssessVolumes(ctx, e.Client, e.fc, o.Force, action.Prefix(p, e.Prefix)); err != nil {
 			return fmt.Errorf("%s%w", e.Prefix, err)

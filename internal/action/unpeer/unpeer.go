@@ -57,7 +57,8 @@ func OutOfBand(ctx context.Context, c client.WithWatch, o Options, p action.Prog
 		return err
 	}
 	if fc.Spec.PeeringType != discoveryv1alpha1.OutOfBand {
-		return fmt.Errorf("the peering with %q is of type %s, which `unpeer out-of-band` cannot end; use `liqoctl unpeer in-band %s`, or `liqoctl unpeer %s` for its outgoing direction only",
+		return fmt.Errorf("the peering with %q is of type %s, which `unpeer out-of-band` cannot end; use `liqoctl unpeer in-band %s`, or `liqoctl unpeer %s` "+
+			"for its outgoing direction only",
 			o.Name, fc.Spec.PeeringType, o.Name, o.Name)
 	}
 	ctx, cancel := context.WithTimeout(ctx, o.Timeout)
@@ -212,7 +213,8 @@ func unpeerError(o Options, last *discoveryv1alpha1.ForeignCluster, what string,
 	}
 	state := "it could not be read"
 	if last != nil {
-		state = foreign.Describe(foreign.Condition(last, discoveryv1alpha1.OutgoingPeering)) + "; " + foreign.Describe(foreign.Condition(last, discoveryv1alpha1.IncomingPeering))
+		state = foreign.Describe(foreign.Condition(last, discoveryv1alpha1.OutgoingPeering)) + "; " +
+			foreign.Describe(foreign.Condition(last, discoveryv1alpha1.IncomingPeering))
 	}
 	try := "the controllers continue to try; if the remote cluster will not come back, add --force"
 	if o.Force {
@@ -221,7 +223,8 @@ func unpeerError(o Options, last *discoveryv1alpha1.ForeignCluster, what string,
 	return fmt.Errorf("%s was not gone after %s: %s; %s (%w)", what, o.Timeout, state, try, err)
 }
 
-// AssessVolumes refuses to leave a peer that has data of claims. With force, or if the ForeignCluster is being deleted anyway, it only warns: the data stays there.
+// AssessVolumes refuses to leave a peer that has data of claims. With force, or if the ForeignCluster is being deleted anyway, it only warns: the data
+// stays there.
 func AssessVolumes(ctx context.Context, c client.Reader, fc *discoveryv1alpha1.ForeignCluster, force bool, p action.Progress) error {
 	if fc.Spec.ClusterIdentity == nil {
 		return nil // never reached
@@ -235,9 +238,11 @@ func AssessVolumes(ctx context.Context, c client.Reader, fc *discoveryv1alpha1.F
 		texts = append(texts, one.Key.Namespace+"/"+one.Text())
 	}
 	if force || ending.Is(fc) {
-		p.Warn(fmt.Sprintf("The data of these claims stays in cluster %s, and no pod can use it until the clusters peer again: %s", fc.Name, strings.Join(texts, ", ")))
+		p.Warn(fmt.Sprintf("The data of these claims stays in cluster %s, and no pod can use it until the clusters peer again: %s", fc.Name,
+			strings.Join(texts, ", ")))
 		return nil
 	}
-	return fmt.Errorf("nothing was changed, because the data of these claims is in cluster %s:\n- %s\ndelete those that you do not need; with --force, their data stays there, and no pod can use it until the clusters peer again",
+	return fmt.Errorf("nothing was changed, because the data of these claims is in cluster %s:\n- %s\ndelete those that you do not need; with --force, "+
+		"their data stays there, and no pod can use it until the clusters peer again",
 		fc.Name, strings.Join(texts, "\n- "))
 }

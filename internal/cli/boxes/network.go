@@ -20,7 +20,8 @@ func FailedPaths(report networktest.Report) error {
 	var lines []string
 	for _, r := range report.Results {
 		if r.Error != "" {
-			lines = append(lines, fmt.Sprintf("%s, %s, %s, %s %s to %s %s (%s): %s", r.Case, r.Protocol, r.Size(), r.FromCluster, r.From, r.ToCluster, r.To, r.Target, r.Error))
+			lines = append(lines, fmt.Sprintf("%s, %s, %s, %s %s to %s %s (%s): %s", r.Case, r.Protocol, r.Size(), r.FromCluster, r.From, r.ToCluster, r.To,
+				r.Target, r.Error))
 		}
 	}
 	return fmt.Errorf("%d of %d ways do not work:\n- %s", report.Failed, len(report.Results), strings.Join(lines, "\n- "))

@@ -25,7 +25,9 @@ func NewAccept(f *access.Factory) *cobra.Command {
 			"Each NETWORK must be one that the peer announces now. This cluster then reaches the peer under other addresses; connections end once.\n" +
 			"The networks are remapped; to use them as they are, list them in spec.network.podCIDRs of the ForeignCluster instead."),
 		Example: f.Text("  {{name}} accept networks milan 10.205.0.0/16"),
-	}, "network that it announces, such as milan 10.205.0.0/16", func(ctx context.Context, c client.WithWatch, name string, networks []string, p action.Progress) error {
+	}, "network that it announces, such as milan 10.205.0.0/16", func(ctx context.Context, c client.WithWatch, name string, networks []string,
+		p action.Progress,
+	) error {
 		return accept.Networks(ctx, c, name, networks, p)
 	}))
 	return cmd
@@ -43,7 +45,9 @@ func newAcceptLabels(f *access.Factory) *cobra.Command {
 }
 
 // accepting completes a command that agrees to what a peer announces: its arguments are the name of the peer, and one or more of what.
-func accepting(f *access.Factory, cmd *cobra.Command, what string, accept func(context.Context, client.WithWatch, string, []string, action.Progress) error) *cobra.Command {
+func accepting(f *access.Factory, cmd *cobra.Command, what string,
+	accept func(context.Context, client.WithWatch, string, []string, action.Progress) error,
+) *cobra.Command {
 	cmd.Args = func(_ *cobra.Command, args []string) error {
 		if len(args) < 2 {
 			return errors.New("want the name of a peer and at least one " + what)

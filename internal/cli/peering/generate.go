@@ -71,7 +71,8 @@ func newGeneratePeerCommand(f *access.Factory) *cobra.Command {
 	cmd.Flags().StringVar(&o.For, "for", "", "ID or name of the only cluster that may use the token")
 	cmd.Flags().DurationVar(&o.Expires, "expires", 0, "How long the token is valid, like 1h (default 24h)")
 	cmd.Flags().BoolVar(&o.Shared, "shared", false, "Print the token that all clusters may use, without end, in place of one that one cluster may use")
-	cmd.Flags().BoolVar(&inBand, "in-band", false, "The other cluster reaches the gateway of this one only; the command holds an invitation, which can be used once and ends with the token")
+	cmd.Flags().BoolVar(&inBand, "in-band", false, "The other cluster reaches the gateway of this one only; the command holds an invitation, which can be "+
+		"used once and ends with the token")
 	cmd.Flags().BoolVar(&only, "only-command", only, "Print the command and nothing else, for scripts")
 	return cmd
 }

@@ -30,8 +30,9 @@ func newPeerInBand(f *access.Factory, common *peer.Options) *cobra.Command {
 			"here, by default its own. With --bidirectional, the other cluster uses this one as well.\n\n" +
 			"Without access to the other cluster, run `{{name}} generate peer-command --in-band` there, and the printed command here. Token and\n" +
 			"invitation may also come from the environment variables " + TokenVariable + " and " + invitationVariable + "."),
-		Example: f.Text("  {{name}} peer in-band --context rome --remote-context milan\n  {{name}} peer in-band --kubeconfig rome.yaml --remote-kubeconfig milan.yaml --bidirectional"),
-		Args:    cobra.MaximumNArgs(1), ValidArgsFunction: f.CompletePeers(1),
+		Example: f.Text("  {{name}} peer in-band --context rome --remote-context milan\n  {{name}} peer in-band --kubeconfig rome.yaml --remote-kubeconfig " +
+			"milan.yaml --bidirectional"),
+		Args: cobra.MaximumNArgs(1), ValidArgsFunction: f.CompletePeers(1),
 	}
 	remote := f.AddRemote(cmd.Flags())
 	cmd.RunE = func(cmd *cobra.Command, args []string) (err error) {
@@ -39,7 +40,10 @@ func newPeerInBand(f *access.Factory, common *peer.Options) *cobra.Command {
 			if len(args) == 0 || invited.clusterID == "" || access.RemoteChosen(cmd.Flags()) || bidirectional {
 				return errors.New("an invitation goes with NAME, --cluster-id and --auth-token, and without flags for the other cluster; run the command as it was printed")
 			}
-			o := peer.Options{Name: args[0], Namespace: f.Namespace(), Timeout: common.Timeout, ClusterID: invited.clusterID, Networks: common.Networks, Labels: common.Labels}
+			o := peer.Options{
+				Name: args[0], Namespace: f.Namespace(), Timeout: common.Timeout, ClusterID: invited.clusterID, Networks: common.Networks,
+				Labels: common.Labels,
+			}
 			if o.Token, err = readToken(invited.token, cmd.Flags().Changed("auth-token"), f.Streams.In); err != nil {
 				return err
 			}
@@ -50,7 +54,8 @@ func newPeerInBand(f *access.Factory, common *peer.Options) *cobra.Command {
 			return peer.Invited(cmd.Context(), c, o, text, f.Printer)
 		}
 		if cmd.Flags().Changed("cluster-id") || cmd.Flags().Changed("auth-token") {
-			return fmt.Errorf("--cluster-id and --auth-token go with an invitation, and there is none: add --invitation, or set %s, which sudo drops", invitationVariable)
+			return fmt.Errorf("--cluster-id and --auth-token go with an invitation, and there is none: add --invitation, or set %s, which sudo drops",
+				invitationVariable)
 		}
 		o := peer.InBandOptions{Bidirectional: bidirectional, Timeout: common.Timeout, Networks: common.Networks, Labels: common.Labels}
 		if len(args) > 0 {
@@ -63,7 +68,8 @@ func newPeerInBand(f *access.Factory, common *peer.Options) *cobra.Command {
 	}
 	cmd.Flags().StringVar(&invited.invitation, "invitation", "", "Invitation of the other cluster (default: the variable "+invitationVariable+")")
 	cmd.Flags().StringVar(&invited.clusterID, "cluster-id", "", "ID of the other cluster, with an invitation")
-	cmd.Flags().StringVar(&invited.token, "auth-token", "", "Token of the other cluster, with an invitation; - reads it from the standard input (default: the variable "+TokenVariable+")")
+	cmd.Flags().StringVar(&invited.token, "auth-token", "", "Token of the other cluster, with an invitation; - reads it from the standard input (default: "+
+		"the variable "+TokenVariable+")")
 	for _, name := range []string{"invitation", "cluster-id", "auth-token"} {
 		_ = cmd.RegisterFlagCompletionFunc(name, cobra.NoFileCompletions)
 	}

@@ -47,7 +47,8 @@ func NewPeer(f *access.Factory) *cobra.Command {
 	}
 	access.TimeoutFlag(cmd, &o.Timeout, peerTimeout)
 	cmd.PersistentFlags().StringSliceVar(&o.Networks.Keep, "keep-networks", nil,
-		"Networks that the other cluster announces, and this one uses as they are; nothing else that this cluster reaches may have an address in them (in-band: of both clusters)")
+		"Networks that the other cluster announces, and this one uses as they are; nothing else that this cluster reaches may have an address in them "+
+			"(in-band: of both clusters)")
 	cmd.PersistentFlags().StringSliceVar(&o.Networks.Force, "force-network", nil,
 		"The same for a network that nodes of this cluster reach by routes of their own: they reach the other cluster there instead")
 	cmd.PersistentFlags().BoolVar(&o.Labels.Accept, "accept-labels", true,

@@ -54,7 +54,8 @@ func NewRotate(f *access.Factory) *cobra.Command {
 		},
 	}
 	access.TimeoutFlag(identity, &o.Timeout, rotateTimeout)
-	identity.Flags().BoolVar(&o.Force, "force", false, "Replace the keys although they were replaced less than an hour ago: peers that do not know the present ones have to peer again")
+	identity.Flags().BoolVar(&o.Force, "force", false, "Replace the keys although they were replaced less than an hour ago: peers that do not know the "+
+		"present ones have to peer again")
 	cmd.AddCommand(identity)
 	return cmd
 }
