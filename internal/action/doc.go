@@ -3,7 +3,8 @@
 // Package action is what an administrator does, a folder for each: generate a peer command or an invitation, peer, unpeer, accept
 // networks and labels, offload, move, rotate, status, install, purge, networktest. liqoctl calls them, and other programs can do
 // the same. What several of them need lies in folders that are no actions: await, preflight, deletion, foreign, installed, tokens,
-// claims, pair, inuse. A folder imports those only, and accept, which peer and offload do on the way.
+// claims, pair, inuse. An action imports those only, and of other actions accept and purge, which are steps of peer, offload, status
+// and of install.
 //
 // An action uses API objects only; it never calls into a pod. It checks before it changes anything, applies the desired state,
 // and then watches the conditions that the controllers report. It reports its own steps to a [Progress]. It must not know flags,
