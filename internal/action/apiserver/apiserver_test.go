@@ -25,7 +25,7 @@ func TestMain(m *testing.M) {
 // TestWithAPIServer runs the tests that need an API server with our kinds. They share one; each test cleans up after itself.
 func TestWithAPIServer(t *testing.T) {
 	config := kubetest.Fresh(t)
-	definitions := envtest.CRDInstallOptions{Paths: []string{filepath.Join("..", "..", "..", "deployments", "liqo", "crds")}}
+	definitions := envtest.CRDInstallOptions{Paths: []string{filepath.Join("..", "..", "..", "deployments", "liqo", "crds")}, ErrorIfPathMissing: true}
 	if _, err := envtest.InstallCRDs(config, definitions); err != nil {
 		t.Fatal(err)
 	}

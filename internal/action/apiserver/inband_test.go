@@ -195,7 +195,7 @@ func TestPeerInBand(t *testing.T) {
 // ready is a cluster in which Liqo is installed, with keys.
 func ready(t *testing.T, config *rest.Config, identity discoveryv1alpha1.ClusterIdentity, keys *clusterkey.Keys) client.WithWatch {
 	t.Helper()
-	if _, err := envtest.InstallCRDs(config, envtest.CRDInstallOptions{Paths: []string{"../../deployments/liqo/crds"}}); err != nil {
+	if _, err := envtest.InstallCRDs(config, envtest.CRDInstallOptions{Paths: []string{"../../../deployments/liqo/crds"}, ErrorIfPathMissing: true}); err != nil {
 		t.Fatal(err)
 	}
 	c := actiontest.Connect(t, config)
