@@ -3,9 +3,7 @@
 package virtualkubelet
 
 import (
-	"bytes"
 	"encoding/pem"
-	"io"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -14,12 +12,9 @@ import (
 	"testing"
 	"time"
 
-	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
-	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
 	"k8s.io/client-go/discovery"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
@@ -33,6 +28,7 @@ import (
 	sharingv1alpha1 "liqo.io/liqo/apis/sharing/v1alpha1"
 	"liqo.io/liqo/internal/kube/kubetest"
 	"liqo.io/liqo/internal/kube/remote"
+	"liqo.io/liqo/internal/offloading/controllertest"
 )
 
 const (
@@ -86,48 +82,10 @@ func newEnv(t *testing.T) *env {
 	return b
 }
 
-// role creates the service account, its rights as the chart and the controller of virtual nodes define them, and a token.
+// role makes the virtual kubelet's account, with the rights of the chart, and counts its requests.
 func (b *env) role() {
 	b.T.Helper()
-	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: tenant, Name: "virtual-kubelet"}}
-	b.Make(account)
-	text, err := os.ReadFile("../../../deployments/liqo/files/rbac-virtual-kubelet.yaml")
-	b.Must(err)
-	documents := utilyaml.NewYAMLOrJSONDecoder(bytes.NewReader(text), 4096)
-	subjects := []rbacv1.Subject{{Kind: "ServiceAccount", Namespace: tenant, Name: account.Name}}
-	for {
-		var role rbacv1.ClusterRole
-		err := documents.Decode(&role)
-		if err == io.EOF {
-			break
-		}
-		b.Must(err)
-		if role.Name == "" {
-			continue
-		}
-		b.Make(&role)
-		name := metav1.ObjectMeta{Name: role.Name}
-		reference := rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: role.Name}
-		switch {
-		case strings.HasSuffix(role.Name, "-tenant"):
-			name.Namespace = tenant
-		case strings.HasSuffix(role.Name, "-lease"):
-			name.Namespace = "kube-node-lease"
-		default:
-			b.Make(&rbacv1.ClusterRoleBinding{ObjectMeta: name, Subjects: subjects, RoleRef: reference})
-			continue
-		}
-		b.Make(&rbacv1.RoleBinding{ObjectMeta: name, Subjects: subjects, RoleRef: reference})
-	}
-	b.Must(b.Create(b.T.Context(), &rbacv1.RoleBinding{
-		ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: "liqo-virtual-kubelet"}, Subjects: subjects,
-		RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: "extension-apiserver-authentication-reader"},
-	}))
-	token := &authenticationv1.TokenRequest{}
-	b.Must(b.SubResource("token").Create(b.T.Context(), account, token))
-	b.kubelet = rest.AnonymousClientConfig(b.admin)
-	b.kubelet.BearerToken = token.Status.Token
-	b.kubelet.QPS = -1
+	b.kubelet = controllertest.VirtualKubelet(&b.Env, b.admin, tenant)
 	b.kubelet.Wrap(func(next http.RoundTripper) http.RoundTripper {
 		return kubetest.RoundTripper(func(request *http.Request) (*http.Response, error) {
 			if request.Method != http.MethodGet && !strings.Contains(request.URL.Path, "/leases") {

@@ -32,13 +32,13 @@ func newPages(t *testing.T) *Kubelet {
 	pod := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web", UID: "uid-web"},
 		Spec: corev1.PodSpec{
-			NodeName: nodeName, Containers: []corev1.Container{{Name: "app"}}, InitContainers: []corev1.Container{{Name: "init"}},
+			NodeName: kubeletNode, Containers: []corev1.Container{{Name: "app"}}, InitContainers: []corev1.Container{{Name: "init"}},
 			EphemeralContainers: []corev1.EphemeralContainer{{EphemeralContainerCommon: corev1.EphemeralContainerCommon{Name: "debugger"}}},
 		},
 		Status: corev1.PodStatus{Phase: corev1.PodRunning, ContainerStatuses: []corev1.ContainerStatus{{Name: "app", State: running}}},
 	}
 	return NewKubelet(KubeletOptions{
-		NodeName: nodeName, RemoteName: "milan", EachPod: func(do func(*corev1.Pod)) { do(pod) },
+		NodeName: kubeletNode, RemoteName: "milan", EachPod: func(do func(*corev1.Pod)) { do(pod) },
 		Node: func(context.Context) pages.Node { return pages.Node{Version: "v1.37.2", Port: 10250, Pods: 5} },
 		Process: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 			w.WriteHeader(http.StatusTeapot)
@@ -92,7 +92,7 @@ func TestPages(t *testing.T) {
 		}
 	}
 	var list corev1.PodList
-	if err := json.Unmarshal(asked(k, "GET", "/pods").Body.Bytes(), &list); err != nil || len(list.Items) != 1 || list.Items[0].Spec.NodeName != nodeName {
+	if err := json.Unmarshal(asked(k, "GET", "/pods").Body.Bytes(), &list); err != nil || len(list.Items) != 1 || list.Items[0].Spec.NodeName != kubeletNode {
 		t.Errorf("/pods: %v %+v", err, list)
 	}
 	if got := asked(k, "GET", "/metrics").Header().Get("Content-Type"); !strings.HasPrefix(got, "text/plain; version=0.0.4") {

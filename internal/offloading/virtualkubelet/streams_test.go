@@ -34,6 +34,7 @@ import (
 	"liqo.io/liqo/internal/kube/kubetest"
 	"liqo.io/liqo/internal/kube/remote"
 	"liqo.io/liqo/internal/offloading/caller"
+	"liqo.io/liqo/internal/offloading/controllertest"
 	"liqo.io/liqo/internal/offloading/serving"
 )
 
@@ -41,12 +42,19 @@ const (
 	localNamespace  = "shop"
 	remoteNamespace = "shop-rome"
 	peerNamespace   = "liqo-tenant-rome-abcdef"
+	kubeletSpace    = "liqo-tenant-milan-123456"
+	kubeletNode     = "liqo-milan"
 )
 
 // streamEnv is the path from kubectl to a container in another cluster: the consumer's API server, our port, a proxy that can be cut, the
 // provider's API server, and its kubelet. Only the kubelet is a replacement, which speaks the protocols of a real one.
 type streamEnv struct {
-	*env
+	kubetest.Env
+	admin *rest.Config
+	proxy *kubetest.Proxy
+	// kubelet is the identity of the virtual kubelet, secret holds its identity at the provider.
+	kubelet    *rest.Config
+	secret     string
 	provided   *farKubelet
 	far        client.Client
 	api        *Kubelet
@@ -96,25 +104,27 @@ func newStreamEnv(t *testing.T) *streamEnv {
 	if err != nil {
 		t.Fatal(err)
 	}
-	b := &env{Env: kubetest.Env{Client: near, T: t}, admin: consumer, secret: remote.SecretName("milan-id")}
-	r := &streamEnv{env: b, provided: newFarKubelet(t), mappings: &mappings{of: map[string]string{localNamespace: remoteNamespace}}}
+	r := &streamEnv{
+		Env: kubetest.Env{Client: near, T: t}, admin: consumer, secret: remote.SecretName("milan-id"),
+		provided: newFarKubelet(t), mappings: &mappings{of: map[string]string{localNamespace: remoteNamespace}},
+	}
 	if r.far, err = client.New(provider, client.Options{}); err != nil {
 		t.Fatal(err)
 	}
-	for _, namespace := range []string{tenant, localNamespace, "elsewhere"} {
-		b.Must(b.Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}}))
+	for _, namespace := range []string{kubeletSpace, localNamespace, "elsewhere"} {
+		r.Must(r.Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}}))
 	}
-	b.Until("Kubernetes has created its namespaces", func() bool {
-		return b.Get(t.Context(), client.ObjectKey{Name: "kube-node-lease"}, &corev1.Namespace{}) == nil
+	r.Until("Kubernetes has created its namespaces", func() bool {
+		return r.Get(t.Context(), client.ObjectKey{Name: "kube-node-lease"}, &corev1.Namespace{}) == nil
 	})
-	b.role()
+	r.kubelet = controllertest.VirtualKubelet(&r.Env, consumer, kubeletSpace)
 	at, err := url.Parse(provider.Host)
-	b.Must(err)
-	b.proxy = kubetest.NewProxy(t, at.Host)
+	r.Must(err)
+	r.proxy = kubetest.NewProxy(t, at.Host)
 	r.peer(provider)
 	r.serve()
 	r.workload(r.far, remoteNamespace, "worker", r.provided.port())
-	r.workload(near, localNamespace, nodeName, int32(r.port))
+	r.workload(near, localNamespace, kubeletNode, int32(r.port))
 	r.workload(near, "elsewhere", "", 0)
 	r.writeKubeconfig()
 	return r
@@ -145,7 +155,7 @@ func (r *streamEnv) peer(provider *rest.Config) {
 		Namespace: peerNamespace, APIServerURL: "https://" + r.proxy.Address(), APIServerCA: provider.CAData,
 		Token: token.Status.Token, RenewAt: time.Now().Add(time.Hour), ExpiresAt: time.Now().Add(2 * time.Hour),
 	}
-	r.Must(r.Create(t.Context(), &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: tenant, Name: r.secret}, Data: identity.Data()}))
+	r.Must(r.Create(t.Context(), &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: kubeletSpace, Name: r.secret}, Data: identity.Data()}))
 }
 
 // serve starts the kubelet API with the rights of the role.
@@ -155,10 +165,10 @@ func (r *streamEnv) serve() {
 	local, err := NewClient(r.kubelet)
 	r.Must(err)
 	r.api = NewKubelet(KubeletOptions{
-		NodeName: nodeName, ConsumerID: "rome-id", RemoteName: "milan", Mappings: r.mappings, Pods: r.mappings, Another: r.mappings.Another,
-		Provider: NewUplink(local, tenant, "milan-id"), Callers: caller.New(local),
+		NodeName: kubeletNode, ConsumerID: "rome-id", RemoteName: "milan", Mappings: r.mappings, Pods: r.mappings, Another: r.mappings.Another,
+		Provider: NewUplink(local, kubeletSpace, "milan-id"), Callers: caller.New(local),
 	})
-	certificate, err := serving.New(serving.Names{Common: nodeName, IPs: []net.IP{net.IPv4(127, 0, 0, 1)}})
+	certificate, err := serving.New(serving.Names{Common: kubeletNode, IPs: []net.IP{net.IPv4(127, 0, 0, 1)}})
 	r.Must(err)
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	r.Must(err)
@@ -179,7 +189,7 @@ func (r *streamEnv) workload(in client.Client, namespace, node string, port int3
 		made.Status.DaemonEndpoints.KubeletEndpoint.Port = port
 		r.Must(in.Status().Update(t.Context(), made))
 	} else {
-		node = nodeName
+		node = kubeletNode
 	}
 	pod := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "web"},
@@ -432,7 +442,7 @@ func (r *streamEnv) testCallers(t *testing.T) {
 		r.Must(r.Create(t.Context(), account))
 		if verbs != nil {
 			role := &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: name}, Rules: []rbacv1.PolicyRule{
-				{APIGroups: []string{""}, Resources: resources, Verbs: verbs, ResourceNames: []string{nodeName}},
+				{APIGroups: []string{""}, Resources: resources, Verbs: verbs, ResourceNames: []string{kubeletNode}},
 			}}
 			r.Must(r.Create(t.Context(), role))
 			r.Must(r.Create(t.Context(), &rbacv1.ClusterRoleBinding{
