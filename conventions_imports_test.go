@@ -131,7 +131,9 @@ var pure = []string{
 	"internal/peering/conditions", "internal/peering/grant", "internal/peering/reach", "internal/peering/resourceslice/status.go", "internal/peering/tenant/tenant.go", "internal/offloading/webhook/strategy.go",
 	"internal/storage/locality.go", "internal/storage/request.go", "internal/storage/volume.go", "internal/storage/claims/plan.go", "internal/storage/claims/project.go", "internal/storage/data", "internal/storage/home/astray.go", "internal/storage/home/keep.go", "internal/storage/move/plan",
 	"internal/*/*_status.go", "internal/*/*_plan.go", "internal/peering/cleanup/plan.go",
-	"internal/offloading/virtualkubelet/nodeobject.go", "internal/offloading/virtualkubelet/nodelabels.go", "internal/offloading/virtualkubelet/streampath.go", "internal/offloading/exposition", "internal/offloading/choice", "internal/offloading/contents", "internal/offloading/kinds", "internal/offloading/reflection/events/warning.go", "internal/offloading/hosts/hosts.go",
+	"internal/offloading/virtualkubelet/nodeobject.go", "internal/offloading/virtualkubelet/nodelabels.go", "internal/offloading/exposition",
+	"internal/offloading/choice", "internal/offloading/contents", "internal/offloading/kinds",
+	"internal/offloading/reflection/events/warning.go", "internal/offloading/hosts/hosts.go", "internal/offloading/kubeletapi/streampath.go",
 	"internal/kube/domain", "internal/kube/storageclass", "internal/offloading/names", "internal/offloading/standby/plan.go",
 
 	"playground/internal/cluster", "playground/internal/fault", "playground/internal/nat", "playground/internal/scenario",

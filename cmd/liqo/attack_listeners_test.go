@@ -39,6 +39,7 @@ import (
 	"liqo.io/liqo/internal/network/carrier"
 	"liqo.io/liqo/internal/network/report"
 	"liqo.io/liqo/internal/offloading/caller"
+	"liqo.io/liqo/internal/offloading/kubeletapi"
 	"liqo.io/liqo/internal/offloading/nameserver"
 	"liqo.io/liqo/internal/offloading/serving"
 	vk "liqo.io/liqo/internal/offloading/virtualkubelet"
@@ -57,7 +58,7 @@ var servedPorts = map[chartPort]func(t *testing.T, at string){
 	{"metric-agent", "health"}:        func(t *testing.T, at string) { runManager(t, kubemanager.Options{HealthAddress: at}) },
 	{"metric-agent", "https"}:         func(t *testing.T, at string) { runServing(t, at, http.NotFoundHandler()) },
 	{"virtual-kubelet", "kubelet"}: func(t *testing.T, at string) {
-		runServing(t, at, vk.NewKubelet(vk.KubeletOptions{Callers: caller.New(nowhere(t))}))
+		runServing(t, at, kubeletapi.New(kubeletapi.Options{Callers: caller.New(nowhere(t))}))
 	},
 	{"virtual-kubelet", "health"}:  runSmall,
 	{"virtual-kubelet", "metrics"}: runSmall,
@@ -279,7 +280,7 @@ func portsOfTheChart(t *testing.T) map[chartPort]bool {
 	ports := map[chartPort]bool{}
 	for _, golden := range []string{
 		"deployments/liqo/testdata/default", "deployments/liqo/testdata/full", "deployments/liqo/testdata/network",
-		"internal/offloading/testdata/kubelet_default", "internal/offloading/testdata/kubelet_full",
+		"internal/offloading/kubelet/testdata/kubelet_default", "internal/offloading/kubelet/testdata/kubelet_full",
 	} {
 		text, err := os.ReadFile("../../" + golden + ".yaml")
 		must(t, err)

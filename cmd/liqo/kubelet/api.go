@@ -21,6 +21,7 @@ import (
 
 	"liqo.io/liqo/internal/kube/listener"
 	"liqo.io/liqo/internal/offloading/caller"
+	"liqo.io/liqo/internal/offloading/kubeletapi"
 	"liqo.io/liqo/internal/offloading/pages"
 	"liqo.io/liqo/internal/offloading/reflection"
 	"liqo.io/liqo/internal/offloading/serving"
@@ -59,8 +60,8 @@ func (o *kubeletAPIOptions) Validate() error {
 
 // reflected is what the kubelet API needs to know of the reflected objects.
 type reflected interface {
-	vk.NamespaceMappings
-	vk.Pods
+	kubeletapi.NamespaceMappings
+	kubeletapi.Pods
 	EachPod(do func(*corev1.Pod))
 	Another(namespace, name string) bool
 }
@@ -84,7 +85,7 @@ func serveKubeletAPI(ctx context.Context, cfg *rest.Config, o *Options, node *vk
 		return fmt.Errorf("port of the kubelet API: %w", err)
 	}
 	callers := caller.New(local)
-	api := vk.NewKubelet(vk.KubeletOptions{
+	api := kubeletapi.New(kubeletapi.Options{
 		NodeName: o.node.NodeName, ConsumerID: o.homeID, RemoteName: o.remoteName, Mappings: from, Pods: from, Another: from.Another,
 		Provider: vk.NewUplink(local, o.node.Namespace, o.node.ClusterID), Callers: callers,
 		EachPod: from.EachPod, Synced: node.Synced, Process: ProcessMetrics(),
@@ -129,9 +130,9 @@ type scheduledPods struct{ *reflection.Reflection }
 func (r scheduledPods) EachPod(do func(*corev1.Pod)) { r.Pods(do) }
 
 // PodRefs returns all pods of the node.
-func (r scheduledPods) PodRefs() (all []vk.PodRef) {
+func (r scheduledPods) PodRefs() (all []kubeletapi.PodRef) {
 	r.Pods(func(pod *corev1.Pod) {
-		all = append(all, vk.PodRef{Namespace: pod.Namespace, Name: pod.Name, UID: pod.UID})
+		all = append(all, kubeletapi.PodRef{Namespace: pod.Namespace, Name: pod.Name, UID: pod.UID})
 	})
 	return all
 }

@@ -2,12 +2,10 @@
 
 // Package virtualkubelet is the process of one virtual node: it registers the node for an accepted ResourceSlice, keeps its capacity and conditions
 // current, renews its lease, and probes the provider. nodeobject.go and nodelabels.go compute the node and the next step from values, and write.go sends
-// what differs. streams.go is the HTTPS API of a kubelet: it forwards logs, exec, attach and port-forward to the provider's API server
-// (streampath.go translates the path), and fetches the metrics of the pods from there.
+// what differs. Package kubeletapi is its port.
 //
 // The package must not know who wrote the slice or the identity, and removes nothing: the controller manager drains and removes the node. It
-// is proved by node_test.go and streams_test.go, against real API servers, with only the rights of its role: from kubectl to a kubelet in the
-// other cluster.
+// is proved by node_test.go, against real API servers, with only the rights of its role.
 package virtualkubelet
 
 import (

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package virtualkubelet
+package kubeletapi
 
 import (
 	"encoding/json"
@@ -77,7 +77,7 @@ func FuzzRefusal(f *testing.F) {
 	f.Add(-1, []byte(`{"message":7}`))
 	f.Fuzz(func(t *testing.T, code int, body []byte) {
 		provider := &fakeProvider{}
-		kubelet := NewKubelet(KubeletOptions{RemoteName: "milan", Provider: provider})
+		kubelet := New(Options{RemoteName: "milan", Provider: provider})
 		var reply *refused
 		if err := kubelet.refusal(&http.Response{StatusCode: code, Body: io.NopCloser(strings.NewReader(string(body)))}); !errors.As(err, &reply) {
 			t.Fatal(err)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package virtualkubelet
+package kubeletapi
 
 import (
 	"compress/gzip"
@@ -67,7 +67,7 @@ func newFakeProvider(t testing.TB) (*fakeProvider, *Kubelet, *mappings) {
 		t.Fatal(err)
 	}
 	p := &mappings{of: map[string]string{"shop": "shop-rome"}, podRefs: []PodRef{{"shop", "web", "uid-web"}, {"shop", "api", "uid-api"}, {"not-offloaded", "x", "uid-x"}}}
-	return s, NewKubelet(KubeletOptions{NodeName: kubeletNode, ConsumerID: "rome-id", RemoteName: "milan", Mappings: p, Pods: p, Provider: s}), p
+	return s, New(Options{NodeName: kubeletNode, ConsumerID: "rome-id", RemoteName: "milan", Mappings: p, Pods: p, Provider: s}), p
 }
 
 func answered(handler http.HandlerFunc) (int, []string) {

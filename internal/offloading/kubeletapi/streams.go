@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package virtualkubelet
+package kubeletapi
 
 import (
 	"bufio"
@@ -47,8 +47,8 @@ type Provider interface {
 	Refused()
 }
 
-// KubeletOptions of the kubelet API of one virtual node.
-type KubeletOptions struct {
+// Options of the kubelet API of one virtual node.
+type Options struct {
 	NodeName string
 	// ConsumerID is the ID of this cluster, RemoteName the name of the provider.
 	ConsumerID, RemoteName string
@@ -70,7 +70,7 @@ type KubeletOptions struct {
 
 // Kubelet is the HTTP API of a kubelet, as far as the API server and the usual readers of kubelets use it; see routes.
 type Kubelet struct {
-	options KubeletOptions
+	options Options
 	mux     *http.ServeMux
 	slots   chan struct{}
 	usage   usage
@@ -78,8 +78,8 @@ type Kubelet struct {
 	mostMetrics int
 }
 
-// NewKubelet returns the handler.
-func NewKubelet(o KubeletOptions) *Kubelet {
+// New returns the handler.
+func New(o Options) *Kubelet {
 	k := &Kubelet{options: o, slots: make(chan struct{}, mostStreams), mostMetrics: mostMetrics}
 	k.mux = k.handler(k.guard)
 	return k

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package virtualkubelet
+package kubeletapi
 
 import (
 	"bufio"
@@ -36,6 +36,7 @@ import (
 	"liqo.io/liqo/internal/offloading/caller"
 	"liqo.io/liqo/internal/offloading/controllertest"
 	"liqo.io/liqo/internal/offloading/serving"
+	"liqo.io/liqo/internal/offloading/virtualkubelet"
 )
 
 const (
@@ -162,11 +163,11 @@ func (r *streamEnv) peer(provider *rest.Config) {
 func (r *streamEnv) serve() {
 	t := r.T
 	t.Helper()
-	local, err := NewClient(r.kubelet)
+	local, err := virtualkubelet.NewClient(r.kubelet)
 	r.Must(err)
-	r.api = NewKubelet(KubeletOptions{
+	r.api = New(Options{
 		NodeName: kubeletNode, ConsumerID: "rome-id", RemoteName: "milan", Mappings: r.mappings, Pods: r.mappings, Another: r.mappings.Another,
-		Provider: NewUplink(local, kubeletSpace, "milan-id"), Callers: caller.New(local),
+		Provider: virtualkubelet.NewUplink(local, kubeletSpace, "milan-id"), Callers: caller.New(local),
 	})
 	certificate, err := serving.New(serving.Names{Common: kubeletNode, IPs: []net.IP{net.IPv4(127, 0, 0, 1)}})
 	r.Must(err)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package virtualkubelet
+package kubeletapi
 
 import (
 	"context"
@@ -37,7 +37,7 @@ func newPages(t *testing.T) *Kubelet {
 		},
 		Status: corev1.PodStatus{Phase: corev1.PodRunning, ContainerStatuses: []corev1.ContainerStatus{{Name: "app", State: running}}},
 	}
-	return NewKubelet(KubeletOptions{
+	return New(Options{
 		NodeName: kubeletNode, RemoteName: "milan", EachPod: func(do func(*corev1.Pod)) { do(pod) },
 		Node: func(context.Context) pages.Node { return pages.Node{Version: "v1.37.2", Port: 10250, Pods: 5} },
 		Process: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
