@@ -60,55 +60,57 @@ func all(ctx context.Context, packages []string) error {
 		if err != nil {
 			return fmt.Errorf("%s: %w", path, err)
 		}
-		for _, p := range survivors {
-			fmt.Printf("%s: no test fails if %s\n", p.where, p.what)
-		}
 		share := 100.0
 		if tried > 0 {
-			share = 100 * float64(tried-len(survivors)) / float64(tried)
+			share = 100 * float64(tried-survivors) / float64(tried)
 		}
-		fmt.Fprintf(&text, "%-36s %4d of %4d changes noticed, %3.0f %%, target %d %%\n", path, tried-len(survivors), tried, share, target)
+		fmt.Fprintf(&text, "%-36s %4d of %4d changes noticed, %3.0f %%, target %d %%\n", path, tried-survivors, tried, share, target)
+		if ctx.Err() != nil {
+			fmt.Fprintf(&text, "interrupted in %s\n", path)
+			break
+		}
 	}
 	fmt.Print("\n", text.String())
 	return nil
 }
 
-// try runs the tests of a package once for each change.
-func try(ctx context.Context, path string) (survivors []point, tried int, err error) {
+// try runs the tests of a package once for each change, and prints those that none fails for.
+func try(ctx context.Context, path string) (survivors, tried int, err error) {
 	folder, err := goList(ctx, path, "{{.Dir}}")
 	if err != nil {
-		return nil, 0, err
+		return 0, 0, err
 	}
 	work, err := os.MkdirTemp("", "liqo-mutants-")
 	if err != nil {
-		return nil, 0, err
+		return 0, 0, err
 	}
 	defer os.RemoveAll(work) //nolint:errcheck // of the system's folder for such files
 	points, replaced, err := changed(ctx, path, folder, work)
 	if err != nil || len(points) == 0 {
-		return nil, 0, err
+		return 0, 0, err
 	}
 	overlay, err := json.Marshal(map[string]map[string]string{"Replace": replaced})
 	if err != nil {
-		return nil, 0, err
+		return 0, 0, err
 	}
 	list, program := filepath.Join(work, "overlay.json"), filepath.Join(work, "test")
 	if err := os.WriteFile(list, overlay, 0o600); err != nil {
-		return nil, 0, err
+		return 0, 0, err
 	}
 	if output, err := exec.CommandContext(ctx, "go", "test", "-c", "-vet=off", "-overlay", list, "-o", program, path).CombinedOutput(); err != nil {
-		return nil, 0, fmt.Errorf("%w: %s", err, output)
+		return 0, 0, fmt.Errorf("%w: %s", err, output)
 	}
 	start := time.Now()
 	if output, err := tests(ctx, program, folder, 0, time.Hour); err != nil {
-		return nil, 0, fmt.Errorf("without a change: %w: %s", err, output)
+		return 0, 0, fmt.Errorf("without a change: %w: %s", err, output)
 	}
 	most := 10*time.Since(start) + 10*time.Second
 	for i, p := range points {
 		if _, err := tests(ctx, program, folder, i+1, most); err == nil {
-			survivors = append(survivors, p)
+			survivors++
+			fmt.Printf("%s: no test fails if %s\n", p.where, p.what)
 		} else if ctx.Err() != nil {
-			return nil, 0, ctx.Err()
+			return survivors, i, nil
 		}
 	}
 	return survivors, len(points), nil
