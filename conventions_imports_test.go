@@ -456,3 +456,40 @@ func TestMetricsAreRows(t *testing.T) {
 		})
 	}
 }
+
+// TestEventsAreReasons: no event has a reason that apis/reasons, or a condition of a kind, does not explain to users.
+func TestEventsAreReasons(t *testing.T) {
+	sends := map[string]int{"Eventf": 3, "warn": 1, "Warn": 1, "Normal": 0, "Warning": 0, "Failed": 2, "Changed": 2} // which argument is the reason
+	for _, file := range productSources(t) {
+		if file.test || !slices.Contains([]string{"internal/network", "internal/offloading", "internal/peering", "internal/storage"}, layerOf(path.Dir(file.path))) {
+			continue
+		}
+		report := func(at ast.Expr) {
+			if literal, ok := at.(*ast.BasicLit); ok && reasonForm.MatchString(literal.Value) {
+				t.Errorf("%s:%d: %s: name the reason in apis/reasons, with a comment for users", file.path, file.line(at.Pos()), literal.Value)
+			}
+		}
+		ast.Inspect(file.syntax, func(node ast.Node) bool {
+			switch node := node.(type) {
+			case *ast.CallExpr:
+				name := ""
+				switch function := node.Fun.(type) {
+				case *ast.SelectorExpr:
+					name = function.Sel.Name
+				case *ast.Ident:
+					name = function.Name
+				}
+				if at, ok := sends[name]; ok && len(node.Args) > at {
+					report(node.Args[at])
+				}
+			case *ast.ValueSpec:
+				if node.Type == nil && len(node.Values) == 1 && strings.HasPrefix(strings.ToLower(node.Names[0].Name), "reason") {
+					report(node.Values[0])
+				}
+			}
+			return true
+		})
+	}
+}
+
+var reasonForm = regexp.MustCompile(`^"[A-Z][A-Za-z]+"$`)

@@ -20,6 +20,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"liqo.io/liqo/apis/labels"
+	"liqo.io/liqo/apis/reasons"
 	"liqo.io/liqo/internal/kube/storageclass"
 	"liqo.io/liqo/internal/storage/data"
 )
@@ -110,12 +111,12 @@ func (g *grower) Reconcile(ctx context.Context, request reconcile.Request) (reco
 			return reconcile.Result{}, err
 		}
 		if problem != "" {
-			g.events.Eventf(&claim, nil, corev1.EventTypeWarning, "VolumeResizeFailed", "Resize", "%s", problem)
+			g.events.Eventf(&claim, nil, corev1.EventTypeWarning, reasons.VolumeResizeFailed, "Resize", "%s", problem)
 			return reconcile.Result{}, nil
 		}
 		err = g.patch(ctx, &all.Items[0], sized("resources", map[string]any{"requests": storageOf(step.request)}), false)
 		if apierrors.IsForbidden(err) || apierrors.IsInvalid(err) { // its class cannot
-			g.events.Eventf(&claim, nil, corev1.EventTypeWarning, "VolumeResizeFailed", "Resize", "the class that holds the data does not let it grow: %.500s", err.Error())
+			g.events.Eventf(&claim, nil, corev1.EventTypeWarning, reasons.VolumeResizeFailed, "Resize", "the class that holds the data does not let it grow: %.500s", err.Error())
 			return reconcile.Result{}, nil
 		}
 		return reconcile.Result{}, err // its event follows

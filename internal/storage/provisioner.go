@@ -26,6 +26,7 @@ import (
 	"sigs.k8s.io/sig-storage-lib-external-provisioner/v13/controller"
 
 	"liqo.io/liqo/apis/labels"
+	"liqo.io/liqo/apis/reasons"
 	sharingv1alpha1 "liqo.io/liqo/apis/sharing/v1alpha1"
 	"liqo.io/liqo/internal/storage/data"
 )
@@ -109,7 +110,7 @@ func (p *provisioner) Provision(ctx context.Context, o controller.ProvisionOptio
 
 // refuse reports to the user what to change. Another attempt would change nothing, so there is none until the claim changes.
 func (p *provisioner) refuse(claim *corev1.PersistentVolumeClaim, reason string) error {
-	p.events.Eventf(claim, nil, corev1.EventTypeWarning, "ProvisioningFailed", "Provision", "%s", reason)
+	p.events.Eventf(claim, nil, corev1.EventTypeWarning, reasons.ProvisioningFailed, "Provision", "%s", reason)
 	return &controller.IgnoredError{Reason: reason}
 }
 

@@ -22,6 +22,8 @@ const (
 	ReasonProviderWithdrawing = "ProviderWithdrawing"
 	// ReasonNothingToShare: no Ready node has anything left.
 	ReasonNothingToShare = "NothingToShare"
+	// ReasonTooManySlices: the consumer has as many older requests as a provider grants.
+	ReasonTooManySlices = "TooManySlices"
 	// ReasonPluginFailed: the resource plugin gave no answer.
 	ReasonPluginFailed = "ResourcePluginFailed"
 )

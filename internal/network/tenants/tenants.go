@@ -18,6 +18,7 @@ import (
 	discoveryv1alpha1 "liqo.io/liqo/apis/discovery/v1alpha1"
 	"liqo.io/liqo/apis/labels"
 	netv1alpha1 "liqo.io/liqo/apis/net/v1alpha1"
+	"liqo.io/liqo/apis/reasons"
 )
 
 // +kubebuilder:rbac:groups=discovery.liqo.io,resources=foreignclusters,verbs=list;watch
@@ -125,7 +126,7 @@ func (s *Reader) ByConfig(ctx context.Context, object client.Object) []reconcile
 	}
 	if _, known := s.warned.LoadOrStore(config.Namespace, true); !known {
 		log.FromContext(ctx).Info("network configuration of a peer ignored, because of its name", "clusterID", of.Peer.ClusterID, "name", config.Name)
-		s.events.Eventf(of.FC, nil, corev1.EventTypeWarning, "NetworkConfigIgnored", "ReadNetworkConfig",
+		s.events.Eventf(of.FC, nil, corev1.EventTypeWarning, reasons.NetworkConfigIgnored, "ReadNetworkConfig",
 			"NetworkConfig %s/%.60s of the peer is ignored; only %s is used", config.Namespace, config.Name, of.Peer.NetworkConfigName())
 	}
 	return nil

@@ -20,6 +20,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
+
+	"liqo.io/liqo/apis/reasons"
 )
 
 // +kubebuilder:rbac:groups=networking.k8s.io,resources=ingresses,verbs=list;watch
@@ -29,7 +31,7 @@ const (
 	// Path of the webhook.
 	Path = "/validate/peer-hosts"
 	// reasonShared is the reason of the event on an Ingress that came later than one of a peer.
-	reasonShared = "HostOfPeer"
+	reasonShared = reasons.HostOfPeer
 )
 
 // Peers knows for which peer a namespace was created; the answer for another namespace is empty.

@@ -22,6 +22,7 @@ import (
 
 	"liqo.io/liqo/apis/labels"
 	offloadingv1alpha1 "liqo.io/liqo/apis/offloading/v1alpha1"
+	"liqo.io/liqo/apis/reasons"
 	sharingv1alpha1 "liqo.io/liqo/apis/sharing/v1alpha1"
 	"liqo.io/liqo/internal/kube/finalizer"
 	"liqo.io/liqo/internal/kube/printable"
@@ -54,7 +55,7 @@ func (r *reconciler) observe(ctx context.Context, s *offloadScope) (err error) {
 	r.reportLured(s)
 	if fault := provider.CheckSelector(&s.offloading.Spec.ClusterSelector); fault != "" {
 		if before, _ := r.faulty.Swap(s.offloading.UID, s.offloading.Generation); before != s.offloading.Generation {
-			r.events.Eventf(s.offloading, nil, corev1.EventTypeWarning, "Invalid", "Select", "%s", printable.Note(fault))
+			r.events.Eventf(s.offloading, nil, corev1.EventTypeWarning, reasons.Invalid, "Select", "%s", printable.Note(fault))
 		}
 	}
 	return nil
@@ -68,7 +69,7 @@ func (r *reconciler) reportLured(s *offloadScope) {
 		if sentence == "" {
 			r.lured.Delete(key)
 		} else if before, _ := r.lured.Swap(key, sentence); before != sentence {
-			r.events.Eventf(s.offloading, nil, corev1.EventTypeWarning, "LabelsNotAccepted", "Select", "%s", printable.Note(sentence))
+			r.events.Eventf(s.offloading, nil, corev1.EventTypeWarning, reasons.LabelsNotAccepted, "Select", "%s", printable.Note(sentence))
 		}
 	}
 }
@@ -209,7 +210,7 @@ func (r *reconciler) ensureEnd(ctx context.Context, s *offloadScope) error {
 	}
 	if len(left) > 0 {
 		log.FromContext(ctx).Info("remote namespaces may be left, their deadline is over", "namespace", s.offloading.Namespace, "clusters", left)
-		r.events.Eventf(s.offloading, nil, corev1.EventTypeWarning, "RemoteNamespaceMayBeLeft", "Unoffload", "%s", printable.Note(leftoverMessage(s.offloading.Namespace, s.name, left)))
+		r.events.Eventf(s.offloading, nil, corev1.EventTypeWarning, reasons.RemoteNamespaceMayBeLeft, "Unoffload", "%s", printable.Note(leftoverMessage(s.offloading.Namespace, s.name, left)))
 	}
 	bindings, err := r.bindings(ctx, s.offloading.Namespace)
 	if err != nil {

@@ -13,9 +13,6 @@ import (
 	"liqo.io/liqo/internal/kube/ratelimit"
 )
 
-// NameTaken is the reason of events about an object whose name another one has here.
-const NameTaken = "NameTaken"
-
 // Warnings sends events to peers about the objects that they wrote, with a rate limit per namespace and per peer, so that many events for one do
 // not suppress those for others.
 type Warnings struct {

@@ -21,6 +21,7 @@ import (
 
 	vkapply "liqo.io/liqo/apis/applyconfiguration/virtualkubelet/v1alpha1"
 	"liqo.io/liqo/apis/labels"
+	"liqo.io/liqo/apis/reasons"
 	vkv1alpha1 "liqo.io/liqo/apis/virtualkubelet/v1alpha1"
 	kubemanager "liqo.io/liqo/internal/kube/manager"
 	"liqo.io/liqo/internal/kube/ssa"
@@ -42,10 +43,10 @@ import (
 
 // Reasons of events on ShadowPods.
 const (
-	reasonRefused      = "Refused"
-	reasonFailedCreate = "FailedCreate"
-	reasonFailedUpdate = "FailedUpdate"
-	reasonIncomplete   = "ReflectionIncomplete"
+	reasonRefused      = reasons.Refused
+	reasonFailedCreate = reasons.FailedCreate
+	reasonFailedUpdate = reasons.FailedUpdate
+	reasonIncomplete   = reasons.ReflectionIncomplete
 )
 
 // Options of the controller.
@@ -224,7 +225,7 @@ func readPod(ctx context.Context, from client.Reader, key types.NamespacedName) 
 // take executes a step, except for the creation.
 func (r *reconciler) take(ctx context.Context, facts shadow.Facts, step shadow.Step) error {
 	if step.Unmanaged {
-		r.events.Warn(facts.Shadow, peers.NameTaken, "Create",
+		r.events.Warn(facts.Shadow, reasons.NameTaken, "Create",
 			"this namespace has another pod of the name %s, which is not touched; delete it, or rename the pod of the other cluster", facts.Pod.Name)
 		return nil
 	}

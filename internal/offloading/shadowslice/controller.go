@@ -26,6 +26,7 @@ import (
 	discoveryv1alpha1 "liqo.io/liqo/apis/discovery/v1alpha1"
 	"liqo.io/liqo/apis/labels"
 	netv1alpha1 "liqo.io/liqo/apis/net/v1alpha1"
+	"liqo.io/liqo/apis/reasons"
 	vkv1alpha1 "liqo.io/liqo/apis/virtualkubelet/v1alpha1"
 	kubemanager "liqo.io/liqo/internal/kube/manager"
 	"liqo.io/liqo/internal/kube/ssa"
@@ -45,8 +46,8 @@ import (
 
 // Reasons of events on ShadowEndpointSlices.
 const (
-	reasonForeignAddresses = "ForeignAddresses"
-	reasonFailedApply      = "FailedApply"
+	reasonForeignAddresses = reasons.ForeignAddresses
+	reasonFailedApply      = reasons.FailedApply
 )
 
 var endpointSlice = discoveryv1.SchemeGroupVersion.WithKind("EndpointSlice")
@@ -204,7 +205,7 @@ func (r *reconciler) reconcile(ctx context.Context, request reconcile.Request) e
 	if slice != nil {
 		switch owner := metav1.GetControllerOf(slice); {
 		case slice.Labels[labels.ManagedBy] != labels.ManagedByShadowEndpointSlice || owner != nil && owner.Name != shadowSlice.Name:
-			r.events.Warn(&shadowSlice, peers.NameTaken, "Apply",
+			r.events.Warn(&shadowSlice, reasons.NameTaken, "Apply",
 				"this namespace has another EndpointSlice of the name %s, which is not touched; delete it", shadowSlice.Name)
 			return nil
 		case owner != nil && owner.UID != shadowSlice.UID:

@@ -31,6 +31,7 @@ import (
 	sharingapply "liqo.io/liqo/apis/applyconfiguration/sharing/v1alpha1"
 	discoveryv1alpha1 "liqo.io/liqo/apis/discovery/v1alpha1"
 	"liqo.io/liqo/apis/labels"
+	"liqo.io/liqo/apis/reasons"
 	sharingv1alpha1 "liqo.io/liqo/apis/sharing/v1alpha1"
 	vkv1alpha1 "liqo.io/liqo/apis/virtualkubelet/v1alpha1"
 	"liqo.io/liqo/internal/kube/finalizer"
@@ -216,7 +217,7 @@ func (r *reconciler) ensure(ctx context.Context, slice *sharingv1alpha1.Resource
 		}
 		if creates {
 			if _, reported := r.created.LoadOrStore(slice.UID, true); !reported {
-				r.events.Eventf(slice, nil, corev1.EventTypeNormal, "VkCreated", "CreateVirtualKubelet", "created the virtual kubelet of node %s in namespace %s", k.Node, k.Namespace)
+				r.events.Eventf(slice, nil, corev1.EventTypeNormal, reasons.VkCreated, "CreateVirtualKubelet", "created the virtual kubelet of node %s in namespace %s", k.Node, k.Namespace)
 			}
 		}
 	}

@@ -25,6 +25,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"liqo.io/liqo/apis/labels"
+	"liqo.io/liqo/apis/reasons"
 	sharingv1alpha1 "liqo.io/liqo/apis/sharing/v1alpha1"
 	"liqo.io/liqo/internal/kube/finalizer"
 	"liqo.io/liqo/internal/kube/printable"
@@ -222,7 +223,7 @@ func (r *reconciler) remove(ctx context.Context, slice *sharingv1alpha1.Resource
 		}
 	}
 	log.FromContext(ctx).Info("pods removed after the drain deadline", "node", slice.Spec.NodeName, "pods", names)
-	r.events.Eventf(slice, nil, corev1.EventTypeWarning, "DrainDeadline", "Drain",
+	r.events.Eventf(slice, nil, corev1.EventTypeWarning, reasons.DrainDeadline, "Drain",
 		"%d pods did not leave node %s in time and were deleted: %s", len(names), slice.Spec.NodeName, printable.Note(strings.Join(names, ", ")))
 	return errors.Join(failures...)
 }
@@ -262,7 +263,7 @@ func (r *reconciler) dismantle(ctx context.Context, f *facts, rights []client.Ob
 	}
 	err := inParallel(all...)
 	if err == nil && f.deployment != nil && f.deployment.DeletionTimestamp == nil {
-		r.events.Eventf(f.slice, nil, corev1.EventTypeNormal, "VkDeleted", "DeleteVirtualKubelet", "deleted the virtual kubelet of node %s in namespace %s", f.slice.Spec.NodeName, f.slice.Namespace)
+		r.events.Eventf(f.slice, nil, corev1.EventTypeNormal, reasons.VkDeleted, "DeleteVirtualKubelet", "deleted the virtual kubelet of node %s in namespace %s", f.slice.Spec.NodeName, f.slice.Namespace)
 	}
 	return err
 }

@@ -10,6 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	discoveryv1alpha1 "liqo.io/liqo/apis/discovery/v1alpha1"
+	"liqo.io/liqo/apis/reasons"
 	"liqo.io/liqo/internal/kube/policies"
 	"liqo.io/liqo/internal/peering/trust"
 )
@@ -100,13 +101,13 @@ func Event(before, after *discoveryv1alpha1.IncomingStatus) trust.Event {
 	}
 	switch after.State {
 	case discoveryv1alpha1.IncomingAccepted:
-		return trust.Normal("PeerAccepted", "the cluster may use this one: "+after.Message)
+		return trust.Normal(reasons.PeerAccepted, "the cluster may use this one: "+after.Message)
 	case discoveryv1alpha1.IncomingWaiting:
-		return trust.Normal("PeerWaiting", "the cluster gets nothing until an administrator sets spec.incomingPeeringEnabled to Yes or No")
+		return trust.Normal(reasons.PeerWaiting, "the cluster gets nothing until an administrator sets spec.incomingPeeringEnabled to Yes or No")
 	case discoveryv1alpha1.IncomingWithdrawing:
-		return trust.Warning("PeerWithdrawing", "the cluster may not use this one any more, and has time to take its pods away: "+after.Message)
+		return trust.Warning(reasons.PeerWithdrawing, "the cluster may not use this one any more, and has time to take its pods away: "+after.Message)
 	case discoveryv1alpha1.IncomingRefused:
-		return trust.Warning("PeerDenied", "the cluster may not use this one: "+after.Message)
+		return trust.Warning(reasons.PeerDenied, "the cluster may not use this one: "+after.Message)
 	}
 	return trust.Event{}
 }

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"liqo.io/liqo/apis/reasons"
 	"liqo.io/liqo/internal/kube/remote"
 	"liqo.io/liqo/internal/peering/trust"
 )
@@ -19,11 +20,11 @@ func GrantEvent(before *remote.Identity, grant remote.Identity, now time.Time) t
 	case before == nil || before.APIServerURL == "":
 		return trust.Event{}
 	case before.APIServerURL != grant.APIServerURL:
-		return trust.Warning("ProviderMoved", fmt.Sprintf("the provider's signed grant names another API server: %s instead of %s", grant.APIServerURL, before.APIServerURL))
+		return trust.Warning(reasons.ProviderMoved, fmt.Sprintf("the provider's signed grant names another API server: %s instead of %s", grant.APIServerURL, before.APIServerURL))
 	case !bytes.Equal(before.APIServerCA, grant.APIServerCA):
-		return trust.Warning("ProviderCAChanged", "the provider's signed grant has another certificate authority for its API server, "+grant.APIServerURL)
+		return trust.Warning(reasons.ProviderCAChanged, "the provider's signed grant has another certificate authority for its API server, "+grant.APIServerURL)
 	case !before.ExpiresAt.IsZero() && now.After(before.ExpiresAt):
-		return trust.Normal("IdentityRenewed", fmt.Sprintf("the provider has renewed the identity of this cluster, which had expired %s before", now.Sub(before.ExpiresAt).Round(time.Second)))
+		return trust.Normal(reasons.IdentityRenewed, fmt.Sprintf("the provider has renewed the identity of this cluster, which had expired %s before", now.Sub(before.ExpiresAt).Round(time.Second)))
 	}
 	return trust.Event{}
 }
@@ -35,9 +36,9 @@ func InsideEvent(before, reason string) trust.Event {
 	const note = "the identity of this cluster was renewed through the tunnel: "
 	switch {
 	case strings.HasPrefix(reason, unprovenInside) && !strings.HasPrefix(before, unprovenInside):
-		return trust.Warning("ProviderUnproven", note+reason)
+		return trust.Warning(reasons.ProviderUnproven, note+reason)
 	case before == "" && reason != "":
-		return trust.Warning("IdentityRenewedInside", note+reason)
+		return trust.Warning(reasons.IdentityRenewedInside, note+reason)
 	}
 	return trust.Event{}
 }

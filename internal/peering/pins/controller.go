@@ -30,6 +30,7 @@ import (
 
 	discoveryv1alpha1 "liqo.io/liqo/apis/discovery/v1alpha1"
 	"liqo.io/liqo/apis/labels"
+	"liqo.io/liqo/apis/reasons"
 	"liqo.io/liqo/internal/kube/clusterkey"
 	"liqo.io/liqo/internal/kube/ssa"
 	"liqo.io/liqo/internal/peering/admission"
@@ -170,7 +171,7 @@ func (r *reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 		return reconcile.Result{}, fmt.Errorf("record on the pin that the tenant of %s is ready: %w", pin.Cluster.ClusterID, err)
 	}
 	if pin.Namespace == "" {
-		trust.Normal("PeerAdmitted", fmt.Sprintf("cluster %s (%s) has registered, with a key of the fingerprint %s",
+		trust.Normal(reasons.PeerAdmitted, fmt.Sprintf("cluster %s (%s) has registered, with a key of the fingerprint %s",
 			pin.Cluster.ClusterName, pin.Cluster.ClusterID, clusterkey.Fingerprint(pin.ClusterKey))).Send(r.recorder, fc, "AdmitPeer")
 	}
 	return reconcile.Result{}, nil
@@ -278,7 +279,7 @@ func (r *reconciler) refusal(ctx context.Context, pin *auth.Pin) (string, error)
 
 // refuse reports to the authentication service why a peer is not admitted, and unpins its key, so that the cluster that has this ID can register.
 func (r *reconciler) refuse(ctx context.Context, object *corev1.ConfigMap, reason string) error {
-	trust.Warning("PeerRefused", reason).Send(r.recorder, object, "AdmitPeer")
+	trust.Warning(reasons.PeerRefused, reason).Send(r.recorder, object, "AdmitPeer")
 	log.FromContext(ctx).Info("peer refused", "clusterID", object.Data[auth.PinClusterID], "reason", reason)
 	intent := corev1apply.ConfigMap(object.Name, object.Namespace).WithUID(object.UID).WithData(map[string]string{auth.PinRefused: reason})
 	if err := r.pins.ApplyTo(ctx, intent, object); err != nil && !apierrors.IsConflict(err) && !apierrors.IsNotFound(err) {

@@ -12,6 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	discoveryv1alpha1 "liqo.io/liqo/apis/discovery/v1alpha1"
+	"liqo.io/liqo/apis/reasons"
 	"liqo.io/liqo/internal/kube/clusterkey"
 	"liqo.io/liqo/internal/peering/auth"
 	"liqo.io/liqo/internal/peering/trust"
@@ -41,11 +42,11 @@ func (r *reconciler) replaceKeys(ctx context.Context, fc *discoveryv1alpha1.Fore
 			return false, err
 		}
 		replaced = true
-		trust.Normal("PeerKeyReplaced", fmt.Sprintf("cluster %s (%s) has proven that its key with the fingerprint %s replaces the one with %s",
+		trust.Normal(reasons.PeerKeyReplaced, fmt.Sprintf("cluster %s (%s) has proven that its key with the fingerprint %s replaces the one with %s",
 			pin.Cluster.ClusterName, pin.Cluster.ClusterID, next, old)).Send(r.recorder, fc, "ReplaceKey")
 	}
 	if problem != "" {
-		trust.Warning("PeerKeyNotReplaced", fmt.Sprintf("cluster %s (%s) asked to replace its key, and keeps the one with the fingerprint %s: %s",
+		trust.Warning(reasons.PeerKeyNotReplaced, fmt.Sprintf("cluster %s (%s) asked to replace its key, and keeps the one with the fingerprint %s: %s",
 			pin.Cluster.ClusterName, pin.Cluster.ClusterID, old, problem)).Send(r.recorder, fc, "ReplaceKey")
 		log.FromContext(ctx).Info("key of a peer not replaced", "clusterID", pin.Cluster.ClusterID, "reason", problem)
 	}

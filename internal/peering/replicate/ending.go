@@ -12,6 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"liqo.io/liqo/apis/labels"
+	"liqo.io/liqo/apis/reasons"
 )
 
 // forcedTimeout is for the single attempt of a forced deletion.
@@ -56,7 +57,7 @@ func (w *worker) finish(ctx context.Context, k key, local client.Object, c *conn
 	}
 	kind := w.r.kinds[k.kind]
 	w.log.Info("deadline exceeded, the copy may be left in the peer", "kind", kind.name, "object", k.name, "accepted", memory.accepted)
-	w.r.events.Eventf(local, nil, corev1.EventTypeWarning, "CopyMayBeLeft", "EndReplication", "%s",
+	w.r.events.Eventf(local, nil, corev1.EventTypeWarning, reasons.CopyMayBeLeft, "EndReplication", "%s",
 		leftover(kind.name, k.name.Name, w.id, where, memory.accepted))
 	return 0, w.removeFinalizer(ctx, local)
 }

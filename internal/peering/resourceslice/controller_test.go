@@ -164,7 +164,7 @@ func TestResourceSlice(t *testing.T) {
 				first = last
 			}
 		}
-		b.untilReason("one more than allowed", last, sharingv1alpha1.SliceRefused, reasonTooManySlices)
+		b.untilReason("one more than allowed", last, sharingv1alpha1.SliceRefused, sharingv1alpha1.ReasonTooManySlices)
 		b.untilGranted("the oldest", first, "1")
 		b.Must(b.Delete(t.Context(), first))
 		b.untilGranted("one fewer", last, "1")
@@ -355,10 +355,10 @@ func TestAttackH5Slices(t *testing.T) {
 	for i := range MaxAnswered + 8 {
 		all = append(all, b.slice("tenant-greedy", fmt.Sprintf("s%02d", i), sliceList("cpu", "1", "memory", "1G")))
 	}
-	b.untilReason("the last one that is answered", all[MaxAnswered-1], sharingv1alpha1.SliceRefused, reasonTooManySlices)
+	b.untilReason("the last one that is answered", all[MaxAnswered-1], sharingv1alpha1.SliceRefused, sharingv1alpha1.ReasonTooManySlices)
 	// One fewer: the next one is answered, and with the same reconciliation all that ever are.
 	b.Must(b.Delete(t.Context(), all[0]))
-	b.untilReason("the next one", all[MaxAnswered], sharingv1alpha1.SliceRefused, reasonTooManySlices)
+	b.untilReason("the next one", all[MaxAnswered], sharingv1alpha1.SliceRefused, sharingv1alpha1.ReasonTooManySlices)
 	for _, one := range all[MaxAnswered+1:] {
 		if b.Must(b.Get(t.Context(), client.ObjectKeyFromObject(one), one)); one.Status.Phase != "" || len(one.Status.Conditions) > 0 {
 			t.Errorf("slice %s has the answer %+v", one.Name, one.Status)

@@ -29,8 +29,6 @@ const (
 	maxSlices = 16
 	// MaxAnswered is how many slices of one tenant get an answer, those that are refused included: each answer is a write here.
 	MaxAnswered = 2 * maxSlices
-	// reasonTooManySlices: the tenant has maxSlices older slices.
-	reasonTooManySlices = "TooManySlices"
 	// virtualProvisioner is the provisioner of our virtual storage class, which represents the real ones of a peer.
 	virtualProvisioner = "liqo.io/storage"
 
@@ -81,7 +79,7 @@ func sliceAnswers(facts *sliceFacts, all []sliceQuery) []sharingv1alpha1.Resourc
 		return answers
 	}
 	for i := maxSlices; i < len(all); i++ {
-		answers[i] = refused(all[i].slice, reasonTooManySlices,
+		answers[i] = refused(all[i].slice, sharingv1alpha1.ReasonTooManySlices,
 			fmt.Sprintf("a cluster may have at most %d resource slices, and there are %d older ones; delete one that is not needed", maxSlices, maxSlices))
 	}
 	all = all[:min(len(all), maxSlices)]
@@ -207,7 +205,7 @@ func withGranted(answer sharingv1alpha1.ResourceSliceStatus, slice *sharingv1alp
 // refused for now, but not those beyond the limit, nor those of a peering that this provider is ending.
 func needsFinalizer(answer *sharingv1alpha1.ResourceSliceStatus) bool {
 	reason := answer.Conditions[0].Reason
-	return reason != reasonTooManySlices && reason != sharingv1alpha1.ReasonProviderWithdrawing
+	return reason != sharingv1alpha1.ReasonTooManySlices && reason != sharingv1alpha1.ReasonProviderWithdrawing
 }
 
 // sliceChange is how urgent it is to write an answer.

@@ -19,6 +19,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"liqo.io/liqo/apis/labels"
+	"liqo.io/liqo/apis/reasons"
 	"liqo.io/liqo/internal/kube/fanin"
 	"liqo.io/liqo/internal/storage/data"
 )
@@ -39,7 +40,7 @@ const (
 // Reasons of our events.
 const (
 	reasonFailed = data.ReasonRefused
-	reasonData   = "DataNotAvailable"
+	reasonData   = reasons.DataNotAvailable
 )
 
 // Peer is the provider, as the reflection knows it.

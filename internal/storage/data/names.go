@@ -6,6 +6,8 @@ import (
 	"cmp"
 
 	corev1 "k8s.io/api/core/v1"
+
+	"liqo.io/liqo/apis/reasons"
 )
 
 const (
@@ -18,7 +20,7 @@ const (
 	// SelectedNode is the annotation of a claim that names the node where its volume is to be made, as the scheduler decided.
 	SelectedNode = "volume.kubernetes.io/selected-node"
 	// ReasonRefused is the reason of the event of a claim that the provider refuses.
-	ReasonRefused = "FailedReflection"
+	ReasonRefused = reasons.FailedReflection
 	// VolumePrefix and the UID of a claim are the name of the volume that our provisioner makes: the default of its library.
 	VolumePrefix = "pvc-"
 )

@@ -19,6 +19,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"liqo.io/liqo/apis/labels"
+	"liqo.io/liqo/apis/reasons"
 	"liqo.io/liqo/internal/storage/data"
 )
 
@@ -29,7 +30,7 @@ import (
 // +kubebuilder:rbac:groups="";events.k8s.io,resources=events,verbs=create;patch
 
 // Reason of the events about claims and pods that cannot be served where the scheduler has sent them.
-const reasonStays = "ClaimStaysHere"
+const reasonStays = reasons.ClaimStaysHere
 
 // mostRounds bounds how often the pods of a claim are replaced, if others come that go away again.
 const mostRounds = 3

@@ -24,6 +24,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
+	"liqo.io/liqo/apis/reasons"
 	"liqo.io/liqo/internal/kube/printable"
 	"liqo.io/liqo/internal/kube/ratelimit"
 )
@@ -32,14 +33,14 @@ import (
 
 // Reasons of our events.
 const (
-	ReasonReflected   = "SuccessfulReflection"
-	ReasonFailed      = "FailedReflection"
-	ReasonNotDeleted  = "FailedDeletion"
-	ReasonTokenFailed = "FailedSATokensReflection"
-	ReasonIncomplete  = "ReflectionIncomplete"
-	ReasonFailing     = "PodsFailInALoop"
-	ReasonWaiting     = "PredecessorEnding"
-	ReasonStuck       = "RemotePodStuck"
+	ReasonReflected   = reasons.SuccessfulReflection
+	ReasonFailed      = reasons.FailedReflection
+	ReasonNotDeleted  = reasons.FailedDeletion
+	ReasonTokenFailed = reasons.FailedSATokensReflection
+	ReasonIncomplete  = reasons.ReflectionIncomplete
+	ReasonFailing     = reasons.PodsFailInALoop
+	ReasonWaiting     = reasons.PredecessorEnding
+	ReasonStuck       = reasons.RemotePodStuck
 )
 
 const (
