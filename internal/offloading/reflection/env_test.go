@@ -41,6 +41,7 @@ import (
 	"liqo.io/liqo/internal/kube/fairqueue"
 	"liqo.io/liqo/internal/kube/kubetest"
 	"liqo.io/liqo/internal/kube/remote"
+	"liqo.io/liqo/internal/offloading/kinds"
 	"liqo.io/liqo/internal/offloading/reflection/project"
 )
 
@@ -329,14 +330,12 @@ func (e *env) waitForAccess(c client.Client, namespace string, has bool, right a
 
 // peerRole creates the role that the provider grants in remote namespaces.
 func (e *env) peerRole(subject rbacv1.Subject) {
-	all := []string{"get", "list", "watch", "create", "update", "patch", "delete"}
 	role := &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: subject.Namespace}, Rules: []rbacv1.PolicyRule{
-		{APIGroups: []string{""}, Resources: []string{"configmaps", "secrets", "services"}, Verbs: all},
-		{APIGroups: []string{"networking.k8s.io"}, Resources: []string{"ingresses"}, Verbs: all},
-		{APIGroups: []string{"policy"}, Resources: []string{"poddisruptionbudgets"}, Verbs: all},
-		{APIGroups: []string{"virtualkubelet.liqo.io"}, Resources: []string{"shadowpods", "shadowendpointslices"}, Verbs: all},
 		{APIGroups: []string{""}, Resources: []string{"pods", "events"}, Verbs: []string{"get", "list", "watch"}},
 	}}
+	for _, written := range kinds.Group(kinds.Where(func(kind *kinds.Kind) bool { return !kind.Data })) {
+		role.Rules = append(role.Rules, rbacv1.PolicyRule{APIGroups: []string{written.Group}, Resources: written.Resources, Verbs: kinds.Verbs})
+	}
 	e.must(e.provider.Create(e.t.Context(), role))
 }
 
