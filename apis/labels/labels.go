@@ -296,6 +296,7 @@ const (
 	OwnerGrant            = "liqo-grant"
 	OwnerVirtualNode      = "liqo-virtualnode"
 	OwnerVirtualKubelet   = "liqo-virtual-kubelet"
+	OwnerPullSecret       = "liqo-pullsecret"
 	OwnerShadowPod        = "shadow-pod"
 	OwnerShadowSlice      = "shadow-endpointslice-controller"
 	OwnerReflection       = "reflection.liqo.io"

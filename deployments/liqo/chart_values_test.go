@@ -25,6 +25,7 @@ import (
 // other holds values that differ from the default, where a value derived from the type would be refused.
 var other = map[string]any{
 	"pullPolicy":                                              "Always",
+	"imagePullSecrets":                                        []any{map[string]any{"name": "registry"}},
 	"digest":                                                  "sha256:0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef",
 	"storage.moverDigest":                                     "sha256:0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef",
 	"apiServer.address":                                       "https://api.example.org",

@@ -91,11 +91,11 @@ type Options struct {
 	remapPools      []string
 	unmapped        []string
 
-	shadows    shadowOptions
-	storage    bool
-	volumes    storage.Options
-	moves      move.Options
-	pullPolicy string
+	shadows shadowOptions
+	storage bool
+	volumes storage.Options
+	moves   move.Options
+	pull    pullOptions
 	// policies: admission policies are required; furtherPolicies are those that only some values of the chart ask for.
 	policies        bool
 	furtherPolicies []string
@@ -133,7 +133,7 @@ func (o *Options) Register(flags *pflag.FlagSet) {
 	flags.StringVar(&o.volumes.Namespace, "storage-namespace", "liqo-storage", "namespace of the claims that hold the data of this cluster")
 	flags.StringVar(&o.moves.Image, "volume-mover-image", "", "image of the pods that copy a volume which moves to another cluster; empty for none, and no "+
 		"volume moves")
-	flags.StringVar(&o.pullPolicy, "volume-mover-pull-policy", string(corev1.PullIfNotPresent), "when that image is pulled: Always, IfNotPresent or Never")
+	o.pull.Register(flags)
 	role.Ignore(flags, role.NoteClasses, "virtual-storage-class-name")
 	role.IgnoreSwitch(flags, role.NoteNodeFailure, "enable-node-failure-controller")
 	flags.StringToStringVar(&o.nodeExtraAnnotations, "node-extra-annotations", nil, "annotations of virtual nodes (KEY=VALUE,...)")
@@ -157,8 +157,6 @@ func (o *Options) Validate() error {
 		return errors.New("--liqo-namespace must not be empty")
 	case o.ResyncPeriod <= 0:
 		return fmt.Errorf("--resync-period %v must be positive", o.ResyncPeriod)
-	case !slices.Contains([]string{string(corev1.PullAlways), string(corev1.PullIfNotPresent), string(corev1.PullNever)}, o.pullPolicy):
-		return fmt.Errorf("--volume-mover-pull-policy %q must be Always, IfNotPresent or Never", o.pullPolicy)
 	}
 	if err := o.peering.validate(); err != nil {
 		return err
@@ -172,7 +170,7 @@ func (o *Options) Validate() error {
 	if err := o.peerNames.Validate(); err != nil {
 		return fmt.Errorf("--peer-namespaces-allow and --peer-namespaces-deny: %w", err)
 	}
-	return o.kubelet.Validate()
+	return errors.Join(o.pull.Validate(), o.kubelet.Validate())
 }
 
 // network returns the options of the controllers of the network fabric, and the networks of this cluster. Without the fabric, these may be missing.
@@ -278,7 +276,7 @@ func runControllerManager(ctx context.Context, cfg *rest.Config, o *Options) err
 		return err
 	}
 	err = virtualnode.Setup(mgr, virtualnode.Options{
-		Local: o.local, Kubelet: o.kubelet, CheckNetwork: !o.disableInternalNetwork, OwnNetworks: own,
+		Local: o.local, Kubelet: o.pull.with(o.kubelet), CheckNetwork: !o.disableInternalNetwork, OwnNetworks: own,
 		NodeExtraLabels: o.nodeExtraLabels, NodeExtraAnnotations: o.nodeExtraAnnotations,
 		DrainDeadline: o.drainDeadline, DrainDeadlineUnreachable: o.drainDeadlineUnreached,
 	})

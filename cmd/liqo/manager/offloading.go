@@ -26,6 +26,7 @@ import (
 func (o *Options) setupNamespaces(mgr manager.Manager, guard *policies.Guard, connector *replicate.Replicator) error {
 	err := errors.Join(
 		certificate.Setup(mgr),
+		o.pull.setup(mgr, o.namespace),
 		namespaceoffloading.Setup(mgr, namespaceoffloading.Options{Local: o.local}),
 		remotecontents.Setup(mgr, remotecontents.Options{Consumer: o.local.ClusterID, Reader: connector.Reader}),
 		namespacemap.Setup(mgr, role.ClusterResolver(mgr.GetLogger()).Domain),
@@ -40,6 +41,7 @@ func (o *Options) setupNamespaces(mgr manager.Manager, guard *policies.Guard, co
 	if err := errors.Join(storage.Setup(mgr, o.volumes), home.Setup(mgr)); err != nil || o.moves.Image == "" {
 		return err
 	}
-	o.moves.Namespace, o.moves.Storage, o.moves.PullPolicy = o.namespace, o.volumes.Namespace, corev1.PullPolicy(o.pullPolicy)
+	o.moves.Namespace, o.moves.Storage = o.namespace, o.volumes.Namespace
+	o.moves.PullPolicy, o.moves.PullSecrets = corev1.PullPolicy(o.pull.policy), o.pull.references()
 	return move.Setup(mgr, o.moves)
 }

@@ -127,6 +127,13 @@ the next replacement, so that they accept whichever a process serves meanwhile, 
 {{- dict "data" $data "made" $made "trusted" $trusted | toYaml }}
 {{- end }}
 
+{{/* With which Secrets of the install namespace nodes pull the image of a pod. */}}
+{{- define "liqo.pullSecrets" -}}
+{{- with .Values.imagePullSecrets }}
+imagePullSecrets: {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- end }}
+
 {{/* Where pods may run: the values of the user, plus tolerations and affinity of the component. */}}
 {{- define "liqo.placement" -}}
 {{- with .root.Values.common.nodeSelector }}

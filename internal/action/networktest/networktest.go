@@ -221,6 +221,13 @@ func (s *end) read(ctx context.Context, cluster Cluster, other *end, most int) e
 	if spec := manager.Spec.Template.Spec; len(spec.Containers) > 0 {
 		s.image, s.pullPolicy = spec.Containers[0].Image, spec.Containers[0].ImagePullPolicy
 	}
+	for _, name := range manager.Spec.Template.Spec.ImagePullSecrets {
+		secret := corev1.Secret{}
+		if err := cluster.Client.Get(ctx, client.ObjectKey{Namespace: cluster.Namespace, Name: name.Name}, &secret); err != nil {
+			return fmt.Errorf("read Secret %s/%s in %s, with which the nodes pull the image of the test: %w", cluster.Namespace, name.Name, s.name, err)
+		}
+		s.pullSecrets = append(s.pullSecrets, secret)
+	}
 	var nodes corev1.NodeList
 	if err := cluster.Client.List(ctx, &nodes); err != nil {
 		return fmt.Errorf("list nodes in %s: %w", s.name, err)

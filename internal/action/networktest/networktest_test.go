@@ -141,12 +141,15 @@ func (w *world) createObjects(t *testing.T, i int, name string) {
 		Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"a": "b"}},
 		Template: corev1.PodTemplateSpec{
 			ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{"a": "b"}},
-			Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "c", Image: "localhost/liqo:v7"}}},
+			Spec: corev1.PodSpec{
+				Containers: []corev1.Container{{Name: "c", Image: "localhost/liqo:v7"}}, ImagePullSecrets: []corev1.LocalObjectReference{{Name: "registry"}},
+			},
 		},
 	}}
 	identity := &corev1.ConfigMap{ObjectMeta: meta("liqo-clusterid-configmap"), Data: map[string]string{"CLUSTER_ID": ids[i], "CLUSTER_NAME": name}}
 	identity.Labels = map[string]string{labels.AppName: "clusterid-configmap"}
-	objects := []client.Object{&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "liqo"}}, identity, manager, tunnel, other}
+	registry := &corev1.Secret{ObjectMeta: meta("registry"), Type: corev1.SecretTypeDockerConfigJson, Data: map[string][]byte{corev1.DockerConfigJsonKey: []byte("{}")}}
+	objects := []client.Object{&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "liqo"}}, registry, identity, manager, tunnel, other}
 	for k := range 4 { // the third is dead, the fourth virtual
 		n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("%s-%d", name, k)}, Spec: corev1.NodeSpec{PodCIDRs: []string{fmt.Sprintf("10.200.%d.0/24", k)}}}
 		if k == 3 {
@@ -196,7 +199,7 @@ func (w *world) runControllers(t *testing.T, c client.WithWatch) {
 	go func() {
 		for event := range pods.ResultChan() {
 			p, ok := event.Object.(*corev1.Pod)
-			if !ok || p.Status.PodIP != "" || w.stuck.Load() {
+			if !ok || p.Status.PodIP != "" || w.stuck.Load() || !canPull(ctx, c, p) {
 				continue
 			}
 			number := p.Spec.NodeName[len(p.Spec.NodeName)-1:]
@@ -212,6 +215,17 @@ func (w *world) runControllers(t *testing.T, c client.WithWatch) {
 			_ = c.Status().Update(ctx, p)
 		}
 	}()
+}
+
+// canPull: a node pulls the image of the installation with the pull Secret of the installation only.
+func canPull(ctx context.Context, c client.Client, p *corev1.Pod) bool {
+	for _, name := range p.Spec.ImagePullSecrets {
+		var secret corev1.Secret
+		if c.Get(ctx, client.ObjectKey{Namespace: p.Namespace, Name: name.Name}, &secret) == nil && secret.Type == corev1.SecretTypeDockerConfigJson {
+			return true
+		}
+	}
+	return false
 }
 
 // asker is the network from the view of one cluster's pods.

@@ -45,6 +45,15 @@ func (s *end) start(ctx context.Context, c client.WithWatch, key string, pair bo
 	if err := c.Create(ctx, namespace); err != nil {
 		return fmt.Errorf("create namespace %s: %w", s.namespace, err)
 	}
+	for i := range s.pullSecrets {
+		secret := &corev1.Secret{
+			ObjectMeta: metav1.ObjectMeta{Namespace: s.namespace, Name: s.pullSecrets[i].Name, Labels: map[string]string{labels.AppName: appName}},
+			Type:       s.pullSecrets[i].Type, Data: s.pullSecrets[i].Data,
+		}
+		if err := c.Create(ctx, secret); err != nil {
+			return fmt.Errorf("create Secret %s/%s with the credentials of the registry: %w", secret.Namespace, secret.Name, err)
+		}
+	}
 	// Pods are refused until the controller manager has created their service account.
 	err := await.Follow(ctx, c, &corev1.ServiceAccountList{}, func(all []corev1.ServiceAccount) (bool, error) { return len(all) > 0, nil },
 		client.InNamespace(s.namespace))
@@ -80,7 +89,8 @@ func (s *end) pod(n node, kind, key string) *corev1.Pod {
 		Spec: corev1.PodSpec{
 			// Bypass the scheduler: the pod must run on this node, whatever its state.
 			NodeName: n.name, Tolerations: []corev1.Toleration{{Operator: corev1.TolerationOpExists}},
-			HostNetwork: kind == hostPod, RestartPolicy: corev1.RestartPolicyAlways,
+			ImagePullSecrets: s.pullReferences(),
+			HostNetwork:      kind == hostPod, RestartPolicy: corev1.RestartPolicyAlways,
 			AutomountServiceAccountToken: &no, EnableServiceLinks: &no, TerminationGracePeriodSeconds: new(int64(1)),
 			SecurityContext: &corev1.PodSecurityContext{
 				RunAsNonRoot: &yes, RunAsUser: &user, RunAsGroup: &user, SeccompProfile: &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault},
@@ -102,6 +112,14 @@ func (s *end) pod(n node, kind, key string) *corev1.Pod {
 			}},
 		},
 	}
+}
+
+// pullReferences names the copies of the pull Secrets.
+func (s *end) pullReferences() (all []corev1.LocalObjectReference) {
+	for i := range s.pullSecrets {
+		all = append(all, corev1.LocalObjectReference{Name: s.pullSecrets[i].Name})
+	}
+	return all
 }
 
 // suffix of the names of pods in this cluster.

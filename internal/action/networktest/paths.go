@@ -32,7 +32,9 @@ type end struct {
 	notice     string
 	image      string
 	pullPolicy corev1.PullPolicy
-	namespace  string
+	// pullSecrets are those of the installation, copied into the namespace of the test.
+	pullSecrets []corev1.Secret
+	namespace   string
 	// pods are those that run, of the number that was wanted.
 	pods   []pod
 	wanted int

@@ -194,7 +194,7 @@ func (k Kubelet) pod() *coreapply.PodSpecApplyConfiguration {
 	if port, err := k.Options.metricsPort(); k.Options.MetricsEnabled && err == nil {
 		container.WithPorts(coreapply.ContainerPort().WithName("metrics").WithContainerPort(port))
 	}
-	return coreapply.PodSpec().
+	spec := coreapply.PodSpec().
 		WithServiceAccountName(Name).WithAutomountServiceAccountToken(false).WithVolumes(tokenVolume()).
 		WithEnableServiceLinks(false).
 		// It has no state to save, so it may end at once.
@@ -207,6 +207,10 @@ func (k Kubelet) pod() *coreapply.PodSpecApplyConfiguration {
 			coreapply.NodeSelector().WithNodeSelectorTerms(coreapply.NodeSelectorTerm().WithMatchExpressions(
 				coreapply.NodeSelectorRequirement().WithKey(labels.Type).WithOperator(corev1.NodeSelectorOpNotIn).WithValues(labels.TypeVirtualNode)))))).
 		WithContainers(container)
+	if k.Options.PullSecret != "" {
+		spec.WithImagePullSecrets(coreapply.LocalObjectReference().WithName(k.Options.PullSecret))
+	}
+	return spec
 }
 
 const tokenVolumeName = "api-access"

@@ -43,7 +43,7 @@ func TestKubeletObjects(t *testing.T) {
 		ExtraLabels:      map[string]string{"team": "a", "app.kubernetes.io/name": "not-ours-to-lose"},
 		ExtraArgs:        []string{"--node-lease-duration=1m", "--node-ping-interval=5s"},
 		CPURequests:      "10m", RAMRequests: "20M", CPULimits: "1", RAMLimits: "100M",
-		MetricsEnabled: true, MetricsAddress: ":5872",
+		MetricsEnabled: true, MetricsAddress: ":5872", PullSecret: "virtual-kubelet-image-pull",
 	}
 	full.CheckNetwork = true
 	full.NodeLabels, full.NodeNote = map[string]string{"b": "2", "a": "1"}, map[string]string{"note": "x"}

@@ -19,6 +19,8 @@ type Options struct {
 	Image string
 	// PullPolicy of the image; empty means IfNotPresent.
 	PullPolicy string
+	// PullSecret is the Secret beside each virtual kubelet with which its node pulls the image; empty for none.
+	PullSecret string
 	// ExtraAnnotations, ExtraLabels and ExtraArgs are added to its pods.
 	ExtraAnnotations, ExtraLabels map[string]string
 	ExtraArgs                     []string

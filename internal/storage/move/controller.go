@@ -38,6 +38,8 @@ type Options struct {
 	// Image of the two pods of a move, and when it is pulled.
 	Image      string
 	PullPolicy corev1.PullPolicy
+	// PullSecrets of the pods. They are Secrets of the namespace of the claim: its users could read what we copied there.
+	PullSecrets []corev1.LocalObjectReference
 }
 
 type controller struct {

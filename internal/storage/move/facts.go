@@ -56,7 +56,7 @@ func read[T any, P interface {
 
 // facts reads what the next step depends on.
 func (c *controller) facts(ctx context.Context, move *v1alpha1.VolumeMove) (f plan.Facts, err error) {
-	f = plan.Facts{Now: c.now(), Move: move, Image: c.options.Image, PullPolicy: c.options.PullPolicy, Install: c.options.Namespace}
+	f = plan.Facts{Now: c.now(), Move: move, Image: c.options.Image, PullPolicy: c.options.PullPolicy, PullSecrets: c.options.PullSecrets, Install: c.options.Namespace}
 	if plan.Finished(move) {
 		return f, nil
 	}

@@ -3,6 +3,7 @@
 package plan
 
 import (
+	"slices"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -51,6 +52,16 @@ func TestSourceIsRead(t *testing.T) {
 			if !mount.ReadOnly {
 				t.Errorf("mode %s: %s is mounted to be written", mode, mount.Name)
 			}
+		}
+	}
+}
+
+// TestPullSecrets: both pods of a move name the pull Secrets of the installation.
+func TestPullSecrets(t *testing.T) {
+	f := Facts{Move: &v1alpha1.VolumeMove{}, PullSecrets: []corev1.LocalObjectReference{{Name: "registry"}}}
+	for _, object := range []Object{f.reader(modeCopy), f.server()} {
+		if pod, ok := object.(*corev1.Pod); !ok || !slices.Equal(pod.Spec.ImagePullSecrets, f.PullSecrets) {
+			t.Errorf("%+v has not the pull Secrets %v", object, f.PullSecrets)
 		}
 	}
 }

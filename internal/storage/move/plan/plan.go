@@ -41,6 +41,7 @@ type Facts struct {
 	// Install is the namespace of Liqo, Image and PullPolicy are of the pods.
 	Install, Image string
 	PullPolicy     corev1.PullPolicy
+	PullSecrets    []corev1.LocalObjectReference
 	// Claim is the user's, Volume that of the claim when the move began.
 	Claim  *corev1.PersistentVolumeClaim
 	Volume *corev1.PersistentVolume
