@@ -20,6 +20,7 @@ import (
 	"liqo.io/liqo/internal/action/await"
 	"liqo.io/liqo/internal/action/foreign"
 	"liqo.io/liqo/internal/action/installed"
+	"liqo.io/liqo/internal/peering/reach"
 )
 
 // refusedAfter is how long a refusal must last before it ends the wait: at first the condition may still be that of an
@@ -52,7 +53,7 @@ var stages = []stage{
 
 // stagesOf are the stages of a peering. In-band, the network comes first, because all others go through it, unless the provider has invited this cluster.
 func stagesOf(fc *discoveryv1alpha1.ForeignCluster) []stage {
-	if fc.Spec.PeeringType == discoveryv1alpha1.InBand && fc.Annotations[labels.Invited] == "" {
+	if reach.TunnelFirst(fc) {
 		return []stage{stages[2], stages[0], stages[1]}
 	}
 	return stages

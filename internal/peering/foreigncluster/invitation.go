@@ -70,7 +70,7 @@ func (r *reconciler) reportProxy(ctx context.Context, s *scope) error {
 const (
 	// invitationCheck is how often an open invitation is checked.
 	invitationCheck = 15 * time.Second
-	// invitationGrace is how long an invitation stays open after the tunnel to its guest is up, which it needs to change to that.
+	// invitationGrace is how long an invitation stays open after the tunnel to the consumer that used it is up, which it needs to change to that.
 	invitationGrace = time.Minute
 )
 
@@ -113,14 +113,14 @@ func (r *reconciler) usedSince(ctx context.Context, tokenID string) (since time.
 	}
 	for i := range pins.Items {
 		data := pins.Items[i].Data
-		guest := discoveryv1alpha1.OwnerOf(all.Items, data[auth.PinClusterID])
-		if data[auth.PinTokenID] != tokenID || guest == nil {
+		consumer := discoveryv1alpha1.OwnerOf(all.Items, data[auth.PinClusterID])
+		if data[auth.PinTokenID] != tokenID || consumer == nil {
 			continue
 		}
-		if at := slices.IndexFunc(guest.Status.PeeringConditions, func(c discoveryv1alpha1.PeeringCondition) bool {
+		if at := slices.IndexFunc(consumer.Status.PeeringConditions, func(c discoveryv1alpha1.PeeringCondition) bool {
 			return c.Type == discoveryv1alpha1.NetworkStatus && c.Status == discoveryv1alpha1.StatusEstablished
 		}); at >= 0 {
-			return guest.Status.PeeringConditions[at].LastTransitionTime.Time, nil
+			return consumer.Status.PeeringConditions[at].LastTransitionTime.Time, nil
 		}
 	}
 	return since, nil

@@ -75,7 +75,7 @@ func TestInvited(t *testing.T) {
 	private, public, err := invitation.NewKey()
 	b.Must(err)
 	text := invitation.Invitation{
-		PrivateKey: private, PublicKey: public, Endpoints: []string{"192.0.2.1:5871"}, Address: netip.MustParseAddr("172.31.1.65"), Proxy: netip.MustParseAddrPort("10.9.0.1:8118"), User: "guest", Pass: "pass",
+		PrivateKey: private, PublicKey: public, Endpoints: []string{"192.0.2.1:5871"}, Address: netip.MustParseAddr("172.31.1.65"), Proxy: netip.MustParseAddrPort("10.9.0.1:8118"), User: "invited", Pass: "pass",
 	}.String()
 	token := &corev1.Secret{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "liqo", Name: auth.TokenSecretName(milan.ClusterID), Labels: map[string]string{labels.ClusterID: milan.ClusterID, labels.AuthToken: ""}},
@@ -116,7 +116,7 @@ func TestInvited(t *testing.T) {
 	if connection.last().Dial == nil {
 		t.Error("the connection does not go through the invitation")
 	}
-	if open, asked := through.Load("http://guest:pass@invitation.invalid:8118"); !asked || open != true || len(direct.all()) > 0 || !invited.all()[0].InBand {
+	if open, asked := through.Load("http://invited:pass@invitation.invalid:8118"); !asked || open != true || len(direct.all()) > 0 || !invited.all()[0].InBand {
 		t.Errorf("asked %v directly, %+v through the invitation", direct.all(), invited.all())
 	}
 
@@ -148,7 +148,7 @@ func TestInvited(t *testing.T) {
 	}
 }
 
-// TestEndInvitation: an invitation ends at its time, or when its guest has a tunnel of its own.
+// TestEndInvitation: an invitation ends at its time, or when the consumer that used it has a tunnel of its own.
 func TestEndInvitation(t *testing.T) {
 	t.Parallel()
 	b := newFCEnv(t)
@@ -179,17 +179,17 @@ func TestEndInvitation(t *testing.T) {
 	open := invite("invitation-1", "token-1", time.Now().Add(time.Hour))
 	gone(invite("invitation-2", "token-2", time.Now().Add(-time.Second)))
 	var mapping netv1alpha1.IPMapping
-	kubetest.Eventually(t, "the proxy is open to the guest", func() error {
+	kubetest.Eventually(t, "the proxy is open to its end of the tunnel", func() error {
 		return b.Get(t.Context(), client.ObjectKey{Name: proxyMapping(*open.Spec.ClusterIdentity)}, &mapping)
 	})
 	var accepted corev1.ConfigMap
 	if err := b.Get(t.Context(), client.ObjectKey{Namespace: "liqo", Name: auth.ProviderName("invitation-1-id")}, &accepted); !apierrors.IsNotFound(err) {
-		t.Errorf("the key of the guest, which signed its network only, is accepted in place of a token: %v", err)
+		t.Errorf("the key of the invitation, which signed its network only, is accepted in place of a token: %v", err)
 	}
 
-	// Its guest registers, and has a tunnel since some minutes.
+	// A consumer registers with it, and has a tunnel since some minutes.
 	rome := discoveryv1alpha1.ClusterIdentity{ClusterID: "rome-2-id", ClusterName: "rome-2"}
-	guest := &discoveryv1alpha1.ForeignCluster{ObjectMeta: metav1.ObjectMeta{Name: "rome-2", Labels: map[string]string{labels.DiscoveryType: labels.DiscoveryIncoming}}, Spec: discoveryv1alpha1.ForeignClusterSpec{
+	consumer := &discoveryv1alpha1.ForeignCluster{ObjectMeta: metav1.ObjectMeta{Name: "rome-2", Labels: map[string]string{labels.DiscoveryType: labels.DiscoveryIncoming}}, Spec: discoveryv1alpha1.ForeignClusterSpec{
 		PeeringType: discoveryv1alpha1.InBand, ClusterIdentity: &rome, OutgoingPeeringEnabled: discoveryv1alpha1.PeeringAuto,
 	}}
 	r := &reconciler{options: Options{Namespace: "liqo"}, client: b.Client, watched: b.Client}
@@ -205,7 +205,7 @@ func TestEndInvitation(t *testing.T) {
 		Data:       map[string]string{auth.PinClusterID: rome.ClusterID, auth.PinTokenID: "token-1"},
 	})
 	since(time.Time{}) // it has registered, and that is all
-	scheme := guest.DeepCopy()
+	scheme := consumer.DeepCopy()
 	at := metav1.NewTime(time.Now().Add(-5 * time.Minute)).Rfc3339Copy()
 	scheme.Status.PeeringConditions = []discoveryv1alpha1.PeeringCondition{{Type: discoveryv1alpha1.NetworkStatus, Status: discoveryv1alpha1.StatusEstablished, LastTransitionTime: at}}
 	if got := withoutTunnelSince(scheme, at.Add(-time.Hour)); !got.Equal(at.Time) {

@@ -18,7 +18,7 @@ import (
 	"golang.zx2c4.com/wireguard/tun/netstack"
 )
 
-var guest, proxy = netip.MustParseAddr("172.31.7.65"), netip.MustParseAddrPort("10.70.0.33:8118")
+var address, proxy = netip.MustParseAddr("172.31.7.65"), netip.MustParseAddrPort("10.70.0.33:8118")
 
 func valid(t testing.TB) Invitation {
 	t.Helper()
@@ -26,7 +26,7 @@ func valid(t testing.TB) Invitation {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return Invitation{PrivateKey: private, PublicKey: make([]byte, keySize), Endpoints: []string{"192.0.2.1:5871"}, Address: guest, Proxy: proxy, User: "id", Pass: "pass"}
+	return Invitation{PrivateKey: private, PublicKey: make([]byte, keySize), Endpoints: []string{"192.0.2.1:5871"}, Address: address, Proxy: proxy, User: "id", Pass: "pass"}
 }
 
 func TestText(t *testing.T) {
@@ -84,13 +84,13 @@ func FuzzParse(f *testing.F) {
 }
 
 // gateway is the other end of an invitation: what arrives at the address of the proxy is answered, and other addresses are not there.
-func gateway(t *testing.T) (endpoint string, public, guestKey []byte) {
+func gateway(t *testing.T) (endpoint string, public, inviteKey []byte) {
 	t.Helper()
 	private, public, err := NewKey()
 	if err != nil {
 		t.Fatal(err)
 	}
-	guestKey, guestPublic, err := NewKey()
+	inviteKey, invitePublic, err := NewKey()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -106,7 +106,7 @@ func gateway(t *testing.T) (endpoint string, public, guestKey []byte) {
 	free.Close()
 	made := device.NewDevice(inside, conn.NewDefaultBind(), &device.Logger{Verbosef: device.DiscardLogf, Errorf: t.Logf})
 	t.Cleanup(made.Close)
-	if err := made.IpcSet(fmt.Sprintf("private_key=%s\nlisten_port=%d\npublic_key=%s\nallowed_ip=%s/32\n", hex.EncodeToString(private), port, hex.EncodeToString(guestPublic), guest)); err != nil {
+	if err := made.IpcSet(fmt.Sprintf("private_key=%s\nlisten_port=%d\npublic_key=%s\nallowed_ip=%s/32\n", hex.EncodeToString(private), port, hex.EncodeToString(invitePublic), address)); err != nil {
 		t.Fatal(err)
 	}
 	if err := made.Up(); err != nil {
@@ -128,7 +128,7 @@ func gateway(t *testing.T) (endpoint string, public, guestKey []byte) {
 			}()
 		}
 	}()
-	return fmt.Sprintf("127.0.0.1:%d", port), public, guestKey
+	return fmt.Sprintf("127.0.0.1:%d", port), public, inviteKey
 }
 
 // TestDial: a connection to whatever address leads to the proxy of the provider, also if its first endpoint is silent; Close ends it.
@@ -217,7 +217,7 @@ func TestLostHandshake(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer behind.Close()
-	guests := make(chan net.Addr, 1) // the one that is answered
+	callers := make(chan net.Addr, 1) // the one that is answered
 	go func() {
 		var first, second net.Addr
 		for packet := make([]byte, 1<<16); ; {
@@ -230,19 +230,19 @@ func TestLostHandshake(t *testing.T) {
 				continue
 			case second == nil:
 				second = from
-				guests <- second
+				callers <- second
 			}
 			_, _ = behind.Write(packet[:n])
 		}
 	}()
 	go func() {
-		guest := <-guests
+		caller := <-callers
 		for packet := make([]byte, 1<<16); ; {
 			n, err := behind.Read(packet)
 			if err != nil {
 				return
 			}
-			_, _ = relay.WriteTo(packet[:n], guest)
+			_, _ = relay.WriteTo(packet[:n], caller)
 		}
 	}()
 	i := valid(t)

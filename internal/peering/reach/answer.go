@@ -19,3 +19,8 @@ func WantsProxy(fc *discoveryv1alpha1.ForeignCluster) bool {
 		return c.Reason == discoveryv1alpha1.ReasonAuthNotReachable || c.Reason == discoveryv1alpha1.ReasonAPIServerNotReady && c.Status == discoveryv1alpha1.StatusError
 	})
 }
+
+// TunnelFirst reports whether everything, also the first contact, waits for the tunnel to a cluster: in-band, unless its provider has invited this cluster.
+func TunnelFirst(fc *discoveryv1alpha1.ForeignCluster) bool {
+	return fc.InBand() && fc.Annotations[labels.Invited] == ""
+}

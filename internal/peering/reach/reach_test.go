@@ -261,3 +261,24 @@ func TestLeadsInside(t *testing.T) {
 		}
 	}
 }
+
+// TestTunnelFirst: only an in-band peering waits for the tunnel, unless its provider has invited this cluster.
+func TestTunnelFirst(t *testing.T) {
+	t.Parallel()
+	for want, changes := range map[bool][]func(*discoveryv1alpha1.ForeignCluster){
+		true: {func(*discoveryv1alpha1.ForeignCluster) {}},
+		false: {
+			func(fc *discoveryv1alpha1.ForeignCluster) { fc.Spec.PeeringType = discoveryv1alpha1.OutOfBand },
+			func(fc *discoveryv1alpha1.ForeignCluster) {
+				fc.Annotations = map[string]string{labels.Invited: labels.True}
+			},
+		},
+	} {
+		for i, change := range changes {
+			fc := cluster(true, labels.DiscoveryManual, inside, "")
+			if change(fc); TunnelFirst(fc) != want {
+				t.Errorf("change %d: it is not %v", i, want)
+			}
+		}
+	}
+}

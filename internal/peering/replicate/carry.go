@@ -50,18 +50,18 @@ func CarryNetwork(ctx context.Context, from, to End) error {
 	return nil
 }
 
-// Announce writes the NetworkConfig of a cluster that has no API server, the guest of an invitation, as a connection of that cluster would.
-func Announce(ctx context.Context, to End, guest string, spec *netv1alpha1.NetworkConfigSpec) error {
+// Announce writes the NetworkConfig of a cluster that has no API server, that of an invitation, as a connection of that cluster would.
+func Announce(ctx context.Context, to End, cluster string, spec *netv1alpha1.NetworkConfigSpec) error {
 	original := &netv1alpha1.NetworkConfig{Spec: *spec}
-	original.Name = discoveryv1alpha1.ClusterIdentity{ClusterID: guest}.NetworkConfigName()
+	original.Name = discoveryv1alpha1.ClusterIdentity{ClusterID: cluster}.NetworkConfigName()
 	original.Labels = map[string]string{labels.Replication: yes, labels.RemoteID: to.ID, labels.ClusterID: to.ID, labels.AppPartOf: labels.PartOf}
-	if err := ssa.Apply(ctx, to.Client, networkSpecIntent(original, copied(original, guest, to.Namespace)), labels.OwnerReplicate); err != nil {
+	if err := ssa.Apply(ctx, to.Client, networkSpecIntent(original, copied(original, cluster, to.Namespace)), labels.OwnerReplicate); err != nil {
 		return fmt.Errorf("write network configuration %s/%s: %w", to.Namespace, original.Name, err)
 	}
 	return nil
 }
 
-// Answer writes the answer of such a guest, which sees the networks of the cluster as they are.
+// Answer writes the answer of such a cluster, which sees the networks of the cluster as they are.
 func Answer(ctx context.Context, to End, ours *netv1alpha1.NetworkConfig, signed func(*netv1alpha1.NetworkConfigStatus) []netv1alpha1.Signature) error {
 	copy := ours.DeepCopy()
 	copy.Status = netv1alpha1.NetworkConfigStatus{Processed: true, PodCIDRNAT: netv1alpha1.NotRemapped, ExternalCIDRNAT: netv1alpha1.NotRemapped, ObservedGeneration: copy.Generation}
