@@ -122,28 +122,33 @@ type reach struct {
 	serves bool
 }
 
-// reachedByRoles follows the names of this package from each role.
+// rolesPath is the import path of the folders of this program, whose names are followed as those of this package.
+const rolesPath = "liqo.io/liqo/cmd/liqo/"
+
+// reachedByRoles follows the names of this package, and of its folders, from each role. A name is FOLDER.NAME; this package has no folder.
 func reachedByRoles(t *testing.T) map[string]reach {
 	t.Helper()
 	found, declared := map[string]reach{}, map[string][]declaration{}
 	paths, err := filepath.Glob("*.go")
 	must(t, err)
+	below, err := filepath.Glob("*/*.go")
+	must(t, err)
 	starts := map[string]string{}
-	for _, path := range paths {
+	for _, path := range slices.Concat(paths, below) {
 		if strings.HasSuffix(path, "_test.go") {
 			continue
 		}
 		file, err := parser.ParseFile(token.NewFileSet(), path, nil, 0)
 		must(t, err)
-		named := importsOf(file)
+		named, folder := importsOf(file), strings.TrimSuffix(filepath.Dir(path), ".")
 		for _, node := range file.Decls {
 			for _, name := range namesOf(node) {
-				declared[name] = append(declared[name], declaration{node, named})
+				declared[folder+"."+name] = append(declared[folder+"."+name], declaration{node, folder, named})
 			}
 			ast.Inspect(node, func(part ast.Node) bool {
-				if literal, ok := part.(*ast.CompositeLit); ok && isNamed(literal.Type, "role") && len(literal.Elts) > 0 {
+				if literal, ok := part.(*ast.CompositeLit); ok && isRole(literal.Type) && len(literal.Elts) > 0 {
 					if name, ok := literal.Elts[0].(*ast.KeyValueExpr).Value.(*ast.BasicLit); ok {
-						starts[strings.Trim(name.Value, `"`)] = namesOf(node)[0]
+						starts[strings.Trim(name.Value, `"`)] = folder + "." + namesOf(node)[0]
 					}
 				}
 				return true
@@ -160,10 +165,17 @@ func reachedByRoles(t *testing.T) map[string]reach {
 			seen[queue[0]] = true
 			for _, one := range declared[queue[0]] {
 				ast.Inspect(one.node, func(part ast.Node) bool {
-					if name, ok := part.(*ast.Ident); ok {
-						queue = append(queue, name.Name)
-						r.serves = r.serves || name.Name == "MetricsAddress" || name.Name == "Metrics"
-						if path := one.imports[name.Name]; path != "" {
+					switch part := part.(type) {
+					case *ast.SelectorExpr:
+						if of, ok := part.X.(*ast.Ident); ok {
+							if folder, ok := strings.CutPrefix(one.imports[of.Name], rolesPath); ok {
+								queue = append(queue, folder+"."+part.Sel.Name)
+							}
+						}
+					case *ast.Ident:
+						queue = append(queue, one.folder+"."+part.Name)
+						r.serves = r.serves || part.Name == "MetricsAddress" || part.Name == "Metrics"
+						if path := one.imports[part.Name]; path != "" && !strings.HasPrefix(path, rolesPath) {
 							r.imports = append(r.imports, path)
 						}
 					}
@@ -176,9 +188,10 @@ func reachedByRoles(t *testing.T) map[string]reach {
 	return found
 }
 
-// declaration is one of this package, with the imports of its file by name.
+// declaration is one of this package or of a folder, with the imports of its file by name.
 type declaration struct {
 	node    ast.Decl
+	folder  string
 	imports map[string]string
 }
 
@@ -222,7 +235,8 @@ func namesOf(node ast.Decl) (names []string) {
 	return names
 }
 
-func isNamed(expression ast.Expr, name string) bool {
-	identifier, ok := expression.(*ast.Ident)
-	return ok && identifier.Name == name
+// isRole reports whether an expression is the type role.Role.
+func isRole(expression ast.Expr) bool {
+	selector, ok := expression.(*ast.SelectorExpr)
+	return ok && selector.Sel.Name == "Role"
 }
