@@ -8,7 +8,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -20,6 +19,7 @@ import (
 	discoveryv1alpha1 "liqo.io/liqo/apis/discovery/v1alpha1"
 	"liqo.io/liqo/apis/labels"
 	"liqo.io/liqo/internal/kube/clusterkey"
+	"liqo.io/liqo/internal/kube/nodeready"
 	"liqo.io/liqo/internal/peering/auth/published"
 )
 
@@ -78,9 +78,7 @@ func AuthURL(ctx context.Context, c client.Reader, namespace string, services []
 }
 
 func NodeReady(node *corev1.Node) bool {
-	return slices.ContainsFunc(node.Status.Conditions, func(condition corev1.NodeCondition) bool {
-		return condition.Type == corev1.NodeReady && condition.Status == corev1.ConditionTrue
-	})
+	return nodeready.Is(node.Status.Conditions)
 }
 
 // NotServed reports whether the API server does not know the kind.

@@ -28,6 +28,7 @@ import (
 	netv1alpha1 "liqo.io/liqo/apis/net/v1alpha1"
 	"liqo.io/liqo/internal/action"
 	"liqo.io/liqo/internal/action/installed"
+	"liqo.io/liqo/internal/kube/nodeready"
 )
 
 // Cluster is one of the two clusters under test.
@@ -246,9 +247,7 @@ func nodesOf(all []corev1.Node, most int) (nodes []node, left int) {
 		if one.Labels[labels.Type] == labels.TypeVirtualNode {
 			continue
 		}
-		ready := slices.ContainsFunc(one.Status.Conditions, func(c corev1.NodeCondition) bool {
-			return c.Type == corev1.NodeReady && c.Status == corev1.ConditionTrue
-		})
+		ready := nodeready.Is(one.Status.Conditions)
 		for _, address := range one.Status.Addresses {
 			if parsed, err := netip.ParseAddr(address.Address); ready && err == nil && parsed.Is4() && address.Type == corev1.NodeInternalIP {
 				nodes = append(nodes, node{name: one.Name, address: parsed})

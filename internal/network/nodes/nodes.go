@@ -13,6 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 
 	"liqo.io/liqo/apis/labels"
+	"liqo.io/liqo/internal/kube/nodeready"
 )
 
 // +kubebuilder:rbac:groups="",resources=nodes,verbs=list;watch
@@ -40,7 +41,5 @@ func Real(ctx context.Context, from client.Reader) ([]corev1.Node, error) {
 func IsVirtual(node *corev1.Node) bool { return node.Labels[labels.Type] == labels.TypeVirtualNode }
 
 func IsReady(node *corev1.Node) bool {
-	return slices.ContainsFunc(node.Status.Conditions, func(c corev1.NodeCondition) bool {
-		return c.Type == corev1.NodeReady && c.Status == corev1.ConditionTrue
-	})
+	return nodeready.Is(node.Status.Conditions)
 }

@@ -16,6 +16,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
 
+	"liqo.io/liqo/internal/kube/nodeready"
 	"liqo.io/liqo/internal/peering/proxy"
 )
 
@@ -89,9 +90,7 @@ func nodeAddress(nodes []corev1.Node) (string, error) {
 }
 
 func ready(node corev1.Node) bool {
-	return slices.ContainsFunc(node.Status.Conditions, func(c corev1.NodeCondition) bool {
-		return c.Type == corev1.NodeReady && c.Status == corev1.ConditionTrue
-	})
+	return nodeready.Is(node.Status.Conditions)
 }
 
 // ParseAddress returns the URL of an API server from a URL, HOST or HOST:PORT.

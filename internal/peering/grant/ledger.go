@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"liqo.io/liqo/apis/labels"
+	"liqo.io/liqo/internal/kube/nodeready"
 )
 
 // Ledger counts what the nodes have and what the pods on them request, event by event. It is not safe for concurrent
@@ -82,9 +83,7 @@ func (l *Ledger) SetNode(node *corev1.Node) (changed bool) {
 }
 
 func (l *Ledger) counts(node *corev1.Node) bool {
-	return l.admits(node) && !node.Spec.Unschedulable && slices.ContainsFunc(node.Status.Conditions, func(condition corev1.NodeCondition) bool {
-		return condition.Type == corev1.NodeReady && condition.Status == corev1.ConditionTrue
-	})
+	return l.admits(node) && !node.Spec.Unschedulable && nodeready.Is(node.Status.Conditions)
 }
 
 // admits reports whether pods of peers may start on a node while it is Ready and not cordoned.

@@ -20,6 +20,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"liqo.io/liqo/apis/labels"
+	"liqo.io/liqo/internal/kube/nodeready"
 )
 
 // Service is the name of the Service of authentication.
@@ -162,7 +163,5 @@ func nodeAddress(nodes []corev1.Node) string {
 }
 
 func nodeReady(node *corev1.Node) bool {
-	return slices.ContainsFunc(node.Status.Conditions, func(condition corev1.NodeCondition) bool {
-		return condition.Type == corev1.NodeReady && condition.Status == corev1.ConditionTrue
-	})
+	return nodeready.Is(node.Status.Conditions)
 }

@@ -11,6 +11,7 @@ import (
 	volumehelpers "k8s.io/component-helpers/storage/volume"
 
 	"liqo.io/liqo/apis/labels"
+	"liqo.io/liqo/internal/kube/nodeready"
 	"liqo.io/liqo/internal/kube/storageclass"
 	"liqo.io/liqo/internal/storage/data"
 )
@@ -144,7 +145,5 @@ func (f *Facts) attached() string {
 }
 
 func nodeReady(node *corev1.Node) bool {
-	return slices.ContainsFunc(node.Status.Conditions, func(c corev1.NodeCondition) bool {
-		return c.Type == corev1.NodeReady && c.Status == corev1.ConditionTrue
-	})
+	return nodeready.Is(node.Status.Conditions)
 }
