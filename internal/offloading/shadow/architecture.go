@@ -50,14 +50,6 @@ func architecturesIn(list string) (all []string) {
 	return slices.Compact(all)
 }
 
-// Architecture returns what a ShadowPod is to remember: the architecture that was chosen for its pod; empty if nothing was.
-func Architecture(f Facts) string {
-	if chosen := f.Pod.Annotations[labels.PodArchitecture]; chosen != "" && len(validation.IsValidLabelValue(chosen)) == 0 {
-		return chosen
-	}
-	return f.Shadow.Status.Architecture
-}
-
 // Choose records on a new pod the architecture that was chosen for it.
 func Choose(pod *corev1.Pod, architecture string) {
 	if architecture != "" {
@@ -76,4 +68,12 @@ func RunOn(spec *corev1.PodSpec, architectures []string) {
 	spec.Affinity.NodeAffinity = &corev1.NodeAffinity{RequiredDuringSchedulingIgnoredDuringExecution: &corev1.NodeSelector{NodeSelectorTerms: []corev1.NodeSelectorTerm{{
 		MatchExpressions: []corev1.NodeSelectorRequirement{{Key: corev1.LabelArchStable, Operator: corev1.NodeSelectorOpIn, Values: architectures}},
 	}}}}
+}
+
+// Architecture returns what a ShadowPod is to remember: the architecture that was chosen for its pod; empty if nothing was.
+func Architecture(shadow *vkv1alpha1.ShadowPod, pod *corev1.Pod) string {
+	if chosen := pod.Annotations[labels.PodArchitecture]; chosen != "" && len(validation.IsValidLabelValue(chosen)) == 0 {
+		return chosen
+	}
+	return shadow.Status.Architecture
 }

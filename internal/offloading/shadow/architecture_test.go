@@ -68,7 +68,7 @@ func TestArchitectures(t *testing.T) {
 		}
 		remembers := shadowPod(nil)
 		remembers.Status.Architecture = "amd64"
-		if got := Architecture(Facts{Shadow: remembers, Pod: chosen}); got != want {
+		if got := Architecture(remembers, chosen); got != want {
 			t.Errorf("remembered is %q, want %q", got, want)
 		}
 		Choose(chosen, "arm64")

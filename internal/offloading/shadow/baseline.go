@@ -74,16 +74,6 @@ func evaluated(spec *corev1.PodSpec, level Level) *corev1.PodSpec {
 	return &it
 }
 
-// untraced returns a security context without SYS_PTRACE.
-func untraced(context *corev1.SecurityContext) *corev1.SecurityContext {
-	if context == nil || context.Capabilities == nil {
-		return context
-	}
-	context = context.DeepCopy()
-	context.Capabilities.Add = slices.DeleteFunc(context.Capabilities.Add, func(one corev1.Capability) bool { return one == "SYS_PTRACE" })
-	return context
-}
-
 // networkVolumes is stricter than the baseline, and as strict as the level above it. A node mounts network volumes under its own identity, so a
 // file server that trusts the nodes of this cluster would give a peer everyone's volumes. A driver that a pod names does what the peer asks of it.
 func networkVolumes(volumes []corev1.Volume) string {

@@ -10,6 +10,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"liqo.io/liqo/apis/labels"
 	vkv1alpha1 "liqo.io/liqo/apis/virtualkubelet/v1alpha1"
 )
 
@@ -125,3 +126,20 @@ func LeftOut(shadow *vkv1alpha1.ShadowPod, allowed Allowed) (names []string) {
 	slices.Sort(names)
 	return slices.Compact(names)
 }
+
+// guarded are key prefixes of taints that keep pods of users away: from the control plane, from nodes that are cordoned or not ready for use,
+// and from virtual nodes, because pods of peers are not passed on to other clusters.
+var guarded = []string{"node-role.kubernetes.io/", corev1.TaintNodeUnschedulable, "node.cloudprovider.kubernetes.io/", labels.TaintVirtualNode}
+
+// isGuarded reports whether a toleration of this key tolerates a guarded taint. One without key tolerates every taint.
+func isGuarded(key string) bool {
+	return key == "" || slices.ContainsFunc(guarded, func(prefix string) bool { return strings.HasPrefix(key, prefix) })
+}
+
+// reserved reports whether kubelets, kubectl or our controllers give the annotation a meaning.
+func reserved(key string) bool {
+	return key == labels.ShadowPodRevision || key == labels.ShadowPodKeys || key == labels.ShadowPodSent || key == labels.DeletionPeriod || key == labels.Architectures || key == labels.HomeDNS || key == labels.PodArchitecture || key == corev1.LastAppliedConfigAnnotation || strings.HasPrefix(key, "kubernetes.io/config.")
+}
+
+// keepsSliceLabel reports whether an EndpointSlice of a peer has a label with this key.
+func keepsSliceLabel(key string) bool { return kept(key, sliceLabelKeys) }

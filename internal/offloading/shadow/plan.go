@@ -4,6 +4,7 @@ package shadow
 
 import (
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -149,7 +150,7 @@ func planPresent(f Facts) Step {
 		}
 	default:
 		step.Phase, step.RequeueAfter = underway(f)
-		if deleting && step.Phase == "" && Architecture(f) != f.Shadow.Status.Architecture {
+		if deleting && step.Phase == "" && Architecture(f.Shadow, f.Pod) != f.Shadow.Status.Architecture {
 			step.Phase, _ = present(pod) // before the pod is gone, which the next one follows
 		}
 	}
@@ -242,4 +243,32 @@ func reference(pod *corev1.Pod) *metav1.OwnerReference {
 		return nil
 	}
 	return owner
+}
+
+// Release returns the patch that removes our finalizer from a pod; nil if it has none. Facts that are live are exact: the patch fails if the pod has changed
+// since, for example because its kubelet has reported how it ended.
+func Release(f Facts) []Op {
+	ops := without(f.Pod, func(finalizer string) bool { return finalizer == labels.FinalizerPodEnd })
+	if f.Live && ops != nil {
+		ops = append([]Op{{"test", "/metadata/resourceVersion", f.Pod.ResourceVersion}}, ops...)
+	}
+	return ops
+}
+
+// Free returns the patch that removes from a ShadowPod the finalizers that keep it until its pod is gone; nil if it has none.
+func Free(shadow *vkv1alpha1.ShadowPod) []Op { return without(shadow, keepsName) }
+
+// without removes finalizers, the last one first, so that the places of the others stay.
+func without(object metav1.Object, unwanted func(finalizer string) bool) []Op {
+	ops := []Op{{"test", "/metadata/uid", string(object.GetUID())}}
+	for at, finalizer := range slices.Backward(object.GetFinalizers()) {
+		if unwanted(finalizer) {
+			path := "/metadata/finalizers/" + strconv.Itoa(at)
+			ops = append(ops, Op{"test", path, finalizer}, Op{Op: "remove", Path: path})
+		}
+	}
+	if len(ops) == 1 {
+		return nil
+	}
+	return ops
 }

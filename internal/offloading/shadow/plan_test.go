@@ -78,7 +78,7 @@ var actors = []struct {
 		}
 		policy := []corev1.RestartPolicy{corev1.RestartPolicyAlways, corev1.RestartPolicyOnFailure, corev1.RestartPolicyNever}[h.random.Intn(3)]
 		uid := h.uid()
-		h.shadow = shadowPod(func(s *vkv1alpha1.ShadowPod) {
+		h.shadow = planned(func(s *vkv1alpha1.ShadowPod) {
 			s.UID, s.Spec.Fence, s.Spec.Pod.RestartPolicy = uid, "fence-of-"+string(uid), policy
 			if h.random.Intn(2) == 0 { // by the webhook, which earlier ones have not passed
 				s.Finalizers = []string{labels.FinalizerPodGone}
@@ -312,7 +312,7 @@ func (h *history) controller(disturb int) (acted bool) {
 		if why := h.over[facts.Shadow.Spec.Fence]; why != "" {
 			h.fail("created again a pod that has ended: %s %s", facts.Shadow.Spec.Fence, why)
 		}
-		h.pod = Pod(facts.Shadow, "rome-id", anything)
+		h.pod = Pod(facts.Shadow, "rome-id", everyKey)
 		h.pod.UID, h.pod.Status.Phase, h.pod.CreationTimestamp = h.uid(), corev1.PodPending, metav1.NewTime(h.now)
 		h.fences[h.pod.UID] = facts.Shadow.Spec.Fence
 		h.created[facts.Shadow.Spec.Fence]++
@@ -467,7 +467,10 @@ func (h *history) settle() {
 	}
 }
 
-func shadowPod(change func(*vkv1alpha1.ShadowPod)) *vkv1alpha1.ShadowPod {
+// everyKey is for tests of other rules than the lists of keys.
+var everyKey = Allowed{Labels: Keys{"*"}, Annotations: Keys{"*"}, Tolerations: Keys{"*"}}
+
+func planned(change func(*vkv1alpha1.ShadowPod)) *vkv1alpha1.ShadowPod {
 	s := &vkv1alpha1.ShadowPod{
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: "remote", Name: "web", UID: "shadow", Labels: map[string]string{labels.Origin: "rome-id", "app": "web"},
@@ -491,7 +494,7 @@ func TestFree(t *testing.T) {
 		{[]string{labels.FinalizerPodGone, theirs, metav1.FinalizerDeleteDependents}, []string{theirs}},
 		{[]string{theirs, metav1.FinalizerDeleteDependents, labels.FinalizerPodGone, labels.FinalizerPodGone}, []string{theirs}},
 	} {
-		s := shadowPod(func(s *vkv1alpha1.ShadowPod) { s.Finalizers = c.before })
+		s := planned(func(s *vkv1alpha1.ShadowPod) { s.Finalizers = c.before })
 		ops := Free(s)
 		if slices.Equal(c.before, c.after) {
 			if ops != nil {
@@ -527,9 +530,9 @@ func TestFree(t *testing.T) {
 // TestPlan: single steps, by name.
 func TestPlan(t *testing.T) {
 	now := time.Unix(1_700_000_000, 0)
-	s := shadowPod(nil)
+	s := planned(nil)
 	is := func(change func(*corev1.Pod)) *corev1.Pod {
-		pod := Pod(s, "rome-id", anything)
+		pod := Pod(s, "rome-id", everyKey)
 		pod.UID, pod.CreationTimestamp, pod.Status.Phase, pod.Spec.NodeName = "pod", metav1.NewTime(now), corev1.PodRunning, "node"
 		if change != nil {
 			change(pod)
@@ -540,12 +543,12 @@ func TestPlan(t *testing.T) {
 		pod.DeletionTimestamp, pod.DeletionGracePeriodSeconds = &metav1.Time{Time: now}, new(int64(30))
 	}
 	phase := func(phase vkv1alpha1.ShadowPodPhase) *vkv1alpha1.ShadowPod {
-		return shadowPod(func(s *vkv1alpha1.ShadowPod) { s.Status.Phase, s.Status.PodUID = phase, "pod" })
+		return planned(func(s *vkv1alpha1.ShadowPod) { s.Status.Phase, s.Status.PodUID = phase, "pod" })
 	}
-	goes := shadowPod(func(s *vkv1alpha1.ShadowPod) {
+	goes := planned(func(s *vkv1alpha1.ShadowPod) {
 		s.DeletionTimestamp, s.Finalizers = &metav1.Time{Time: now}, []string{"example.com/theirs", metav1.FinalizerDeleteDependents}
 	})
-	ours := shadowPod(func(s *vkv1alpha1.ShadowPod) {
+	ours := planned(func(s *vkv1alpha1.ShadowPod) {
 		s.DeletionTimestamp, s.Finalizers = &metav1.Time{Time: now}, []string{labels.FinalizerPodGone}
 	})
 	periodOf := func(s *vkv1alpha1.ShadowPod, period string) *vkv1alpha1.ShadowPod {
@@ -559,15 +562,15 @@ func TestPlan(t *testing.T) {
 		}
 	}
 	unmanaged := func(p *corev1.Pod) { p.OwnerReferences, p.Labels, p.Annotations = nil, nil, nil }
-	never := shadowPod(func(s *vkv1alpha1.ShadowPod) { s.Spec.Pod.RestartPolicy = corev1.RestartPolicyNever })
-	retried := shadowPod(func(s *vkv1alpha1.ShadowPod) { s.Spec.Pod.RestartPolicy = corev1.RestartPolicyOnFailure })
+	never := planned(func(s *vkv1alpha1.ShadowPod) { s.Spec.Pod.RestartPolicy = corev1.RestartPolicyNever })
+	retried := planned(func(s *vkv1alpha1.ShadowPod) { s.Spec.Pod.RestartPolicy = corev1.RestartPolicyOnFailure })
 	forced := func(ago time.Duration, phase corev1.PodPhase) *corev1.Pod {
 		return is(func(p *corev1.Pod) {
 			p.DeletionTimestamp, p.DeletionGracePeriodSeconds = &metav1.Time{Time: now.Add(-ago)}, new(int64(0))
 			p.Status.Phase, p.Finalizers = phase, []string{labels.FinalizerPodEnd}
 		})
 	}
-	other := shadowPod(func(s *vkv1alpha1.ShadowPod) { s.UID = "next" })
+	other := planned(func(s *vkv1alpha1.ShadowPod) { s.UID = "next" })
 	for _, c := range []struct {
 		name   string
 		shadow *vkv1alpha1.ShadowPod
@@ -582,7 +585,7 @@ func TestPlan(t *testing.T) {
 		{"vanished while it ran", phase(vkv1alpha1.ShadowPodRunning), nil, true, Step{Create: true}, false},
 		{"vanished when it had succeeded", phase(vkv1alpha1.ShadowPodSucceeded), nil, true, Step{}, false},
 		{"vanished when it had failed", phase(vkv1alpha1.ShadowPodFailed), nil, true, Step{}, false},
-		{"vanished while the ShadowPod is deleted", shadowPod(func(s *vkv1alpha1.ShadowPod) { s.DeletionTimestamp = &metav1.Time{} }), nil, true, Step{}, false},
+		{"vanished while the ShadowPod is deleted", planned(func(s *vkv1alpha1.ShadowPod) { s.DeletionTimestamp = &metav1.Time{} }), nil, true, Step{}, false},
 		{"running for a short time", s, is(nil), false, Step{RequeueAfter: runningDelay}, false},
 		{"running for a short time, and our clock is wrong", s, is(func(p *corev1.Pod) { p.CreationTimestamp = metav1.NewTime(now.Add(time.Hour)) }), false, Step{RequeueAfter: runningDelay}, false},
 		{"running for long", s, is(func(p *corev1.Pod) { p.CreationTimestamp = metav1.NewTime(now.Add(-runningDelay)) }), false, Step{Phase: "Running"}, false},
@@ -615,13 +618,13 @@ func TestPlan(t *testing.T) {
 		{"its end is recorded, and its label is gone: a pod that has ended stays as it is", phase(vkv1alpha1.ShadowPodSucceeded), is(func(p *corev1.Pod) {
 			p.Status.Phase, p.Annotations = corev1.PodSucceeded, nil
 		}), false, Step{}, false},
-		{"deleted with the shortest period: its kubelet reports its end", shadowPod(func(s *vkv1alpha1.ShadowPod) {
+		{"deleted with the shortest period: its kubelet reports its end", planned(func(s *vkv1alpha1.ShadowPod) {
 			s.Status.Phase, s.Status.PodUID, s.Spec.Pod.RestartPolicy = vkv1alpha1.ShadowPodRunning, "pod", corev1.RestartPolicyOnFailure
 		}), is(func(p *corev1.Pod) {
 			p.DeletionTimestamp, p.DeletionGracePeriodSeconds = &metav1.Time{Time: now.Add(-kubeletDelay)}, new(int64(1))
 			p.Finalizers = []string{labels.FinalizerPodEnd}
 		}), true, Step{}, false},
-		{"running for a short time, after an earlier pod", shadowPod(func(s *vkv1alpha1.ShadowPod) {
+		{"running for a short time, after an earlier pod", planned(func(s *vkv1alpha1.ShadowPod) {
 			s.Status.Phase, s.Status.PodUID = vkv1alpha1.ShadowPodRunning, "before"
 		}), is(nil), false, Step{RequeueAfter: runningDelay}, false},
 		{"in deletion, its pod runs", goes, is(nil), false, Step{Delete: true}, false},
@@ -630,7 +633,7 @@ func TestPlan(t *testing.T) {
 		{"in deletion, with a period that is none", periodOf(goes, "0"), is(nil), false, Step{Delete: true, Period: 1}, false},
 		{"in deletion, with a negative period", periodOf(goes, "-3"), is(nil), false, Step{Delete: true}, false},
 		{"in deletion, with a period that is no number", periodOf(goes, "3s"), is(nil), false, Step{Delete: true}, false},
-		{"in deletion, and its manifest has no period", shadowPod(func(s *vkv1alpha1.ShadowPod) {
+		{"in deletion, and its manifest has no period", planned(func(s *vkv1alpha1.ShadowPod) {
 			*s = *goes.DeepCopy()
 			s.Spec.Pod.TerminationGracePeriodSeconds = new(int64(0))
 		}), is(nil), false, Step{Delete: true, Period: 1}, false},
@@ -643,10 +646,10 @@ func TestPlan(t *testing.T) {
 		{"in deletion in the background, held by us, no pod in the cache", ours, nil, false, Step{NeedsPod: true}, false},
 		{"in deletion in the background, held by us, no pod", ours, nil, false, Step{Free: true}, true},
 		{"in deletion in the background, held by us, an unmanaged pod", ours, is(unmanaged), false, Step{Free: true}, true},
-		{"held by us, not in deletion, its pod was deleted", shadowPod(func(s *vkv1alpha1.ShadowPod) { s.Finalizers = []string{labels.FinalizerPodGone} }), nil, true, Step{Create: true}, false},
+		{"held by us, not in deletion, its pod was deleted", planned(func(s *vkv1alpha1.ShadowPod) { s.Finalizers = []string{labels.FinalizerPodGone} }), nil, true, Step{Create: true}, false},
 		{"in deletion like its pod", goes, is(deleted), false, Step{}, false},
 		{"in deletion like its pod, which we hold", goes, is(func(p *corev1.Pod) { deleted(p); p.Finalizers = []string{labels.FinalizerPodEnd} }), false, Step{Release: true}, false},
-		{"in deletion, and has ended, but its pod is there", shadowPod(func(s *vkv1alpha1.ShadowPod) {
+		{"in deletion, and has ended, but its pod is there", planned(func(s *vkv1alpha1.ShadowPod) {
 			*s = *goes.DeepCopy()
 			s.Status.Phase = vkv1alpha1.ShadowPodSucceeded
 		}), is(func(p *corev1.Pod) { p.Status.Phase = corev1.PodSucceeded }), false, Step{Delete: true}, false},
@@ -657,15 +660,28 @@ func TestPlan(t *testing.T) {
 		{"in deletion, an unmanaged pod in the cache", goes, is(unmanaged), false, Step{NeedsPod: true}, false},
 		{"in deletion, an unmanaged pod", goes, is(unmanaged), false, Step{Free: true}, true},
 		{"in deletion, the pod of an earlier ShadowPod", goes, is(func(p *corev1.Pod) { p.OwnerReferences[0].UID = "before" }), true, Step{Delete: true}, false},
-		{"in deletion, the garbage collector has freed it, another finalizer holds it", shadowPod(func(s *vkv1alpha1.ShadowPod) {
+		{"in deletion, the garbage collector has freed it, another finalizer holds it", planned(func(s *vkv1alpha1.ShadowPod) {
 			s.DeletionTimestamp, s.Finalizers = &metav1.Time{Time: now}, []string{"example.com/theirs"}
 		}), nil, false, Step{}, false},
-		{"in deletion, in the background, held by another finalizer: its pod runs until it is gone", shadowPod(func(s *vkv1alpha1.ShadowPod) {
+		{"in deletion, in the background, held by another finalizer: its pod runs until it is gone", planned(func(s *vkv1alpha1.ShadowPod) {
 			s.DeletionTimestamp, s.Finalizers = &metav1.Time{Time: now}, []string{"example.com/theirs"}
 		}), is(nil), false, Step{}, false},
 	} {
 		if got := Plan(Facts{Shadow: c.shadow, Pod: c.pod, Live: c.live, PodLive: c.look, Now: now}); got != c.want {
 			t.Errorf("%s: %+v, want %+v", c.name, got, c.want)
 		}
+	}
+}
+
+// TestRelease: only our finalizer is removed, and from a pod that was read live only as it was read.
+func TestRelease(t *testing.T) {
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{UID: "pod"}}
+	if fmt.Sprint(Release(Facts{Pod: pod, Live: true})) != "[]" {
+		t.Error("a finalizer that is not there")
+	}
+	kept := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{UID: "pod", ResourceVersion: "7", Finalizers: []string{labels.FinalizerPodEnd}}}
+	version := Op{"test", "/metadata/resourceVersion", "7"}
+	if live, cached := Release(Facts{Pod: kept, Live: true}), Release(Facts{Pod: kept}); !slices.Contains(live, version) || slices.Contains(cached, version) {
+		t.Errorf("released as read live %v, from a cache %v", live, cached)
 	}
 }

@@ -7,7 +7,6 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"slices"
-	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -72,15 +71,6 @@ func alwaysPull(spec *corev1.PodSpec) {
 	}
 }
 
-// guarded are key prefixes of taints that keep pods of users away: from the control plane, from nodes that are cordoned or not ready for use,
-// and from virtual nodes, because pods of peers are not passed on to other clusters.
-var guarded = []string{"node-role.kubernetes.io/", corev1.TaintNodeUnschedulable, "node.cloudprovider.kubernetes.io/", labels.TaintVirtualNode}
-
-// isGuarded reports whether a toleration of this key tolerates a guarded taint. One without key tolerates every taint.
-func isGuarded(key string) bool {
-	return key == "" || slices.ContainsFunc(guarded, func(prefix string) bool { return strings.HasPrefix(key, prefix) })
-}
-
 // tolerations returns the requested tolerations that a pod of a peer may have.
 func tolerations(requested []corev1.Toleration, allowed Allowed) []corev1.Toleration {
 	return slices.DeleteFunc(slices.Clone(requested), func(one corev1.Toleration) bool { return !allowed.Toleration(one.Key) })
@@ -105,11 +95,6 @@ func podAnnotations(shadow *vkv1alpha1.ShadowPod, allowed Allowed) map[string]st
 		}
 	}
 	return all
-}
-
-// reserved reports whether kubelets, kubectl or our controllers give the annotation a meaning.
-func reserved(key string) bool {
-	return key == labels.ShadowPodRevision || key == labels.ShadowPodKeys || key == labels.ShadowPodSent || key == labels.DeletionPeriod || key == labels.Architectures || key == labels.HomeDNS || key == labels.PodArchitecture || key == corev1.LastAppliedConfigAnnotation || strings.HasPrefix(key, "kubernetes.io/config.")
 }
 
 // everything is for revisions: what is allowed may change with each start of this process, which must not change running pods.
@@ -183,4 +168,14 @@ func trimContainers(from []corev1.Container) (kept []corev1.Container) {
 		})
 	}
 	return kept
+}
+
+// untraced returns a security context without SYS_PTRACE.
+func untraced(context *corev1.SecurityContext) *corev1.SecurityContext {
+	if context == nil || context.Capabilities == nil {
+		return context
+	}
+	context = context.DeepCopy()
+	context.Capabilities.Add = slices.DeleteFunc(context.Capabilities.Add, func(one corev1.Capability) bool { return one == "SYS_PTRACE" })
+	return context
 }

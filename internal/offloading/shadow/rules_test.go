@@ -17,6 +17,19 @@ import (
 	vkv1alpha1 "liqo.io/liqo/apis/virtualkubelet/v1alpha1"
 )
 
+func shadowPod(change func(*vkv1alpha1.ShadowPod)) *vkv1alpha1.ShadowPod {
+	s := &vkv1alpha1.ShadowPod{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: "remote", Name: "web", UID: "shadow", Labels: map[string]string{labels.Origin: "rome-id", "app": "web"},
+		},
+		Spec: vkv1alpha1.ShadowPodSpec{Fence: "fence", Pod: corev1.PodSpec{Containers: []corev1.Container{{Name: "c", Image: "image"}}}},
+	}
+	if change != nil {
+		change(s)
+	}
+	return s
+}
+
 func spec(change func(*corev1.PodSpec)) *vkv1alpha1.ShadowPod {
 	return shadowPod(func(s *vkv1alpha1.ShadowPod) { change(&s.Spec.Pod) })
 }
@@ -425,14 +438,6 @@ func TestAmend(t *testing.T) {
 	}
 	if !slices.Equal(got, want) {
 		t.Errorf("got\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
-	}
-	if fmt.Sprint(Release(Facts{Pod: pod, Live: true})) != "[]" {
-		t.Error("a finalizer that is not there")
-	}
-	kept := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{UID: "pod", ResourceVersion: "7", Finalizers: []string{labels.FinalizerPodEnd}}}
-	version := Op{"test", "/metadata/resourceVersion", "7"}
-	if live, cached := Release(Facts{Pod: kept, Live: true}), Release(Facts{Pod: kept}); !slices.Contains(live, version) || slices.Contains(cached, version) {
-		t.Errorf("released as read live %v, from a cache %v", live, cached)
 	}
 }
 

@@ -95,7 +95,7 @@ func EndpointSlice(shadow *vkv1alpha1.ShadowEndpointSlice, origin Origin) (*disc
 	}
 	all := map[string]string{}
 	for key, value := range shadow.Labels {
-		if kept(key, sliceLabelKeys) {
+		if keepsSliceLabel(key) {
 			all[key] = value
 		}
 	}

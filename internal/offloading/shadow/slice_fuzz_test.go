@@ -5,6 +5,7 @@ package shadow
 import (
 	"encoding/json"
 	"net/netip"
+	"regexp"
 	"slices"
 	"testing"
 	"unicode/utf8"
@@ -14,6 +15,9 @@ import (
 	"liqo.io/liqo/apis/labels"
 	vkv1alpha1 "liqo.io/liqo/apis/virtualkubelet/v1alpha1"
 )
+
+// exponents matches numbers that take minutes to parse as a quantity.
+var exponents = regexp.MustCompile(`[0-9][eE][+-]?[0-9]{3,}`)
 
 // FuzzEndpointSlice: whatever a peer writes, no endpoint leads out of the networks agreed with it, and the peer sets none of our labels.
 func FuzzEndpointSlice(f *testing.F) {
@@ -30,7 +34,7 @@ func FuzzEndpointSlice(f *testing.F) {
 	networks := []netip.Prefix{netip.MustParsePrefix("10.1.0.0/16"), netip.MustParsePrefix("10.2.0.0/24"), netip.MustParsePrefix("fd00::/64")}
 	f.Fuzz(func(t *testing.T, text string, reachable bool) {
 		var shadow vkv1alpha1.ShadowEndpointSlice
-		if !parsable(text) || json.Unmarshal([]byte(text), &shadow) != nil {
+		if exponents.MatchString(text) || json.Unmarshal([]byte(text), &shadow) != nil {
 			return
 		}
 		own := OwnPod{UID: "u", Node: "n1", IPs: []string{"10.200.1.5", "fd00:2::5"}, Ready: true}

@@ -4,11 +4,13 @@ package shadow
 
 import (
 	"encoding/json"
+	"maps"
 	"net/netip"
 	"slices"
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -240,5 +242,17 @@ func TestReachable(t *testing.T) {
 		if got := Reachable(c.fc); got != c.want {
 			t.Errorf("%+v: %v", c.fc, got)
 		}
+	}
+}
+
+// TestAttackH6SliceLabels: the labels of EndpointSlices obey the same rule.
+func TestAttackH6SliceLabels(t *testing.T) {
+	from := &vkv1alpha1.ShadowEndpointSlice{ObjectMeta: metav1.ObjectMeta{Name: "web", Namespace: "remote", Labels: map[string]string{
+		discoveryv1.LabelServiceName: "web", "app": "web", "app.kubernetes.io/name": "web", corev1.IsHeadlessService: "", "multicluster.x-k8s.io/service-name": "theirs", "service.cilium.io/x": "y",
+	}}}
+	intent, _ := EndpointSlice(from, Origin{ClusterID: "rome-id"})
+	want := []string{"app", "app.kubernetes.io/name", discoveryv1.LabelManagedBy, discoveryv1.LabelServiceName, labels.ManagedBy, corev1.IsHeadlessService, labels.Origin}
+	if diff := cmp.Diff(slices.Sorted(slices.Values(want)), slices.Sorted(maps.Keys(intent.Labels))); diff != "" {
+		t.Error(diff)
 	}
 }

@@ -350,7 +350,7 @@ func (r *reconciler) admit(ctx context.Context, shadowPod *vkv1alpha1.ShadowPod)
 // writePhase records the phase of the pod. It is no error if the ShadowPod is gone or has ended.
 func (r *reconciler) writePhase(ctx context.Context, facts shadow.Facts, phase vkv1alpha1.ShadowPodPhase) error {
 	status := vkapply.ShadowPodStatus().WithPhase(phase).WithPodUID(string(facts.Pod.UID))
-	if chosen := shadow.Architecture(facts); chosen != "" {
+	if chosen := shadow.Architecture(facts.Shadow, facts.Pod); chosen != "" {
 		status.WithArchitecture(chosen)
 	}
 	intent := vkapply.ShadowPod(facts.Shadow.Name, facts.Shadow.Namespace).WithUID(facts.Shadow.UID).WithStatus(status)
