@@ -125,7 +125,7 @@ func TestAPIsImportAlmostNothing(t *testing.T) {
 var pure = []string{
 	"internal/network/ipam", "internal/network/pace", "internal/network/plan", "internal/offloading/reflection/project",
 	"internal/offloading/reflection/disruption", "internal/offloading/shadow", "internal/offloading/quota", "internal/offloading/podplan",
-	"internal/action/install/clusters", "internal/offloading/networks/networks.go", "internal/offloading/*/plan.go",
+	"internal/action/install/clusters", "internal/offloading/networks/networks.go", "internal/offloading/lifecycle", "internal/offloading/endpoints", "internal/offloading/verdict", "internal/offloading/metadata", "internal/offloading/*/plan.go",
 	"internal/offloading/*/status.go", "internal/offloading/kubelet", "internal/offloading/remotename", "internal/offloading/provider",
 	"internal/network/hoststate", "internal/network/plan/carriers", "internal/network/keyring", "internal/network/networks", "internal/network/tunnelstatus", "internal/network/networkconfig/status.go",
 	"internal/peering/conditions", "internal/peering/grant", "internal/peering/reach", "internal/peering/resourceslice/status.go", "internal/peering/tenant/tenant.go", "internal/offloading/webhook/strategy.go",

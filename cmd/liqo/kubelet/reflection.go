@@ -22,10 +22,10 @@ import (
 	netv1alpha1 "liqo.io/liqo/apis/net/v1alpha1"
 	"liqo.io/liqo/internal/kube/domain"
 	"liqo.io/liqo/internal/network/translator"
+	"liqo.io/liqo/internal/offloading/metadata"
 	"liqo.io/liqo/internal/offloading/names"
 	"liqo.io/liqo/internal/offloading/reflection"
 	"liqo.io/liqo/internal/offloading/reflection/project"
-	"liqo.io/liqo/internal/offloading/shadow"
 )
 
 // reflectionOptions select what is reflected to the remote cluster, and how.
@@ -116,12 +116,12 @@ func (o *reflectionOptions) Validate() error {
 }
 
 func (o *reflectionOptions) denied() (project.Denied, error) {
-	keys, err := shadow.ParseKeys(o.labels)
+	keys, err := metadata.ParseKeys(o.labels)
 	if err != nil {
 		return project.Denied{}, fmt.Errorf("--labels-not-reflected: %w", err)
 	}
 	denied := project.Denied{Labels: keys}
-	if denied.Annotations, err = shadow.ParseKeys(o.annotations); err != nil {
+	if denied.Annotations, err = metadata.ParseKeys(o.annotations); err != nil {
 		return project.Denied{}, fmt.Errorf("--annotations-not-reflected: %w", err)
 	}
 	return denied, nil

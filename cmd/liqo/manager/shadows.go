@@ -23,6 +23,7 @@ import (
 	"liqo.io/liqo/internal/offloading/hosts"
 	"liqo.io/liqo/internal/offloading/isolation"
 	"liqo.io/liqo/internal/offloading/ledger"
+	"liqo.io/liqo/internal/offloading/metadata"
 	"liqo.io/liqo/internal/offloading/peers"
 	"liqo.io/liqo/internal/offloading/quota"
 	"liqo.io/liqo/internal/offloading/remotenamespace"
@@ -56,7 +57,7 @@ type shadowOptions struct {
 	podSecurity              string
 	labels, annotations      []string
 	tolerations              []string
-	allowed                  shadow.Allowed // what peers decide about their pods; set by Validate
+	allowed                  metadata.Allowed // what peers decide about their pods; set by Validate
 	enforce                  bool
 	isolation                remotenamespace.Isolation
 	isolationPeers           struct{ clients, servers, dns string }
@@ -217,14 +218,14 @@ func (o *shadowOptions) parseAllowed() error {
 	for _, flag := range []struct {
 		name string
 		from []string
-		to   *shadow.Keys
+		to   *metadata.Keys
 	}{
 		{"--peer-pod-labels", o.labels, &o.allowed.Labels}, {"--peer-pod-annotations", o.annotations, &o.allowed.Annotations}, {
 			"--peer-tolerations",
 			o.tolerations, &o.allowed.Tolerations,
 		},
 	} {
-		keys, err := shadow.ParseKeys(flag.from)
+		keys, err := metadata.ParseKeys(flag.from)
 		if err != nil {
 			return fmt.Errorf("%s: %w", flag.name, err)
 		}

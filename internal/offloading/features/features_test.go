@@ -20,6 +20,7 @@ import (
 
 	vkv1alpha1 "liqo.io/liqo/apis/virtualkubelet/v1alpha1"
 	"liqo.io/liqo/internal/offloading/features"
+	"liqo.io/liqo/internal/offloading/metadata"
 	"liqo.io/liqo/internal/offloading/names"
 	"liqo.io/liqo/internal/offloading/quota"
 	"liqo.io/liqo/internal/offloading/reflection/project"
@@ -151,7 +152,7 @@ func arrive(t *testing.T, local *corev1.Pod) arrived {
 	if problem := shadow.Check(crossing, mapping.LocalID, shadow.Baseline); problem != "" {
 		return arrived{refusal: problem}
 	}
-	remote := shadow.Pod(crossing, mapping.LocalID, shadow.Allowed{})
+	remote := shadow.Pod(crossing, mapping.LocalID, metadata.Allowed{})
 	names.Settings{Server: netip.MustParseAddr("10.50.0.10"), Domain: "milan.example"}.Configure(&remote.Spec, names.Place{
 		Domain: mapping.Domain, Namespace: mapping.Local, Remote: mapping.Remote,
 	})
@@ -161,7 +162,7 @@ func arrive(t *testing.T, local *corev1.Pod) arrived {
 		MemoryVolume: resource.MustParse("64Mi"),
 	}
 	amounts.Fill(&remote.Spec)
-	for _, op := range shadow.Amend(crossing, remote, mapping.LocalID, "liqo", shadow.Allowed{}).Ephemeral {
+	for _, op := range shadow.Amend(crossing, remote, mapping.LocalID, "liqo", metadata.Allowed{}).Ephemeral {
 		switch value := op.Value.(type) {
 		case []any:
 			remote.Spec.EphemeralContainers = append(remote.Spec.EphemeralContainers, value[0].(corev1.EphemeralContainer))
@@ -169,7 +170,7 @@ func arrive(t *testing.T, local *corev1.Pod) arrived {
 			remote.Spec.EphemeralContainers = append(remote.Spec.EphemeralContainers, value)
 		}
 	}
-	return arrived{spec: remote.Spec, events: append(project.DroppedFields(local), shadow.LeftOut(crossing, shadow.Allowed{})...)}
+	return arrived{spec: remote.Spec, events: append(project.DroppedFields(local), metadata.LeftOut(crossing, metadata.Allowed{})...)}
 }
 
 // samples returns the pods that ask for what a row is about, by what they are.

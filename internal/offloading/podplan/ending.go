@@ -6,8 +6,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"liqo.io/liqo/apis/labels"
+	"liqo.io/liqo/internal/offloading/lifecycle"
 	"liqo.io/liqo/internal/offloading/reflection/project"
-	"liqo.io/liqo/internal/offloading/shadow"
 )
 
 // period returns the grace period, in seconds, that the ShadowPod is to carry; 0 if the peer's pod ends in time without. An ordinary deletion has the period of
@@ -17,7 +17,7 @@ func (f *Facts) period() int64 {
 	if !known {
 		return 0
 	}
-	has, announced := shadow.Announced(f.Shadow)
+	has, announced := lifecycle.Announced(f.Shadow)
 	if !announced && f.isOfLocal() {
 		has, announced = Manifest(f.Local), true
 	}
@@ -30,12 +30,12 @@ func (f *Facts) period() int64 {
 // wanted returns with which grace period the local pod of the ShadowPod is, or was, deleted. known is false if that follows from its manifest.
 func (f *Facts) wanted() (seconds int64, known bool) {
 	if !f.isOfLocal() {
-		return shadow.LeastPeriod, f.Forced
+		return lifecycle.LeastPeriod, f.Forced
 	}
 	if f.Local.DeletionTimestamp == nil || f.Local.DeletionGracePeriodSeconds == nil || f.finished() {
 		return 0, false // of a pod in a terminal phase, the API server makes the period zero
 	}
-	return max(*f.Local.DeletionGracePeriodSeconds, shadow.LeastPeriod), true
+	return max(*f.Local.DeletionGracePeriodSeconds, lifecycle.LeastPeriod), true
 }
 
 // isOfLocal reports whether there is a ShadowPod, and it is that of the local pod.
@@ -44,7 +44,7 @@ func (f *Facts) isOfLocal() bool { return f.Local != nil && f.shadow() != nil }
 // Manifest returns the grace period of the manifest of a pod.
 func Manifest(local *corev1.Pod) int64 {
 	if own := local.Spec.TerminationGracePeriodSeconds; own != nil {
-		return max(*own, shadow.LeastPeriod)
+		return max(*own, lifecycle.LeastPeriod)
 	}
 	return corev1.DefaultTerminationGracePeriodSeconds
 }

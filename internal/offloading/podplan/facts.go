@@ -11,8 +11,8 @@ import (
 
 	"liqo.io/liqo/apis/labels"
 	vkv1alpha1 "liqo.io/liqo/apis/virtualkubelet/v1alpha1"
+	"liqo.io/liqo/internal/offloading/lifecycle"
 	"liqo.io/liqo/internal/offloading/reflection/project"
-	"liqo.io/liqo/internal/offloading/shadow"
 )
 
 // SettleTimeout is how long we wait for what usually follows within moments: the event of our own write, or the agreement of the clusters on addresses.
@@ -215,7 +215,7 @@ func Another(local, remote metav1.Object) bool {
 // ended reports whether a remote pod in a terminal phase has ended for good. If the peer creates it again, reporting its end here would make the workload run
 // twice.
 func (f *Facts) ended(remote *corev1.Pod) bool {
-	return f.abandoned() || shadow.Ended(f.Local.Spec.RestartPolicy, remote)
+	return f.abandoned() || lifecycle.Ended(f.Local.Spec.RestartPolicy, remote)
 }
 
 // abandoned reports whether the local pod is being deleted, and the peer will not create it again: its ShadowPod is gone or being deleted. Until then the

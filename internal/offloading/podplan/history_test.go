@@ -18,6 +18,8 @@ import (
 
 	"liqo.io/liqo/apis/labels"
 	vkv1alpha1 "liqo.io/liqo/apis/virtualkubelet/v1alpha1"
+	"liqo.io/liqo/internal/offloading/lifecycle"
+	"liqo.io/liqo/internal/offloading/metadata"
 	"liqo.io/liqo/internal/offloading/reflection/project"
 	"liqo.io/liqo/internal/offloading/shadow"
 )
@@ -110,7 +112,7 @@ func (h *history) deleteLocal(grace int64) {
 
 // collect deletes, as the garbage collector, a ShadowPod in the foreground whose pod is gone. One with a finalizer waits for the provider's controller.
 func (h *history) collect() {
-	if h.shadow != nil && h.shadow.DeletionTimestamp != nil && len(h.shadow.Finalizers) == 0 && (h.remote == nil || shadow.Owner(h.remote) != string(h.shadow.UID)) {
+	if h.shadow != nil && h.shadow.DeletionTimestamp != nil && len(h.shadow.Finalizers) == 0 && (h.remote == nil || lifecycle.Owner(h.remote) != string(h.shadow.UID)) {
 		h.shadow = nil
 	}
 }
@@ -119,7 +121,7 @@ func (h *history) deleteRemote(grace int64) bool {
 	if h.remote == nil {
 		return false
 	}
-	if shadow.Terminal(h.remote) || h.remote.Spec.NodeName == "" {
+	if lifecycle.Terminal(h.remote) || h.remote.Spec.NodeName == "" {
 		grace = 0
 	}
 	if h.remote.DeletionTimestamp == nil || grace < *h.remote.DeletionGracePeriodSeconds {
@@ -148,7 +150,7 @@ func (h *history) kubelet(from, to corev1.PodPhase, reason string) bool {
 	uid := fence(h.remote)
 	switch h.policy[uid] {
 	case corev1.RestartPolicyNever:
-		if shadow.Terminal(h.remote) {
+		if lifecycle.Terminal(h.remote) {
 			h.over[uid] = "never restarted, and ended"
 		}
 	case corev1.RestartPolicyOnFailure:
@@ -263,7 +265,7 @@ var actors = []actor{
 		if h.remote == nil || h.remote.DeletionTimestamp == nil {
 			return false
 		}
-		if !shadow.Terminal(h.remote) && h.remote.Spec.NodeName != "" {
+		if !lifecycle.Terminal(h.remote) && h.remote.Spec.NodeName != "" {
 			h.kubelet(h.remote.Status.Phase, []corev1.PodPhase{corev1.PodSucceeded, corev1.PodFailed}[h.random.Intn(2)], "")
 		}
 		h.remote.DeletionGracePeriodSeconds = new(int64(0))
@@ -273,7 +275,7 @@ var actors = []actor{
 	{"remote pod is deleted", func(h *history) bool { return h.deleteRemote(30) }},
 	{"remote pod is deleted by force", func(h *history) bool { return h.deleteRemote(0) }},
 	{"remote node is lost", func(h *history) bool {
-		if h.remote == nil || h.remote.Spec.NodeName == "" || shadow.Terminal(h.remote) {
+		if h.remote == nil || h.remote.Spec.NodeName == "" || lifecycle.Terminal(h.remote) {
 			return false
 		}
 		h.remote.Status.Conditions = []corev1.PodCondition{{Type: corev1.DisruptionTarget, Status: corev1.ConditionTrue, Reason: "DeletionByPodGC"}}
@@ -281,7 +283,7 @@ var actors = []actor{
 		return h.deleteRemote(0)
 	}},
 	{"garbage collector", func(h *history) bool {
-		if h.remote == nil || h.shadow != nil && h.shadow.DeletionTimestamp == nil && shadow.Owner(h.remote) == string(h.shadow.UID) {
+		if h.remote == nil || h.shadow != nil && h.shadow.DeletionTimestamp == nil && lifecycle.Owner(h.remote) == string(h.shadow.UID) {
 			return false
 		}
 		return h.deleteRemote(30)
@@ -380,11 +382,11 @@ var within = []actor{
 
 // provider executes the plan of the provider's controller on live facts. Package shadow tests it with stale ones.
 func (h *history) provider() bool {
-	facts := shadow.Facts{Shadow: h.shadow.DeepCopy(), Pod: h.remote.DeepCopy(), Live: true, Now: h.now}
-	step := shadow.Plan(facts)
+	facts := lifecycle.Facts{Shadow: h.shadow.DeepCopy(), Pod: h.remote.DeepCopy(), Live: true, Now: h.now}
+	step := lifecycle.Plan(facts)
 	if step.NeedsPod {
 		facts.PodLive = true
-		step = shadow.Plan(facts)
+		step = lifecycle.Plan(facts)
 	}
 	switch {
 	case step.Create:
@@ -395,14 +397,14 @@ func (h *history) provider() bool {
 		if h.removed[uid] {
 			h.fail("%s runs although the local pod was removed", uid)
 		}
-		h.remote = shadow.Pod(h.shadow, between.LocalID, shadow.Allowed{})
+		h.remote = shadow.Pod(h.shadow, between.LocalID, metadata.Allowed{})
 		h.remote.UID, h.remote.Status.Phase, h.remote.CreationTimestamp = h.uid(), corev1.PodPending, metav1.NewTime(h.now)
 		h.creations++
 		return true
 	case step.Delete:
 		h.deleteRemote(30)
 	case step.Free:
-		if h.remote != nil && shadow.Owner(h.remote) == string(h.shadow.UID) {
+		if h.remote != nil && lifecycle.Owner(h.remote) == string(h.shadow.UID) {
 			h.fail("the name of %s is free before its pod is gone", h.shadow.Spec.Fence)
 		}
 		h.shadow = nil
@@ -414,7 +416,7 @@ func (h *history) provider() bool {
 		h.remote.Finalizers = nil
 		h.vanish()
 	}
-	return step != shadow.Step{}
+	return step != lifecycle.Step{}
 }
 
 // deliver shows a cache the next snapshot, and handles the event as the consumer does.
@@ -801,7 +803,7 @@ func (h *history) settle() {
 	case acted:
 		h.fail("it does not converge")
 	case local == nil || project.Finished(local.Status.Phase) && local.DeletionTimestamp == nil:
-		if remote != nil && !shadow.Terminal(remote) {
+		if remote != nil && !lifecycle.Terminal(remote) {
 			h.fail("a pod runs in the peer for a local pod that is gone or has ended")
 		}
 	case local.DeletionTimestamp != nil:

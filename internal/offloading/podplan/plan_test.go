@@ -14,8 +14,8 @@ import (
 
 	"liqo.io/liqo/apis/labels"
 	vkv1alpha1 "liqo.io/liqo/apis/virtualkubelet/v1alpha1"
+	"liqo.io/liqo/internal/offloading/lifecycle"
 	"liqo.io/liqo/internal/offloading/reflection/project"
-	"liqo.io/liqo/internal/offloading/shadow"
 )
 
 var start = time.Unix(1_700_000_000, 0)
@@ -341,7 +341,7 @@ func TestBothSidesAgree(t *testing.T) {
 			theirs := &vkv1alpha1.ShadowPod{ObjectMeta: *f.Shadow.ObjectMeta.DeepCopy()}
 			theirs.Spec.Pod.RestartPolicy = policy
 			remote.OwnerReferences[0].APIVersion = vkv1alpha1.GroupVersion.String()
-			provider := shadow.Plan(shadow.Facts{Shadow: theirs, Pod: remote, Live: true, Now: f.Now})
+			provider := lifecycle.Plan(lifecycle.Facts{Shadow: theirs, Pod: remote, Live: true, Now: f.Now})
 			consumer := Plan(&f).Inbound
 			ends := strings.Contains(way.ends, string(policy[0]))
 			if recorded := project.Finished(corev1.PodPhase(provider.Phase)); recorded != ends {

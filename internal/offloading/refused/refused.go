@@ -13,7 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
-	"liqo.io/liqo/internal/offloading/shadow"
+	"liqo.io/liqo/internal/offloading/verdict"
 )
 
 const (
@@ -45,7 +45,7 @@ func UntilFits(err error) error { return Error{err, true} }
 // ByRule marks the error of a write of an object for a peer that judges the object. What is refused may not stay so: administrators change rules, quotas get
 // free, and limit ranges and webhooks change an object before its fields are judged.
 func ByRule(err error) error {
-	if shadow.Judges(err) {
+	if verdict.Judges(err) {
 		return Error{err, apierrors.IsForbidden(err)}
 	}
 	return err

@@ -15,6 +15,7 @@ import (
 
 	"liqo.io/liqo/apis/labels"
 	vkv1alpha1 "liqo.io/liqo/apis/virtualkubelet/v1alpha1"
+	"liqo.io/liqo/internal/offloading/metadata"
 )
 
 // Op is one operation of a JSON patch. A patch that names each field leaves alone what other controllers added to the pod.
@@ -35,7 +36,7 @@ type Patches struct {
 
 // Amend returns the patches of a live pod. They have only what the peer has changed since it was last sent: in other fields, what the provider did to the pod
 // stays. owner is our name in the managed fields of the pod.
-func Amend(shadow *vkv1alpha1.ShadowPod, pod *corev1.Pod, peer, owner string, allowed Allowed) Patches {
+func Amend(shadow *vkv1alpha1.ShadowPod, pod *corev1.Pod, peer, owner string, allowed metadata.Allowed) Patches {
 	want, before := fieldsOf(shadow, peer, allowed), readRecord(pod)
 	ownLabels, ownAnnotations, recorded := recordedKeys(pod, allowed)
 	if !recorded {
@@ -101,7 +102,7 @@ func lost(pod *corev1.Pod, want fields, ownLabels, ownAnnotations []string) map[
 }
 
 // addedContainers returns the ephemeral containers that a pod is to get. They never change.
-func addedContainers(shadow *vkv1alpha1.ShadowPod, pod *corev1.Pod, allowed Allowed, changed func(string) bool) (added []corev1.EphemeralContainer) {
+func addedContainers(shadow *vkv1alpha1.ShadowPod, pod *corev1.Pod, allowed metadata.Allowed, changed func(string) bool) (added []corev1.EphemeralContainer) {
 	for _, one := range shadow.Spec.Pod.EphemeralContainers {
 		if slices.ContainsFunc(pod.Spec.EphemeralContainers, func(other corev1.EphemeralContainer) bool { return other.Name == one.Name }) || !changed(ephemeralField+one.Name) {
 			continue
@@ -125,7 +126,7 @@ func ephemeralOps(pod *corev1.Pod, added []corev1.EphemeralContainer) (ops []Op)
 }
 
 // specOps changes images, the deadline and tolerations.
-func specOps(shadow *vkv1alpha1.ShadowPod, pod *corev1.Pod, allowed Allowed, changed func(string) bool) []Op {
+func specOps(shadow *vkv1alpha1.ShadowPod, pod *corev1.Pod, allowed metadata.Allowed, changed func(string) bool) []Op {
 	ops := slices.Concat(
 		retag("/spec/containers/", shadow.Spec.Pod.Containers, pod.Spec.Containers, changed),
 		retag("/spec/initContainers/", shadow.Spec.Pod.InitContainers, pod.Spec.InitContainers, changed),
@@ -194,7 +195,7 @@ func retag(at string, desired, is []corev1.Container, changed func(string) bool)
 const mostKeys = 8 << 10
 
 // always are the keys that every pod of a ShadowPod has, and that are never removed.
-var always = Keys{labels.ManagedBy, labels.Origin, labels.Destination, labels.Fence, labels.ShadowPodRevision, labels.ShadowPodKeys, labels.ShadowPodSent, labels.PodArchitecture}
+var always = metadata.Keys{labels.ManagedBy, labels.Origin, labels.Destination, labels.Fence, labels.ShadowPodRevision, labels.ShadowPodKeys, labels.ShadowPodSent, labels.PodArchitecture}
 
 // givenKeys returns what labels.ShadowPodKeys is to record about metadata that comes from a ShadowPod alone.
 func givenKeys(from metav1.Object) string {
@@ -206,14 +207,14 @@ func givenKeys(from metav1.Object) string {
 
 // recordedKeys returns the labels and annotations that a pod has from its ShadowPod, as the pod records them. Those of earlier versions do not, nor those with
 // very many keys. An earlier version let the peer write the record, so a key that a peer may not set is not in it.
-func recordedKeys(pod *corev1.Pod, allowed Allowed) (ownLabels, ownAnnotations []string, recorded bool) {
+func recordedKeys(pod *corev1.Pod, allowed metadata.Allowed) (ownLabels, ownAnnotations []string, recorded bool) {
 	text, recorded := pod.Annotations[labels.ShadowPodKeys]
 	first, second, _ := strings.Cut(text, ";")
 	theirs := func(list string, refused func(key string) bool) []string {
 		return slices.DeleteFunc(strings.Split(list, ","), refused)
 	}
-	return theirs(first, func(key string) bool { return !allowed.label(key) || always.Match(key) }),
-		theirs(second, func(key string) bool { return !allowed.annotation(key) || reserved(key) || always.Match(key) }), recorded
+	return theirs(first, func(key string) bool { return !allowed.Label(key) || always.Match(key) }),
+		theirs(second, func(key string) bool { return !allowed.Annotation(key) || metadata.Reserved(key) || always.Match(key) }), recorded
 }
 
 // ownedKeys returns the labels and annotations that we set and no other client has changed since, by the managed fields.

@@ -11,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"liqo.io/liqo/apis/labels"
+	"liqo.io/liqo/internal/offloading/metadata"
 )
 
 // TestArchitectures: in a cluster of several architectures, a pod runs where the peer's scheduler has been reported that it would, or on each that the pod names; whatever a peer
@@ -60,7 +61,7 @@ func TestArchitectures(t *testing.T) {
 		}
 	}
 	// What is remembered is that of the pod, which only this cluster writes.
-	chosen := Pod(shadowPod(nil), "rome-id", Allowed{})
+	chosen := Pod(shadowPod(nil), "rome-id", metadata.Allowed{})
 	Choose(chosen, "arm64")
 	for note, want := range map[string]string{"": "arm64", "a b": "amd64", strings.Repeat("x", 64): "amd64"} {
 		if note != "" {
@@ -83,7 +84,7 @@ func TestArchitectures(t *testing.T) {
 				FieldsV1: metav1.NewFieldsV1(`{"f:metadata":{"f:annotations":{"f:` + labels.PodArchitecture + `":{}}}}`),
 			}}
 		}
-		patches := Amend(changed, chosen, "rome-id", "us", Allowed{})
+		patches := Amend(changed, chosen, "rome-id", "us", metadata.Allowed{})
 		if slices.ContainsFunc(patches.Rest, func(op Op) bool { return strings.HasSuffix(op.Path, "/virtualkubelet.liqo.io~1architecture") }) || len(patches.Rest) == 0 {
 			t.Errorf("a change of the pod, whose keys are recorded: %v, is %+v", recorded, patches.Rest)
 		}
@@ -97,7 +98,7 @@ func TestArchitectures(t *testing.T) {
 	with := shadowPod(nil)
 	before := Revision(with)
 	with.Annotations = map[string]string{labels.Architectures: "amd64"}
-	if Revision(with) != before || len(podAnnotations(with, everything)) != 0 || slices.Contains(LeftOut(with, Allowed{}), "annotation "+labels.Architectures) {
+	if Revision(with) != before || len(podAnnotations(with, everything)) != 0 || slices.Contains(metadata.LeftOut(with, metadata.Allowed{}), "annotation "+labels.Architectures) {
 		t.Error("the annotation reaches the pod")
 	}
 }

@@ -13,6 +13,7 @@ import (
 
 	vkv1alpha1 "liqo.io/liqo/apis/virtualkubelet/v1alpha1"
 	"liqo.io/liqo/internal/kube/printable"
+	"liqo.io/liqo/internal/offloading/metadata"
 )
 
 // Level is how much of a node the pods of peers may reach.
@@ -44,7 +45,7 @@ var Levels = []Level{Restricted, Baseline, Privileged}
 func checkStandard(shadow *vkv1alpha1.ShadowPod, level Level) string {
 	latest := psa.LevelVersion{Level: psa.Level(level), Version: psa.LatestVersion()} // the newest version that the library knows
 	for key := range shadow.Annotations {
-		if given := Reach(key); given != "" {
+		if given := metadata.Reach(key); given != "" {
 			return fmt.Sprintf("annotation %.253s asks for %s", key, given)
 		}
 	}

@@ -8,6 +8,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	vkv1alpha1 "liqo.io/liqo/apis/virtualkubelet/v1alpha1"
+	"liqo.io/liqo/internal/offloading/metadata"
 )
 
 // TestAttackNM3: if this cluster pulls images always, a peer cannot have a pod run what another pod has brought to a node, whatever the ShadowPod asks for.
@@ -21,7 +22,7 @@ func TestAttackNM3(t *testing.T) {
 		}}},
 	}
 	before := asked.DeepCopy()
-	pod := Pod(asked, "rome", Allowed{AlwaysPull: true})
+	pod := Pod(asked, "rome", metadata.Allowed{AlwaysPull: true})
 	for _, container := range append(pod.Spec.InitContainers, pod.Spec.Containers...) {
 		if container.ImagePullPolicy != corev1.PullAlways {
 			t.Errorf("container %s has the policy %q", container.Name, container.ImagePullPolicy)
@@ -30,23 +31,23 @@ func TestAttackNM3(t *testing.T) {
 	if policy := pod.Spec.Volumes[0].Image.PullPolicy; policy != corev1.PullAlways {
 		t.Errorf("the image volume has the policy %q", policy)
 	}
-	free := Pod(asked, "rome", Allowed{})
+	free := Pod(asked, "rome", metadata.Allowed{})
 	if free.Spec.InitContainers[0].ImagePullPolicy != corev1.PullNever || free.Spec.Volumes[0].Image.PullPolicy != corev1.PullNever || before.Spec.Pod.Containers[0].ImagePullPolicy != asked.Spec.Pod.Containers[0].ImagePullPolicy {
 		t.Error("without that, the pod does not have what its ShadowPod asks for, or the ShadowPod was changed")
 	}
 
 	asked.Spec.Pod.EphemeralContainers = []corev1.EphemeralContainer{{EphemeralContainerCommon: corev1.EphemeralContainerCommon{Name: "debugger", Image: "image", ImagePullPolicy: corev1.PullNever}}}
 	for _, want := range []struct {
-		allowed Allowed
+		allowed metadata.Allowed
 		policy  corev1.PullPolicy
-	}{{Allowed{AlwaysPull: true}, corev1.PullAlways}, {Allowed{}, corev1.PullNever}} {
+	}{{metadata.Allowed{AlwaysPull: true}, corev1.PullAlways}, {metadata.Allowed{}, corev1.PullNever}} {
 		patches := Amend(asked, pod, "rome", "us", want.allowed)
 		added, is := patches.Ephemeral[1].Value.([]any)
 		if one, ok := added[0].(corev1.EphemeralContainer); !is || !ok || one.ImagePullPolicy != want.policy {
 			t.Errorf("%+v: the ephemeral container is %+v, want the policy %s", want.allowed, added, want.policy)
 		}
 	}
-	if patches := Amend(before, pod, "rome", "us", Allowed{AlwaysPull: true}); patches.Rest != nil || patches.Ephemeral != nil {
+	if patches := Amend(before, pod, "rome", "us", metadata.Allowed{AlwaysPull: true}); patches.Rest != nil || patches.Ephemeral != nil {
 		t.Errorf("the pod is changed for its pull policy: %+v", patches)
 	}
 }

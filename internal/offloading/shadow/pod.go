@@ -13,16 +13,17 @@ import (
 
 	"liqo.io/liqo/apis/labels"
 	vkv1alpha1 "liqo.io/liqo/apis/virtualkubelet/v1alpha1"
+	"liqo.io/liqo/internal/offloading/metadata"
 )
 
-const kind = "ShadowPod"
+const Kind = "ShadowPod"
 
 // defaultAccount is the only ServiceAccount of this cluster that a peer's pods run as, without its token.
 const defaultAccount = "default"
 
 // Pod returns the pod to create for a ShadowPod of the peer. It sets the fields that a peer must not decide, even if the ShadowPod was
 // admitted with them, and leaves out metadata and tolerations that are not allowed.
-func Pod(shadow *vkv1alpha1.ShadowPod, peer string, allowed Allowed) *corev1.Pod {
+func Pod(shadow *vkv1alpha1.ShadowPod, peer string, allowed metadata.Allowed) *corev1.Pod {
 	fresh := shadow.DeepCopy()
 	fresh.Spec.Pod.EphemeralContainers = nil // they are added to the running pod
 	spec := fresh.Spec.Pod
@@ -40,7 +41,7 @@ func Pod(shadow *vkv1alpha1.ShadowPod, peer string, allowed Allowed) *corev1.Pod
 	pod := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: shadow.Namespace, Name: shadow.Name, Labels: podLabels(shadow, peer, allowed), Annotations: podAnnotations(shadow, allowed),
-			OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(shadow, vkv1alpha1.GroupVersion.WithKind(kind))},
+			OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(shadow, vkv1alpha1.GroupVersion.WithKind(Kind))},
 		},
 		Spec: spec,
 	}
@@ -72,14 +73,14 @@ func alwaysPull(spec *corev1.PodSpec) {
 }
 
 // tolerations returns the requested tolerations that a pod of a peer may have.
-func tolerations(requested []corev1.Toleration, allowed Allowed) []corev1.Toleration {
+func tolerations(requested []corev1.Toleration, allowed metadata.Allowed) []corev1.Toleration {
 	return slices.DeleteFunc(slices.Clone(requested), func(one corev1.Toleration) bool { return !allowed.Toleration(one.Key) })
 }
 
-func podLabels(shadow *vkv1alpha1.ShadowPod, peer string, allowed Allowed) map[string]string {
+func podLabels(shadow *vkv1alpha1.ShadowPod, peer string, allowed metadata.Allowed) map[string]string {
 	all := map[string]string{}
 	for key, value := range shadow.Labels {
-		if allowed.label(key) {
+		if allowed.Label(key) {
 			all[key] = value
 		}
 	}
@@ -87,10 +88,10 @@ func podLabels(shadow *vkv1alpha1.ShadowPod, peer string, allowed Allowed) map[s
 	return all
 }
 
-func podAnnotations(shadow *vkv1alpha1.ShadowPod, allowed Allowed) map[string]string {
+func podAnnotations(shadow *vkv1alpha1.ShadowPod, allowed metadata.Allowed) map[string]string {
 	all := map[string]string{}
 	for key, value := range shadow.Annotations {
-		if !reserved(key) && allowed.annotation(key) {
+		if !metadata.Reserved(key) && allowed.Annotation(key) {
 			all[key] = value
 		}
 	}
@@ -98,7 +99,7 @@ func podAnnotations(shadow *vkv1alpha1.ShadowPod, allowed Allowed) map[string]st
 }
 
 // everything is for revisions: what is allowed may change with each start of this process, which must not change running pods.
-var everything = Allowed{Labels: Keys{"*"}, Annotations: Keys{"*"}}
+var everything = metadata.Allowed{Labels: metadata.Keys{"*"}, Annotations: metadata.Keys{"*"}}
 
 // Revision returns the UID of a ShadowPod and a hash of its mutable fields. A pod carries the revision that it was last brought to.
 func Revision(shadow *vkv1alpha1.ShadowPod) string {

@@ -17,6 +17,7 @@ import (
 
 	"liqo.io/liqo/apis/labels"
 	vkv1alpha1 "liqo.io/liqo/apis/virtualkubelet/v1alpha1"
+	"liqo.io/liqo/internal/offloading/metadata"
 )
 
 // longestRefusal bounds what a refusal repeats of the peer's own text.
@@ -145,7 +146,7 @@ func ownFields(t *testing.T, pod *corev1.Pod) {
 		t.Fatalf("owners %v, finalizers %v", pod.OwnerReferences, pod.Finalizers)
 	}
 	for key, value := range pod.Annotations {
-		if key != labels.ShadowPodRevision && key != labels.ShadowPodSent && (key != labels.ShadowPodKeys || value != givenKeys(pod)) && reserved(key) {
+		if key != labels.ShadowPodRevision && key != labels.ShadowPodSent && (key != labels.ShadowPodKeys || value != givenKeys(pod)) && metadata.Reserved(key) {
 			t.Fatalf("annotation %q is the peer's", key)
 		}
 	}

@@ -15,6 +15,7 @@ import (
 
 	"liqo.io/liqo/apis/labels"
 	vkv1alpha1 "liqo.io/liqo/apis/virtualkubelet/v1alpha1"
+	"liqo.io/liqo/internal/offloading/metadata"
 )
 
 func shadowPod(change func(*vkv1alpha1.ShadowPod)) *vkv1alpha1.ShadowPod {
@@ -172,7 +173,7 @@ var hostile = []struct {
 }
 
 // anything is for tests of other rules than the lists of keys.
-var anything = Allowed{Labels: Keys{"*"}, Annotations: Keys{"*"}, Tolerations: Keys{"*"}}
+var anything = metadata.Allowed{Labels: metadata.Keys{"*"}, Annotations: metadata.Keys{"*"}, Tolerations: metadata.Keys{"*"}}
 
 func TestHostileShadowPods(t *testing.T) {
 	for _, c := range hostile {
@@ -472,7 +473,7 @@ func TestGivenKeys(t *testing.T) {
 	// A record that a peer wrote, which an earlier version copied, does not reach the keys that only the provider sets.
 	pod.Labels["security.example.com/zone"], pod.Annotations["cni.example.com/address"] = "1", "1"
 	pod.Annotations[labels.ShadowPodKeys] = "security.example.com/zone," + labels.Origin + ";cni.example.com/address," + labels.ShadowPodRevision
-	for _, op := range Amend(s, pod, "rome-id", "us", Allowed{}).Rest {
+	for _, op := range Amend(s, pod, "rome-id", "us", metadata.Allowed{}).Rest {
 		if op.Op == "remove" {
 			t.Errorf("a peer removes %s", op.Path)
 		}
@@ -510,7 +511,7 @@ func TestDebuggersDoNotTrace(t *testing.T) {
 		Name: "debugger", SecurityContext: &corev1.SecurityContext{Capabilities: &corev1.Capabilities{Add: []corev1.Capability{"SYS_PTRACE", "KILL"}}},
 	}}}
 	for tracing, want := range map[bool]string{false: "[KILL]", true: "[SYS_PTRACE KILL]"} {
-		ops := Amend(asks, &corev1.Pod{}, "rome", "owner", Allowed{Tracing: tracing}).Ephemeral
+		ops := Amend(asks, &corev1.Pod{}, "rome", "owner", metadata.Allowed{Tracing: tracing}).Ephemeral
 		added, ok := ops[len(ops)-1].Value.([]any)
 		if !ok || len(added) != 1 {
 			t.Fatalf("%+v", ops)

@@ -15,6 +15,7 @@ import (
 
 	"liqo.io/liqo/apis/labels"
 	vkv1alpha1 "liqo.io/liqo/apis/virtualkubelet/v1alpha1"
+	"liqo.io/liqo/internal/offloading/metadata"
 )
 
 // A pod records what was last sent to it, field by field. A change is what differs from that, and not what differs from the living pod: what the admission of the
@@ -37,7 +38,7 @@ const (
 const maxFields = 600
 
 // fieldsOf returns the fields of a ShadowPod of a peer.
-func fieldsOf(shadow *vkv1alpha1.ShadowPod, peer string, allowed Allowed) fields {
+func fieldsOf(shadow *vkv1alpha1.ShadowPod, peer string, allowed metadata.Allowed) fields {
 	all, spec := fields{}, &shadow.Spec.Pod
 	for key, value := range podLabels(shadow, peer, allowed) {
 		all[labelField+key] = value

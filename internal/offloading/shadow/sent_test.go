@@ -20,6 +20,7 @@ import (
 	"liqo.io/liqo/apis/labels"
 	vkv1alpha1 "liqo.io/liqo/apis/virtualkubelet/v1alpha1"
 	"liqo.io/liqo/internal/kube/kubetest/single"
+	"liqo.io/liqo/internal/offloading/metadata"
 )
 
 // applied returns a pod after a JSON patch, as an API server applies it.
@@ -99,7 +100,7 @@ func has(pod *corev1.Pod) fields {
 	return fieldsOf(as, "rome-id", everythingTolerated)
 }
 
-var everythingTolerated = Allowed{Labels: Keys{"*"}, Annotations: Keys{"*"}, Tolerations: Keys{"*"}}
+var everythingTolerated = metadata.Allowed{Labels: metadata.Keys{"*"}, Annotations: metadata.Keys{"*"}, Tolerations: metadata.Keys{"*"}}
 
 // admissions are what a provider may do to each pod that is written, or only to new ones.
 var admissions = []func(pod *corev1.Pod, isNew bool){
@@ -315,7 +316,7 @@ func TestAttackH6PodMetadata(t *testing.T) {
 			t.Errorf("%s: annotations %s", when, diff)
 		}
 	}
-	pod := Pod(s, "rome-id", Allowed{})
+	pod := Pod(s, "rome-id", metadata.Allowed{})
 	check("at first", pod)
 	tolerated := func(tolerations []corev1.Toleration) (keys []string) {
 		for _, one := range tolerations {
@@ -326,9 +327,9 @@ func TestAttackH6PodMetadata(t *testing.T) {
 	if diff := cmp.Diff([]string{corev1.TaintNodeNotReady, corev1.TaintNodeUnreachable}, tolerated(pod.Spec.Tolerations)); diff != "" {
 		t.Errorf("tolerations %s", diff)
 	}
-	bare := Pod(spec(func(*corev1.PodSpec) {}), "rome-id", Allowed{})
+	bare := Pod(spec(func(*corev1.PodSpec) {}), "rome-id", metadata.Allowed{})
 	bare.Labels, bare.Annotations = map[string]string{}, map[string]string{labels.ShadowPodKeys: ";"}
-	rest := Amend(s, bare, "rome-id", "us", Allowed{}).Rest
+	rest := Amend(s, bare, "rome-id", "us", metadata.Allowed{}).Rest
 	for _, op := range rest {
 		value, _ := op.Value.(string)
 		if key, ok := strings.CutPrefix(op.Path, "/metadata/labels/"); ok {
@@ -340,7 +341,7 @@ func TestAttackH6PodMetadata(t *testing.T) {
 	}
 	check("later", bare)
 
-	allowed := Allowed{Labels: Keys{"istio.io/rev"}, Annotations: Keys{"vault.hashicorp.com/*"}, Tolerations: Keys{"*"}}
+	allowed := metadata.Allowed{Labels: metadata.Keys{"istio.io/rev"}, Annotations: metadata.Keys{"vault.hashicorp.com/*"}, Tolerations: metadata.Keys{"*"}}
 	more := Pod(s, "rome-id", allowed)
 	if more.Labels["istio.io/rev"] == "" || more.Annotations["istio.io/rev"] != "" || more.Annotations["vault.hashicorp.com/agent-inject"] == "" {
 		t.Errorf("extended: %v, %v", more.Labels, more.Annotations)
@@ -357,13 +358,13 @@ func TestLeftOut(t *testing.T) {
 	})
 	s.Labels["istio.io/rev"], s.Labels["a/b"] = "x", "x"
 	s.Annotations = map[string]string{"linkerd.io/inject": "x", "note": "x", corev1.LastAppliedConfigAnnotation: "x"}
-	if diff := cmp.Diff([]string{"annotation linkerd.io/inject", "label a/b", "label istio.io/rev", "toleration of gpu"}, LeftOut(s, Allowed{})); diff != "" {
+	if diff := cmp.Diff([]string{"annotation linkerd.io/inject", "label a/b", "label istio.io/rev", "toleration of gpu"}, metadata.LeftOut(s, metadata.Allowed{})); diff != "" {
 		t.Error(diff)
 	}
-	if left := LeftOut(s, anything); len(left) > 0 {
+	if left := metadata.LeftOut(s, anything); len(left) > 0 {
 		t.Errorf("with everything allowed: %v", left)
 	}
-	if left := LeftOut(shadowPod(nil), Allowed{}); len(left) > 0 {
+	if left := metadata.LeftOut(shadowPod(nil), metadata.Allowed{}); len(left) > 0 {
 		t.Errorf("of an ordinary pod: %v", left)
 	}
 }

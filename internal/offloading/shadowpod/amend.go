@@ -17,14 +17,16 @@ import (
 
 	"liqo.io/liqo/apis/labels"
 	vkv1alpha1 "liqo.io/liqo/apis/virtualkubelet/v1alpha1"
+	"liqo.io/liqo/internal/offloading/lifecycle"
 	"liqo.io/liqo/internal/offloading/refused"
 	"liqo.io/liqo/internal/offloading/shadow"
+	"liqo.io/liqo/internal/offloading/verdict"
 )
 
 // amend applies a change of the ShadowPod to the running pod.
 func (r *reconciler) amend(ctx context.Context, key types.NamespacedName) error {
 	facts, err := r.read(ctx, r.live, key, true)
-	if err != nil || !shadow.Plan(facts).Amend {
+	if err != nil || !lifecycle.Plan(facts).Amend {
 		return err // it has changed since, and an event follows
 	}
 	peer, err := r.admit(ctx, facts.Shadow)
@@ -48,7 +50,7 @@ func (r *reconciler) amend(ctx context.Context, key types.NamespacedName) error 
 }
 
 // addContainers adds ephemeral containers to a running pod, unless they would be less isolated than they are asked for: Kubernetes never removes one.
-func (r *reconciler) addContainers(ctx context.Context, facts shadow.Facts, patches shadow.Patches) error {
+func (r *reconciler) addContainers(ctx context.Context, facts lifecycle.Facts, patches shadow.Patches) error {
 	if patches.Ephemeral == nil {
 		return nil
 	}
@@ -56,9 +58,9 @@ func (r *reconciler) addContainers(ctx context.Context, facts shadow.Facts, patc
 		return &corev1.PodSpec{EphemeralContainers: pod.Spec.EphemeralContainers}
 	}
 	sent := &corev1.PodSpec{EphemeralContainers: patches.Added}
-	if err := r.isolated(facts.Shadow, shadow.Isolating(sent), func() ([]string, error) {
+	if err := r.isolated(facts.Shadow, verdict.Isolating(sent), func() ([]string, error) {
 		trial, err := r.patchPart(ctx, facts.Pod, "ephemeralcontainers", patches.Ephemeral, client.DryRunAll)
-		return shadow.Isolating(has(trial)), err
+		return verdict.Isolating(has(trial)), err
 	}); err != nil {
 		return err
 	}
@@ -71,7 +73,7 @@ func (r *reconciler) addContainers(ctx context.Context, facts shadow.Facts, patc
 }
 
 // resize changes CPU and memory of a running pod, within the grant of the peer. It reports why that is not possible.
-func (r *reconciler) resize(ctx context.Context, peer string, facts shadow.Facts, ops []shadow.Op) error {
+func (r *reconciler) resize(ctx context.Context, peer string, facts lifecycle.Facts, ops []shadow.Op) error {
 	if ops == nil {
 		return nil
 	}
@@ -103,7 +105,7 @@ func (r *reconciler) unamended(shadowPod *vkv1alpha1.ShadowPod, err error) error
 	if apierrors.IsNotFound(err) {
 		return nil
 	}
-	r.events.Warn(shadowPod, reasonFailedUpdate, "Update", "the pod cannot be changed: %s", shadow.Refusal(err, shadowPod.Namespace, shadow.Names(shadowPod)...))
+	r.events.Warn(shadowPod, reasonFailedUpdate, "Update", "the pod cannot be changed: %s", verdict.Refusal(err, shadowPod.Namespace, verdict.Names(shadowPod)...))
 	return refused.ByRule(fmt.Errorf("change pod %s/%s: %w", shadowPod.Namespace, shadowPod.Name, err))
 }
 

@@ -25,10 +25,13 @@ import (
 	vkv1alpha1 "liqo.io/liqo/apis/virtualkubelet/v1alpha1"
 	kubemanager "liqo.io/liqo/internal/kube/manager"
 	"liqo.io/liqo/internal/kube/ssa"
+	"liqo.io/liqo/internal/offloading/lifecycle"
+	"liqo.io/liqo/internal/offloading/metadata"
 	"liqo.io/liqo/internal/offloading/peers"
 	"liqo.io/liqo/internal/offloading/quota"
 	"liqo.io/liqo/internal/offloading/refused"
 	"liqo.io/liqo/internal/offloading/shadow"
+	"liqo.io/liqo/internal/offloading/verdict"
 )
 
 // Pods are written only in remote namespaces: their controller binds liqo-controller-manager-remote there. A namespace in deletion loses that binding, maybe
@@ -55,7 +58,7 @@ type Options struct {
 	// Level is how much of a node pods of peers may reach.
 	Level shadow.Level
 	// Allowed is what peers may decide about the metadata and tolerations of their pods.
-	Allowed shadow.Allowed
+	Allowed metadata.Allowed
 	// Quota keeps peers within their grants; nil if none is enforced.
 	Quota Quota
 	// Defaults are what new pods get that state less; the quota counts with them.
@@ -159,19 +162,19 @@ func (r *reconciler) reconcile(ctx context.Context, request reconcile.Request) (
 	} else if err := r.settle(ctx, facts.Shadow); err != nil {
 		return reconcile.Result{}, err
 	}
-	step := shadow.Plan(facts)
+	step := lifecycle.Plan(facts)
 	if step.NeedsPod {
 		if facts.Pod, err = readPod(ctx, r.live, request.NamespacedName); err != nil {
 			return reconcile.Result{}, err
 		}
 		facts.PodLive = true
-		step = shadow.Plan(facts)
+		step = lifecycle.Plan(facts)
 	}
 	if step.NeedsLive {
 		if facts, err = r.read(ctx, r.live, request.NamespacedName, facts.Pod != nil); err != nil {
 			return reconcile.Result{}, err
 		}
-		step = shadow.Plan(facts)
+		step = lifecycle.Plan(facts)
 	}
 	if step.Create {
 		taken, err := r.create(ctx, facts.Shadow)
@@ -186,7 +189,7 @@ func (r *reconciler) reconcile(ctx context.Context, request reconcile.Request) (
 				return reconcile.Result{}, err
 			}
 		}
-		if step = shadow.Plan(facts); step.Create {
+		if step = lifecycle.Plan(facts); step.Create {
 			return reconcile.Result{RequeueAfter: 10 * time.Millisecond}, nil // the pod was deleted in between
 		}
 	}
@@ -194,8 +197,8 @@ func (r *reconciler) reconcile(ctx context.Context, request reconcile.Request) (
 }
 
 // read gets the pod first, then the ShadowPod: see shadow.Facts.
-func (r *reconciler) read(ctx context.Context, from client.Reader, key types.NamespacedName, withPod bool) (shadow.Facts, error) {
-	facts := shadow.Facts{Shadow: &vkv1alpha1.ShadowPod{}, Live: from == r.live, Now: r.options.Now()}
+func (r *reconciler) read(ctx context.Context, from client.Reader, key types.NamespacedName, withPod bool) (lifecycle.Facts, error) {
+	facts := lifecycle.Facts{Shadow: &vkv1alpha1.ShadowPod{}, Live: from == r.live, Now: r.options.Now()}
 	if withPod {
 		var err error
 		if facts.Pod, err = readPod(ctx, from, key); err != nil {
@@ -223,7 +226,7 @@ func readPod(ctx context.Context, from client.Reader, key types.NamespacedName) 
 }
 
 // take executes a step, except for the creation.
-func (r *reconciler) take(ctx context.Context, facts shadow.Facts, step shadow.Step) error {
+func (r *reconciler) take(ctx context.Context, facts lifecycle.Facts, step lifecycle.Step) error {
 	if step.Unmanaged {
 		r.events.Warn(facts.Shadow, reasons.NameTaken, "Create",
 			"this namespace has another pod of the name %s, which is not touched; delete it, or rename the pod of the other cluster", facts.Pod.Name)
@@ -233,7 +236,7 @@ func (r *reconciler) take(ctx context.Context, facts shadow.Facts, step shadow.S
 		return r.remove(ctx, facts.Pod, step.Period)
 	}
 	if step.Free {
-		if err := r.patch(ctx, facts.Shadow, shadow.Free(facts.Shadow)); client.IgnoreNotFound(err) != nil {
+		if err := r.patch(ctx, facts.Shadow, lifecycle.Free(facts.Shadow)); client.IgnoreNotFound(err) != nil {
 			return fmt.Errorf("finalizer of shadow pod %s/%s: %w", facts.Shadow.Namespace, facts.Shadow.Name, err)
 		}
 		return nil
@@ -244,7 +247,7 @@ func (r *reconciler) take(ctx context.Context, facts shadow.Facts, step shadow.S
 		}
 	}
 	if step.Release {
-		if err := r.patch(ctx, facts.Pod, shadow.Release(facts)); client.IgnoreNotFound(err) != nil {
+		if err := r.patch(ctx, facts.Pod, lifecycle.Release(facts)); client.IgnoreNotFound(err) != nil {
 			return fmt.Errorf("finalizer of pod %s/%s: %w", facts.Pod.Namespace, facts.Pod.Name, err)
 		}
 	}
@@ -278,10 +281,10 @@ func (r *reconciler) create(ctx context.Context, shadowPod *vkv1alpha1.ShadowPod
 		made := pod.DeepCopy()
 		return made, r.live.Create(ctx, made, append(how, client.FieldOwner(labels.OwnerShadowPod))...)
 	}
-	asked := shadow.Isolating(&pod.Spec)
+	asked := verdict.Isolating(&pod.Spec)
 	if err := r.isolated(shadowPod, asked, func() ([]string, error) {
 		trial, err := write(client.DryRunAll)
-		return shadow.Isolating(&trial.Spec), err
+		return verdict.Isolating(&trial.Spec), err
 	}); err != nil {
 		return false, err
 	}
@@ -305,7 +308,7 @@ func (r *reconciler) create(ctx context.Context, shadowPod *vkv1alpha1.ShadowPod
 	if r.options.Quota != nil && (apierrors.IsForbidden(err) || apierrors.IsInvalid(err)) { // after any other error, the pod may exist
 		r.options.Quota.Release(shadowPod)
 	}
-	r.events.Warn(shadowPod, reasonFailedCreate, "Create", "the pod cannot be created: %s", shadow.Refusal(err, shadowPod.Namespace, shadow.Names(shadowPod)...))
+	r.events.Warn(shadowPod, reasonFailedCreate, "Create", "the pod cannot be created: %s", verdict.Refusal(err, shadowPod.Namespace, verdict.Names(shadowPod)...))
 	return false, refused.ByRule(fmt.Errorf("create pod %s/%s: %w", shadowPod.Namespace, shadowPod.Name, err))
 }
 
@@ -348,7 +351,7 @@ func (r *reconciler) admit(ctx context.Context, shadowPod *vkv1alpha1.ShadowPod)
 }
 
 // writePhase records the phase of the pod. It is no error if the ShadowPod is gone or has ended.
-func (r *reconciler) writePhase(ctx context.Context, facts shadow.Facts, phase vkv1alpha1.ShadowPodPhase) error {
+func (r *reconciler) writePhase(ctx context.Context, facts lifecycle.Facts, phase vkv1alpha1.ShadowPodPhase) error {
 	status := vkapply.ShadowPodStatus().WithPhase(phase).WithPodUID(string(facts.Pod.UID))
 	if chosen := shadow.Architecture(facts.Shadow, facts.Pod); chosen != "" {
 		status.WithArchitecture(chosen)

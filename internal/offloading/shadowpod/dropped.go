@@ -14,8 +14,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	vkv1alpha1 "liqo.io/liqo/apis/virtualkubelet/v1alpha1"
+	"liqo.io/liqo/internal/offloading/lifecycle"
 	"liqo.io/liqo/internal/offloading/refused"
-	"liqo.io/liqo/internal/offloading/shadow"
+	"liqo.io/liqo/internal/offloading/verdict"
 )
 
 const (
@@ -34,7 +35,7 @@ func (r *reconciler) isolated(shadowPod *vkv1alpha1.ShadowPod, asked []string, t
 		has, err := try()
 		switch {
 		case err == nil:
-		case shadow.Judges(err) || apierrors.IsAlreadyExists(err):
+		case verdict.Judges(err) || apierrors.IsAlreadyExists(err):
 			return nil
 		default:
 			return fmt.Errorf("ask whether the API server keeps %s of pod %s/%s: %w", strings.Join(unknown, ", "), shadowPod.Namespace, shadowPod.Name, err)
@@ -72,7 +73,7 @@ func (r *reconciler) created(ctx context.Context, shadowPod *vkv1alpha1.ShadowPo
 	switch {
 	case err == nil:
 		return pod, r.undo(ctx, shadowPod, pod, asked)
-	case shadow.Judges(err):
+	case verdict.Judges(err):
 		r.keptFields.settled(client.ObjectKeyFromObject(shadowPod))
 	}
 	return pod, err
@@ -85,7 +86,7 @@ func (r *reconciler) settle(ctx context.Context, shadowPod *vkv1alpha1.ShadowPod
 		return nil
 	}
 	pod, err := readPod(ctx, r.live, client.ObjectKeyFromObject(shadowPod))
-	if err != nil || pod == nil || shadow.Owner(pod) != string(shadowPod.UID) {
+	if err != nil || pod == nil || lifecycle.Owner(pod) != string(shadowPod.UID) {
 		return err // without a pod, the request may still be on its way; the next creation finds out
 	}
 	return r.undo(ctx, shadowPod, pod, asked)
@@ -93,7 +94,7 @@ func (r *reconciler) settle(ctx context.Context, shadowPod *vkv1alpha1.ShadowPod
 
 // undo deletes a pod if it lacks a field that isolates it, and returns why.
 func (r *reconciler) undo(ctx context.Context, shadowPod *vkv1alpha1.ShadowPod, pod *corev1.Pod, asked []string) error {
-	dropped := lacking(asked, shadow.Isolating(&pod.Spec))
+	dropped := lacking(asked, verdict.Isolating(&pod.Spec))
 	if len(dropped) > 0 {
 		r.keptFields.drops(dropped, r.options.Now())
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), undoTimeout)
@@ -114,7 +115,7 @@ func (r *reconciler) undo(ctx context.Context, shadowPod *vkv1alpha1.ShadowPod, 
 
 // without reports to the peer what the API server of this cluster has dropped from a new pod, or from new containers of it.
 func (r *reconciler) without(shadowPod *vkv1alpha1.ShadowPod, sent, has *corev1.PodSpec) {
-	if dropped := shadow.Dropped(sent, has); len(dropped) > 0 {
+	if dropped := verdict.Dropped(sent, has); len(dropped) > 0 {
 		r.events.Warn(shadowPod, reasonIncomplete, "Create",
 			"the API server of this cluster drops fields that its version does not have, or has switched off, so the pod runs without: %.700s", strings.Join(dropped, ", "))
 	}

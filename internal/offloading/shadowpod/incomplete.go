@@ -10,7 +10,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	vkv1alpha1 "liqo.io/liqo/apis/virtualkubelet/v1alpha1"
-	"liqo.io/liqo/internal/offloading/shadow"
+	"liqo.io/liqo/internal/offloading/metadata"
 )
 
 // incomplete remembers what was reported that a pod lacks: a change of the pod reports it only if it lacks something else since.
@@ -49,7 +49,7 @@ func (i *incomplete) forget(name types.NamespacedName) {
 
 // leftOut reports to the peer what its pod, which was created or changed, lacks because this cluster does not accept it.
 func (r *reconciler) leftOut(shadowPod *vkv1alpha1.ShadowPod) {
-	what := strings.Join(shadow.LeftOut(shadowPod, r.options.Allowed), ", ")
+	what := strings.Join(metadata.LeftOut(shadowPod, r.options.Allowed), ", ")
 	if r.incomplete.changed(shadowPod, what) {
 		r.events.Warn(shadowPod, reasonIncomplete, "Create",
 			"this cluster does not accept all that the pod asks for, so the pod runs without; the administrator of this cluster can allow it (values peers.metadata.pods, peers.tolerations): %.700s", what)

@@ -22,6 +22,7 @@ import (
 	vkv1alpha1 "liqo.io/liqo/apis/virtualkubelet/v1alpha1"
 	"liqo.io/liqo/internal/kube/kubetest"
 	"liqo.io/liqo/internal/kube/ssa"
+	"liqo.io/liqo/internal/offloading/metadata"
 	"liqo.io/liqo/internal/offloading/reflection/project"
 	"liqo.io/liqo/internal/offloading/shadow"
 	"liqo.io/liqo/test/env/process"
@@ -115,7 +116,7 @@ func withShadowPod(b *testing.B, r *requests) {
 		check(b, ssa.NewApplier(r.client, labels.OwnerReflection).ApplyTo(ctx, intent, nil)) // the virtual kubelet
 		made := &vkv1alpha1.ShadowPod{}
 		check(b, r.client.Get(ctx, client.ObjectKey{Namespace: r.namespace, Name: *intent.Name}, made)) // the provider's controller looks before it creates
-		pod := shadow.Pod(made, "rome-id", shadow.Allowed{})
+		pod := shadow.Pod(made, "rome-id", metadata.Allowed{})
 		check(b, r.client.Create(ctx, pod, client.FieldOwner(labels.OwnerShadowPod)))
 		shadows[i], pods[i] = made, pod
 	}, func(i int) {
@@ -135,7 +136,7 @@ func podAlone(b *testing.B, r *requests) {
 		local := localPod(i)
 		wanted := &vkv1alpha1.ShadowPod{ObjectMeta: metav1.ObjectMeta{Namespace: r.namespace, Name: local.Name, Labels: local.Labels, UID: local.UID}}
 		wanted.Spec.Pod = local.Spec
-		pod := shadow.Pod(wanted, "rome-id", shadow.Allowed{})
+		pod := shadow.Pod(wanted, "rome-id", metadata.Allowed{})
 		pod.OwnerReferences, pod.Finalizers = nil, []string{labels.FinalizerPodEnd}
 		check(b, r.client.Create(ctx, pod, client.FieldOwner(labels.OwnerReflection)))
 		pods[i] = pod

@@ -30,10 +30,11 @@ import (
 	vkv1alpha1 "liqo.io/liqo/apis/virtualkubelet/v1alpha1"
 	kubemanager "liqo.io/liqo/internal/kube/manager"
 	"liqo.io/liqo/internal/kube/ssa"
+	"liqo.io/liqo/internal/offloading/endpoints"
 	"liqo.io/liqo/internal/offloading/networks"
 	"liqo.io/liqo/internal/offloading/peers"
 	"liqo.io/liqo/internal/offloading/refused"
-	"liqo.io/liqo/internal/offloading/shadow"
+	"liqo.io/liqo/internal/offloading/verdict"
 )
 
 // +kubebuilder:rbac:groups=virtualkubelet.liqo.io,resources=shadowendpointslices,verbs=get;list;watch
@@ -118,7 +119,7 @@ func Setup(mgr manager.Manager, o Options) error {
 var otherReach = predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
 	before, ok := e.ObjectOld.(*discoveryv1alpha1.ForeignCluster)
 	now, isNew := e.ObjectNew.(*discoveryv1alpha1.ForeignCluster)
-	return ok && isNew && (shadow.Reachable(before) != shadow.Reachable(now) || peers.ClusterID(before) != peers.ClusterID(now) ||
+	return ok && isNew && (endpoints.Reachable(before) != endpoints.Reachable(now) || peers.ClusterID(before) != peers.ClusterID(now) ||
 		!slices.Equal(before.PodCIDRs(), now.PodCIDRs()))
 }}
 
@@ -220,7 +221,7 @@ func (r *reconciler) reconcile(ctx context.Context, request reconcile.Request) e
 			return nil // the garbage collector deleted the slice with its ShadowEndpointSlice; the event follows
 		}
 	}
-	intent, rejected := shadow.EndpointSlice(&shadowSlice, origin)
+	intent, rejected := endpoints.EndpointSlice(&shadowSlice, origin)
 	if rejected != "" {
 		r.events.Warn(&shadowSlice, reasonForeignAddresses, "Apply", "%.1000s", rejected)
 	}
@@ -233,16 +234,16 @@ func (r *reconciler) reconcile(ctx context.Context, request reconcile.Request) e
 	case err == nil, apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause):
 		return nil
 	}
-	if shadow.Judges(err) {
-		r.events.Warn(&shadowSlice, reasonFailedApply, "Apply", "the slice cannot be written: %s", shadow.Refusal(err, shadowSlice.Namespace, shadowSlice.Name))
+	if verdict.Judges(err) {
+		r.events.Warn(&shadowSlice, reasonFailedApply, "Apply", "the slice cannot be written: %s", verdict.Refusal(err, shadowSlice.Namespace, shadowSlice.Name))
 	}
 	return refused.ByRule(err)
 }
 
 // origin returns what is known about the peer that a namespace was created for.
-func (r *reconciler) origin(ctx context.Context, namespace string) (shadow.Origin, error) {
+func (r *reconciler) origin(ctx context.Context, namespace string) (endpoints.Origin, error) {
 	peer, err := r.options.RemoteNamespaces.Peer(ctx, namespace)
-	origin := shadow.Origin{ClusterID: peer, External: !r.options.InternalNetwork}
+	origin := endpoints.Origin{ClusterID: peer, External: !r.options.InternalNetwork}
 	if err != nil || peer == "" {
 		return origin, err
 	}
@@ -250,7 +251,7 @@ func (r *reconciler) origin(ctx context.Context, namespace string) (shadow.Origi
 	if err != nil {
 		return origin, err
 	}
-	origin.Reachable = shadow.Reachable(fc)
+	origin.Reachable = endpoints.Reachable(fc)
 	if fc != nil && fc.Spec.ClusterIdentity != nil {
 		switch err := r.cached.Get(ctx, client.ObjectKey{Name: fc.Spec.ClusterIdentity.ClusterName}, &corev1.Node{}); {
 		case apierrors.IsNotFound(err):

@@ -18,7 +18,7 @@ import (
 
 	"liqo.io/liqo/apis/labels"
 	vkv1alpha1 "liqo.io/liqo/apis/virtualkubelet/v1alpha1"
-	"liqo.io/liqo/internal/offloading/shadow"
+	"liqo.io/liqo/internal/offloading/endpoints"
 )
 
 // podsOfSlice is the index of ShadowEndpointSlices by the pods of this cluster that are their endpoints. Few slices have any.
@@ -31,7 +31,7 @@ func indexPods(mgr manager.Manager) error {
 		if !ok {
 			return nil
 		}
-		return shadow.PodsOf(slice)
+		return endpoints.PodsOf(slice)
 	})
 	if err != nil {
 		return fmt.Errorf("index shadow endpoint slices by their pods: %w", err)
@@ -53,8 +53,8 @@ var otherEndpoint = predicate.Funcs{
 		if !ok || !isNew {
 			return false
 		}
-		was, hadAddress := shadow.PodOf(before, "")
-		is, hasAddress := shadow.PodOf(now, "")
+		was, hadAddress := endpoints.PodOf(before, "")
+		is, hasAddress := endpoints.PodOf(now, "")
 		return hadAddress != hasAddress || !reflect.DeepEqual(was, is)
 	},
 }
@@ -72,9 +72,9 @@ func (r *reconciler) ofPod(ctx context.Context, pod client.Object) (all []reconc
 }
 
 // pods returns, by name, the pods of this cluster that are endpoints of a slice and run.
-func (r *reconciler) pods(ctx context.Context, slice *vkv1alpha1.ShadowEndpointSlice) (map[string]shadow.OwnPod, error) {
-	all := map[string]shadow.OwnPod{}
-	for _, name := range shadow.PodsOf(slice) {
+func (r *reconciler) pods(ctx context.Context, slice *vkv1alpha1.ShadowEndpointSlice) (map[string]endpoints.OwnPod, error) {
+	all := map[string]endpoints.OwnPod{}
+	for _, name := range endpoints.PodsOf(slice) {
 		var pod corev1.Pod
 		if err := r.cached.Get(ctx, types.NamespacedName{Namespace: slice.Namespace, Name: name}, &pod, client.UnsafeDisableDeepCopy); apierrors.IsNotFound(err) {
 			continue // its event reconciles the slice
@@ -87,7 +87,7 @@ func (r *reconciler) pods(ctx context.Context, slice *vkv1alpha1.ShadowEndpointS
 				return nil, fmt.Errorf("read node %s: %w", pod.Spec.NodeName, err)
 			}
 		}
-		if of, runs := shadow.PodOf(&pod, node.Labels[corev1.LabelTopologyZone]); runs {
+		if of, runs := endpoints.PodOf(&pod, node.Labels[corev1.LabelTopologyZone]); runs {
 			all[name] = of
 		}
 	}

@@ -34,6 +34,7 @@ import (
 	vkv1alpha1 "liqo.io/liqo/apis/virtualkubelet/v1alpha1"
 	"liqo.io/liqo/internal/kube/kubetest"
 	"liqo.io/liqo/internal/kube/manager"
+	"liqo.io/liqo/internal/offloading/metadata"
 	"liqo.io/liqo/internal/offloading/peers"
 	"liqo.io/liqo/internal/offloading/quota"
 	"liqo.io/liqo/internal/offloading/shadow"
@@ -169,7 +170,7 @@ func (b *Env) Run() (stop func()) {
 	remoteNamespaces, err := peers.Watch(mgr)
 	b.Must(err)
 	b.Must(shadowpod.Setup(mgr, shadowpod.Options{
-		RemoteNamespaces: remoteNamespaces, Level: shadow.Baseline, Allowed: shadow.Allowed{Tolerations: shadow.Keys{"a"}}, Quota: b.Quota, Defaults: b.Defaults, Names: b.Names, Workers: 10,
+		RemoteNamespaces: remoteNamespaces, Level: shadow.Baseline, Allowed: metadata.Allowed{Tolerations: metadata.Keys{"a"}}, Quota: b.Quota, Defaults: b.Defaults, Names: b.Names, Workers: 10,
 		RefusalRetry: b.RefusalRetry, Now: func() time.Time { return time.Now().Add(time.Duration(b.Ahead.Load())) },
 	}))
 	b.Must(shadowslice.Setup(mgr, shadowslice.Options{RemoteNamespaces: remoteNamespaces, InternalNetwork: !b.External, OwnNetworks: b.Own, Workers: 10, RefusalRetry: b.RefusalRetry}))

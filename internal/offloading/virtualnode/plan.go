@@ -16,8 +16,8 @@ import (
 	sharingv1alpha1 "liqo.io/liqo/apis/sharing/v1alpha1"
 	vkv1alpha1 "liqo.io/liqo/apis/virtualkubelet/v1alpha1"
 	"liqo.io/liqo/internal/offloading/kubelet"
+	"liqo.io/liqo/internal/offloading/lifecycle"
 	"liqo.io/liqo/internal/offloading/provider"
-	"liqo.io/liqo/internal/offloading/shadow"
 )
 
 // facts are what the next step of a virtual node depends on.
@@ -134,7 +134,7 @@ func mustLeave(pod *corev1.Pod) bool {
 	if _, mirror := pod.Annotations[corev1.MirrorPodAnnotationKey]; mirror {
 		return false
 	}
-	if shadow.Terminal(pod) && pod.DeletionTimestamp == nil {
+	if lifecycle.Terminal(pod) && pod.DeletionTimestamp == nil {
 		return false
 	}
 	if pod.DeletionTimestamp != nil && pod.DeletionGracePeriodSeconds != nil && *pod.DeletionGracePeriodSeconds == 0 {

@@ -22,6 +22,7 @@ import (
 	vkv1alpha1 "liqo.io/liqo/apis/virtualkubelet/v1alpha1"
 	"liqo.io/liqo/internal/kube/informer"
 	"liqo.io/liqo/internal/kube/podphase"
+	"liqo.io/liqo/internal/offloading/lifecycle"
 	"liqo.io/liqo/internal/offloading/quota"
 	"liqo.io/liqo/internal/offloading/shadow"
 )
@@ -169,7 +170,7 @@ func (q *Quota) fill(ctx context.Context) error {
 	}
 	revisions := map[string]string{} // by owner
 	for i := range pods.Items {
-		revisions[shadow.Owner(&pods.Items[i])] = pods.Items[i].Annotations[labels.ShadowPodRevision]
+		revisions[lifecycle.Owner(&pods.Items[i])] = pods.Items[i].Annotations[labels.ShadowPodRevision]
 	}
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -231,7 +232,7 @@ func (q *Quota) set(ctx context.Context, peer string, shadowPod *vkv1alpha1.Shad
 		return
 	}
 	var pod corev1.Pod
-	if q.cache.Get(ctx, client.ObjectKeyFromObject(shadowPod), &pod, client.UnsafeDisableDeepCopy) != nil || shadow.Owner(&pod) != string(shadowPod.UID) {
+	if q.cache.Get(ctx, client.ObjectKeyFromObject(shadowPod), &pod, client.UnsafeDisableDeepCopy) != nil || lifecycle.Owner(&pod) != string(shadowPod.UID) {
 		return
 	}
 	switch {

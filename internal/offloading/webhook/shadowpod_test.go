@@ -37,6 +37,7 @@ import (
 	vkv1alpha1 "liqo.io/liqo/apis/virtualkubelet/v1alpha1"
 	"liqo.io/liqo/internal/kube/kubetest"
 	kubemanager "liqo.io/liqo/internal/kube/manager"
+	"liqo.io/liqo/internal/offloading/metadata"
 	"liqo.io/liqo/internal/offloading/quota"
 	"liqo.io/liqo/internal/offloading/shadow"
 )
@@ -201,13 +202,13 @@ func TestShadowPodWebhook(t *testing.T) {
 	}
 
 	// The pods of ShadowPods have no managed fields, unless these are the only record of what they have from their ShadowPods.
-	pod := shadow.Pod(own, "rome-id", shadow.Allowed{})
+	pod := shadow.Pod(own, "rome-id", metadata.Allowed{})
 	b.Make(pod)
 	b.Must(b.Status().Patch(t.Context(), pod, client.RawPatch(types.StrategicMergePatchType, []byte(`{"status":{"phase":"Running"}}`))))
 	if len(pod.ManagedFields) > 0 || pod.Status.Phase != corev1.PodRunning {
 		t.Errorf("managed fields %v, phase %s", pod.ManagedFields, pod.Status.Phase)
 	}
-	pod = shadow.Pod(s, "rome-id", shadow.Allowed{})
+	pod = shadow.Pod(s, "rome-id", metadata.Allowed{})
 	delete(pod.Annotations, labels.ShadowPodKeys)
 	b.Make(pod)
 	if len(pod.ManagedFields) == 0 {
@@ -404,7 +405,7 @@ func TestAttackResize(t *testing.T) {
 	for _, name := range []string{"a", "b"} {
 		s := shadowPodNamed(name, nil)
 		b.Make(s)
-		pod := shadow.Pod(s, "rome-id", shadow.Allowed{})
+		pod := shadow.Pod(s, "rome-id", metadata.Allowed{})
 		pod.Spec.Containers[0].Image = "i"
 		b.Make(pod)
 		b.Edit(s, func() { cpu(s, "2") }) // both at once, past the webhook
@@ -439,7 +440,7 @@ func TestQuotaOfAnotherReplica(t *testing.T) {
 	if q.isReserved(s) {
 		t.Error("a ShadowPod without a pod is reserved")
 	}
-	pod := shadow.Pod(s, "rome-id", shadow.Allowed{})
+	pod := shadow.Pod(s, "rome-id", metadata.Allowed{})
 	pod.Spec.Containers[0].Image = "i"
 	b.Make(pod)
 	b.Until("its pod counts", func() bool { return q.isReserved(s) })

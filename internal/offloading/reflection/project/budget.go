@@ -14,7 +14,7 @@ import (
 	policyapply "k8s.io/client-go/applyconfigurations/policy/v1"
 
 	"liqo.io/liqo/apis/labels"
-	"liqo.io/liqo/internal/offloading/shadow"
+	"liqo.io/liqo/internal/offloading/metadata"
 )
 
 // Budget returns the disruption budget that the peer gets for one of this cluster: so many pods of those that run there for this cluster have to stay healthy. An
@@ -46,7 +46,7 @@ func Doubtful(m NamespaceMapping, selector *metav1.LabelSelector) (keys []string
 	for _, one := range selector.MatchExpressions {
 		keys = append(keys, one.Key)
 	}
-	keys = slices.DeleteFunc(keys, func(key string) bool { return shadow.Kept(key) && !m.Skip.Labels.Match(key) })
+	keys = slices.DeleteFunc(keys, func(key string) bool { return metadata.Kept(key) && !m.Skip.Labels.Match(key) })
 	slices.Sort(keys)
 	return slices.Compact(keys)
 }
@@ -55,7 +55,7 @@ func Doubtful(m NamespaceMapping, selector *metav1.LabelSelector) (keys []string
 func LabelsThere(m NamespaceMapping, local, there map[string]string) klabels.Set {
 	all := klabels.Set{}
 	for key, value := range local {
-		if shadow.Kept(key) && !m.Skip.Labels.Match(key) {
+		if metadata.Kept(key) && !m.Skip.Labels.Match(key) {
 			all[key] = value
 		}
 	}
@@ -74,7 +74,7 @@ const (
 func DoubtfulLabels(remote map[string]string) (kept map[string]string) {
 	var keys []string
 	for key, value := range remote {
-		if shadow.Doubtful(key) && len(key) <= mostKey && len(value) <= mostValue {
+		if metadata.Doubtful(key) && len(key) <= mostKey && len(value) <= mostValue {
 			keys = append(keys, key)
 		}
 	}

@@ -12,7 +12,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"liqo.io/liqo/apis/labels"
-	"liqo.io/liqo/internal/offloading/shadow"
+	"liqo.io/liqo/internal/offloading/metadata"
 )
 
 // Fields of a pod that a container may read by the downward API.
@@ -145,9 +145,9 @@ func (d *downward) field(ref *corev1.ObjectFieldSelector) {
 		switch {
 		case from == fieldAnnotations && key == labels.PodIP:
 			d.carryKey(ref, "annotation-", key, address(d.local))
-		case from == fieldLabels && (ours.Match(key) || !shadow.KeepsLabel(key)):
+		case from == fieldLabels && (ours.Match(key) || !metadata.KeepsLabel(key)):
 			d.carryKey(ref, "label-", key, d.labels)
-		case from == fieldAnnotations && (ours.Match(key) || localAnnotations.Match(key) || !shadow.KeepsAnnotation(key)):
+		case from == fieldAnnotations && (ours.Match(key) || localAnnotations.Match(key) || !metadata.KeepsAnnotation(key)):
 			d.carryKey(ref, "annotation-", key, d.annotations)
 		}
 	}

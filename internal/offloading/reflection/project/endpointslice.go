@@ -12,7 +12,8 @@ import (
 
 	vkapply "liqo.io/liqo/apis/applyconfiguration/virtualkubelet/v1alpha1"
 	"liqo.io/liqo/apis/labels"
-	"liqo.io/liqo/internal/offloading/shadow"
+	"liqo.io/liqo/internal/offloading/endpoints"
+	"liqo.io/liqo/internal/offloading/metadata"
 )
 
 // bySelector is the controller of Kubernetes that writes slices of the pods that a Service selects.
@@ -27,7 +28,7 @@ func BySelector(slice *discoveryv1.EndpointSlice) bool {
 // Providers drop labels in domains that they do not know, such as those with which operators mark the primary of a database.
 func SelectsThere(m NamespaceMapping, service *corev1.Service) bool {
 	for key := range service.Spec.Selector {
-		if !shadow.Kept(key) || m.Skip.Labels.Match(key) {
+		if !metadata.Kept(key) || m.Skip.Labels.Match(key) {
 			return false
 		}
 	}
@@ -150,7 +151,7 @@ func Endpoints(m NamespaceMapping, local *discoveryv1.EndpointSlice, there There
 // remoteEndpoint presents this whole cluster as one node of the peer, and gives the target a kind that the peer's controllers ignore.
 func remoteEndpoint(m NamespaceMapping, local discoveryv1.Endpoint, addresses []string, there There) *vkapply.EndpointApplyConfiguration {
 	local = *local.DeepCopy()
-	remote := vkapply.Endpoint().WithAddresses(addresses...).WithConditions(shadow.Conditions(local.Conditions, true))
+	remote := vkapply.Endpoint().WithAddresses(addresses...).WithConditions(endpoints.Conditions(local.Conditions, true))
 	remote.Hostname, remote.NodeName, remote.Zone = local.Hostname, Some(m.LocalName), local.Zone
 	if hints, has := there.hints(m, local.Hints); has {
 		remote.WithHints(hints)
@@ -165,8 +166,8 @@ func remoteEndpoint(m NamespaceMapping, local discoveryv1.Endpoint, addresses []
 
 // ownEndpoint presents a pod that runs in the peer by its name there.
 func ownEndpoint(m NamespaceMapping, local discoveryv1.Endpoint, pod string, there There) *vkapply.EndpointApplyConfiguration {
-	own := vkapply.Endpoint().WithConditions(shadow.Conditions(local.Conditions, true)).
-		WithTargetRef(corev1.ObjectReference{Kind: shadow.PodKind, Namespace: m.Remote, Name: pod})
+	own := vkapply.Endpoint().WithConditions(endpoints.Conditions(local.Conditions, true)).
+		WithTargetRef(corev1.ObjectReference{Kind: endpoints.PodKind, Namespace: m.Remote, Name: pod})
 	own.Hostname = local.Hostname
 	if hints, has := there.hints(m, local.Hints); has { // the peer puts its own names in their place
 		own.WithHints(hints)

@@ -15,8 +15,8 @@ import (
 	discoveryapply "k8s.io/client-go/applyconfigurations/discovery/v1"
 
 	vkv1alpha1 "liqo.io/liqo/apis/virtualkubelet/v1alpha1"
+	"liqo.io/liqo/internal/offloading/endpoints"
 	"liqo.io/liqo/internal/offloading/reflection/project"
-	"liqo.io/liqo/internal/offloading/shadow"
 )
 
 // TestHints: endpoints of the consumer never keep a proxy of the provider from all endpoints, and never from those of its own zone or node.
@@ -91,7 +91,7 @@ func received(t *testing.T, local *discoveryv1.EndpointSlice, there project.Ther
 	}
 	var arrived vkv1alpha1.ShadowEndpointSlice
 	reread(t, sent, &arrived)
-	intent, left := shadow.EndpointSlice(&arrived, shadow.Origin{ClusterID: mapping.LocalID, Node: mapping.LocalName, Reachable: true, Networks: []netip.Prefix{netip.MustParsePrefix("10.40.0.0/16")}})
+	intent, left := endpoints.EndpointSlice(&arrived, endpoints.Origin{ClusterID: mapping.LocalID, Node: mapping.LocalName, Reachable: true, Networks: []netip.Prefix{netip.MustParsePrefix("10.40.0.0/16")}})
 	if left != "" {
 		t.Fatal(left)
 	}

@@ -15,6 +15,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	vkv1alpha1 "liqo.io/liqo/apis/virtualkubelet/v1alpha1"
+	"liqo.io/liqo/internal/offloading/metadata"
 	"liqo.io/liqo/internal/offloading/reflection/project"
 	"liqo.io/liqo/internal/offloading/shadow"
 
@@ -227,7 +228,7 @@ func sent(t *testing.T, local *corev1.Pod, server project.APIServer) *corev1.Pod
 	if problem := shadow.Check(&one, mapping.LocalID, shadow.Baseline); problem != "" {
 		t.Fatalf("the provider refuses the pod: %s", problem)
 	}
-	pod := shadow.Pod(&one, mapping.LocalID, shadow.Allowed{})
+	pod := shadow.Pod(&one, mapping.LocalID, metadata.Allowed{})
 	pod.UID, pod.Spec.NodeName, pod.Spec.EphemeralContainers = "uid-in-milan", "milan-worker", one.Spec.Pod.EphemeralContainers
 	pod.Status = corev1.PodStatus{PodIP: "10.200.1.54", HostIP: "10.210.2.11"}
 	return pod

@@ -11,7 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"liqo.io/liqo/apis/labels"
-	"liqo.io/liqo/internal/offloading/shadow"
+	"liqo.io/liqo/internal/offloading/metadata"
 )
 
 // loss is what the loss of a field means for a pod.
@@ -82,7 +82,7 @@ func DroppedFields(local *corev1.Pod) []string {
 		}
 	}
 	for _, key := range slices.Sorted(maps.Keys(local.Annotations)) {
-		if shadow.Reach(key) != "" {
+		if metadata.Reach(key) != "" {
 			dropped = append(dropped, "annotation "+key)
 		}
 	}

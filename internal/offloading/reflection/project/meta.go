@@ -14,7 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"liqo.io/liqo/apis/labels"
-	"liqo.io/liqo/internal/offloading/shadow"
+	"liqo.io/liqo/internal/offloading/metadata"
 )
 
 // ErrNoCounterpart is the error of a Translator for an address that the other cluster can never reach: the address is left out. Any other error
@@ -56,7 +56,7 @@ type Denied struct {
 }
 
 // Keys are keys of labels or annotations. A key that ends in * stands for all keys with that prefix.
-type Keys = shadow.Keys
+type Keys = metadata.Keys
 
 // Skipped reports whether the annotation of an object excludes it from reflection.
 func Skipped(object metav1.Object) bool {

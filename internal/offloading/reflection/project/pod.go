@@ -14,6 +14,7 @@ import (
 
 	vkapply "liqo.io/liqo/apis/applyconfiguration/virtualkubelet/v1alpha1"
 	"liqo.io/liqo/apis/labels"
+	"liqo.io/liqo/internal/offloading/metadata"
 	"liqo.io/liqo/internal/offloading/shadow"
 )
 
@@ -50,7 +51,7 @@ func ShadowPod(m NamespaceMapping, local *corev1.Pod, options PodOptions) (*vkap
 // podAnnotations leaves out annotations with which add-ons give pods access that pods of peers must not have. The peer would refuse them.
 func podAnnotations(m NamespaceMapping, local *corev1.Pod) map[string]string {
 	kept := m.AnnotationsOf(local, labels.DeletionPeriod, labels.LocalGeneration)
-	maps.DeleteFunc(kept, func(key, _ string) bool { return shadow.Reach(key) != "" })
+	maps.DeleteFunc(kept, func(key, _ string) bool { return metadata.Reach(key) != "" })
 	if kept == nil {
 		kept = map[string]string{}
 	}

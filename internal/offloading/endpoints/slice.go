@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package shadow
+package endpoints
 
 import (
 	"fmt"
@@ -18,6 +18,7 @@ import (
 	"liqo.io/liqo/apis/labels"
 	vkv1alpha1 "liqo.io/liqo/apis/virtualkubelet/v1alpha1"
 	"liqo.io/liqo/internal/kube/special"
+	"liqo.io/liqo/internal/offloading/metadata"
 )
 
 const (
@@ -95,7 +96,7 @@ func EndpointSlice(shadow *vkv1alpha1.ShadowEndpointSlice, origin Origin) (*disc
 	}
 	all := map[string]string{}
 	for key, value := range shadow.Labels {
-		if keepsSliceLabel(key) {
+		if metadata.KeepsSliceLabel(key) {
 			all[key] = value
 		}
 	}

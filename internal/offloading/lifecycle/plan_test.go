@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package shadow
+package lifecycle
 
 import (
 	"fmt"
@@ -20,6 +20,8 @@ import (
 	"liqo.io/liqo/apis/labels"
 	vkv1alpha1 "liqo.io/liqo/apis/virtualkubelet/v1alpha1"
 	"liqo.io/liqo/internal/kube/kubetest/single"
+	"liqo.io/liqo/internal/offloading/metadata"
+	"liqo.io/liqo/internal/offloading/shadow"
 )
 
 // history simulates one name in a namespace of a provider, with every actor that changes it: the consumer, the kubelet, the garbage
@@ -276,7 +278,7 @@ func (h *history) others(most int) {
 func (h *history) controller(disturb int) (acted bool) {
 	facts := Facts{Shadow: h.shadows[h.seenS].DeepCopy(), Pod: trimmedPod(h.pods[h.seenP]), Now: h.now.Add(h.skew)}
 	if facts.Shadow != nil {
-		Trim(facts.Shadow)
+		shadow.Trim(facts.Shadow)
 	}
 	step := Plan(facts)
 	h.ignoresPhase(facts, step)
@@ -312,7 +314,7 @@ func (h *history) controller(disturb int) (acted bool) {
 		if why := h.over[facts.Shadow.Spec.Fence]; why != "" {
 			h.fail("created again a pod that has ended: %s %s", facts.Shadow.Spec.Fence, why)
 		}
-		h.pod = Pod(facts.Shadow, "rome-id", everyKey)
+		h.pod = shadow.Pod(facts.Shadow, "rome-id", everyKey)
 		h.pod.UID, h.pod.Status.Phase, h.pod.CreationTimestamp = h.uid(), corev1.PodPending, metav1.NewTime(h.now)
 		h.fences[h.pod.UID] = facts.Shadow.Spec.Fence
 		h.created[facts.Shadow.Spec.Fence]++
@@ -360,7 +362,7 @@ func (h *history) controller(disturb int) (acted bool) {
 		}
 	}
 	if step.Amend && same() && h.shadow != nil && h.shadow.UID == facts.Shadow.UID {
-		h.pod.Annotations = map[string]string{labels.ShadowPodRevision: Revision(h.shadow)}
+		h.pod.Annotations = map[string]string{labels.ShadowPodRevision: shadow.Revision(h.shadow)}
 	}
 	h.snapshot()
 	return step.Delete || step.Phase != "" || step.Release || step.Amend
@@ -468,7 +470,7 @@ func (h *history) settle() {
 }
 
 // everyKey is for tests of other rules than the lists of keys.
-var everyKey = Allowed{Labels: Keys{"*"}, Annotations: Keys{"*"}, Tolerations: Keys{"*"}}
+var everyKey = metadata.Allowed{Labels: metadata.Keys{"*"}, Annotations: metadata.Keys{"*"}, Tolerations: metadata.Keys{"*"}}
 
 func planned(change func(*vkv1alpha1.ShadowPod)) *vkv1alpha1.ShadowPod {
 	s := &vkv1alpha1.ShadowPod{
@@ -506,7 +508,7 @@ func TestFree(t *testing.T) {
 		for _, op := range ops {
 			place, is := strings.CutPrefix(op.Path, "/metadata/finalizers/")
 			if !is {
-				if op != (Op{"test", "/metadata/uid", string(s.UID)}) {
+				if op != (shadow.Op{Op: "test", Path: "/metadata/uid", Value: string(s.UID)}) {
 					t.Errorf("%v: %+v", c.before, op)
 				}
 				continue
@@ -532,7 +534,7 @@ func TestPlan(t *testing.T) {
 	now := time.Unix(1_700_000_000, 0)
 	s := planned(nil)
 	is := func(change func(*corev1.Pod)) *corev1.Pod {
-		pod := Pod(s, "rome-id", everyKey)
+		pod := shadow.Pod(s, "rome-id", everyKey)
 		pod.UID, pod.CreationTimestamp, pod.Status.Phase, pod.Spec.NodeName = "pod", metav1.NewTime(now), corev1.PodRunning, "node"
 		if change != nil {
 			change(pod)
@@ -680,7 +682,7 @@ func TestRelease(t *testing.T) {
 		t.Error("a finalizer that is not there")
 	}
 	kept := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{UID: "pod", ResourceVersion: "7", Finalizers: []string{labels.FinalizerPodEnd}}}
-	version := Op{"test", "/metadata/resourceVersion", "7"}
+	version := shadow.Op{Op: "test", Path: "/metadata/resourceVersion", Value: "7"}
 	if live, cached := Release(Facts{Pod: kept, Live: true}), Release(Facts{Pod: kept}); !slices.Contains(live, version) || slices.Contains(cached, version) {
 		t.Errorf("released as read live %v, from a cache %v", live, cached)
 	}

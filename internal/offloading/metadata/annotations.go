@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package shadow
+package metadata
 
 // reach lists annotations with which known add-ons of a cluster give a pod what pods of peers must not have and no field of the pod
 // requests. At the level Baseline, Check refuses them even if the administrator has put a wider pattern on the list of Allowed, and reflection

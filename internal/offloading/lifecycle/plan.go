@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package shadow
+package lifecycle
 
 import (
 	"slices"
@@ -14,6 +14,7 @@ import (
 	"liqo.io/liqo/apis/labels"
 	vkv1alpha1 "liqo.io/liqo/apis/virtualkubelet/v1alpha1"
 	"liqo.io/liqo/internal/kube/podphase"
+	"liqo.io/liqo/internal/offloading/shadow"
 )
 
 // Whatever decides reads terminal phases only, so the others are recorded late, for users: a burst of new pods does not pay for them.
@@ -150,7 +151,7 @@ func planPresent(f Facts) Step {
 		}
 	default:
 		step.Phase, step.RequeueAfter = underway(f)
-		if deleting && step.Phase == "" && Architecture(f.Shadow, f.Pod) != f.Shadow.Status.Architecture {
+		if deleting && step.Phase == "" && shadow.Architecture(f.Shadow, f.Pod) != f.Shadow.Status.Architecture {
 			step.Phase, _ = present(pod) // before the pod is gone, which the next one follows
 		}
 	}
@@ -163,7 +164,7 @@ func planPresent(f Facts) Step {
 			step.Release, step.RequeueAfter = wait <= 0, wait
 		}
 	}
-	step.Amend = !terminal && !deleting && f.Shadow.DeletionTimestamp == nil && pod.Annotations[labels.ShadowPodRevision] != Revision(f.Shadow)
+	step.Amend = !terminal && !deleting && f.Shadow.DeletionTimestamp == nil && pod.Annotations[labels.ShadowPodRevision] != shadow.Revision(f.Shadow)
 	return step
 }
 
@@ -239,7 +240,7 @@ func Owner(pod *corev1.Pod) string {
 // reference is the pod's owner reference to the ShadowPod of its name.
 func reference(pod *corev1.Pod) *metav1.OwnerReference {
 	owner := metav1.GetControllerOfNoCopy(pod)
-	if owner == nil || owner.Kind != kind || owner.Name != pod.Name || !strings.HasPrefix(owner.APIVersion, vkv1alpha1.GroupVersion.Group+"/") {
+	if owner == nil || owner.Kind != shadow.Kind || owner.Name != pod.Name || !strings.HasPrefix(owner.APIVersion, vkv1alpha1.GroupVersion.Group+"/") {
 		return nil
 	}
 	return owner
@@ -247,24 +248,24 @@ func reference(pod *corev1.Pod) *metav1.OwnerReference {
 
 // Release returns the patch that removes our finalizer from a pod; nil if it has none. Facts that are live are exact: the patch fails if the pod has changed
 // since, for example because its kubelet has reported how it ended.
-func Release(f Facts) []Op {
+func Release(f Facts) []shadow.Op {
 	ops := without(f.Pod, func(finalizer string) bool { return finalizer == labels.FinalizerPodEnd })
 	if f.Live && ops != nil {
-		ops = append([]Op{{"test", "/metadata/resourceVersion", f.Pod.ResourceVersion}}, ops...)
+		ops = append([]shadow.Op{{Op: "test", Path: "/metadata/resourceVersion", Value: f.Pod.ResourceVersion}}, ops...)
 	}
 	return ops
 }
 
 // Free returns the patch that removes from a ShadowPod the finalizers that keep it until its pod is gone; nil if it has none.
-func Free(shadow *vkv1alpha1.ShadowPod) []Op { return without(shadow, keepsName) }
+func Free(shadow *vkv1alpha1.ShadowPod) []shadow.Op { return without(shadow, keepsName) }
 
 // without removes finalizers, the last one first, so that the places of the others stay.
-func without(object metav1.Object, unwanted func(finalizer string) bool) []Op {
-	ops := []Op{{"test", "/metadata/uid", string(object.GetUID())}}
+func without(object metav1.Object, unwanted func(finalizer string) bool) []shadow.Op {
+	ops := []shadow.Op{{Op: "test", Path: "/metadata/uid", Value: string(object.GetUID())}}
 	for at, finalizer := range slices.Backward(object.GetFinalizers()) {
 		if unwanted(finalizer) {
 			path := "/metadata/finalizers/" + strconv.Itoa(at)
-			ops = append(ops, Op{"test", path, finalizer}, Op{Op: "remove", Path: path})
+			ops = append(ops, shadow.Op{Op: "test", Path: path, Value: finalizer}, shadow.Op{Op: "remove", Path: path})
 		}
 	}
 	if len(ops) == 1 {

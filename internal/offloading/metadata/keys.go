@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package shadow
+package metadata
 
 import (
 	"errors"
@@ -79,7 +79,7 @@ func kept(key string, lists ...Keys) bool {
 	return !strings.Contains(key, "/") || slices.ContainsFunc(lists, func(keys Keys) bool { return keys.Match(key) })
 }
 
-func (a Allowed) label(key string) bool { return kept(key, plain, a.Labels) }
+func (a Allowed) Label(key string) bool { return kept(key, plain, a.Labels) }
 
 // Kept reports whether pods have a label with this key in every provider, with the value that they have at home: no administrator has to allow it, and it is none of
 // ours.
@@ -90,14 +90,14 @@ func Kept(key string) bool {
 // Doubtful reports whether only some providers let pods of peers have a label with this key. It is none that the API server copies from nodes.
 func Doubtful(key string) bool { return !kept(key, plain, ofNode) }
 
-func (a Allowed) annotation(key string) bool { return kept(key, podAnnotationKeys, a.Annotations) }
+func (a Allowed) Annotation(key string) bool { return kept(key, podAnnotationKeys, a.Annotations) }
 
 // KeepsLabel and KeepsAnnotation report whether pods of peers keep a key at every provider, whatever its administrator allows besides.
-func KeepsLabel(key string) bool { return Allowed{}.label(key) }
+func KeepsLabel(key string) bool { return Allowed{}.Label(key) }
 
 // KeepsAnnotation: see KeepsLabel.
 func KeepsAnnotation(key string) bool {
-	return !reserved(key) && Reach(key) == "" && Allowed{}.annotation(key)
+	return !Reserved(key) && Reach(key) == "" && Allowed{}.Annotation(key)
 }
 
 // Toleration reports whether pods of peers may tolerate taints with a key.
@@ -108,12 +108,12 @@ func (a Allowed) Toleration(key string) bool {
 // LeftOut names, in a fixed order, what a ShadowPod asks for and its pod does not get because it is not allowed.
 func LeftOut(shadow *vkv1alpha1.ShadowPod, allowed Allowed) (names []string) {
 	for key := range shadow.Labels {
-		if !allowed.label(key) && !ofNode.Match(key) {
+		if !allowed.Label(key) && !ofNode.Match(key) {
 			names = append(names, "label "+key)
 		}
 	}
 	for key := range shadow.Annotations {
-		if !reserved(key) && !allowed.annotation(key) {
+		if !Reserved(key) && !allowed.Annotation(key) {
 			names = append(names, "annotation "+key)
 		}
 	}
@@ -136,10 +136,10 @@ func isGuarded(key string) bool {
 	return key == "" || slices.ContainsFunc(guarded, func(prefix string) bool { return strings.HasPrefix(key, prefix) })
 }
 
-// reserved reports whether kubelets, kubectl or our controllers give the annotation a meaning.
-func reserved(key string) bool {
+// Reserved reports whether kubelets, kubectl or our controllers give the annotation a meaning.
+func Reserved(key string) bool {
 	return key == labels.ShadowPodRevision || key == labels.ShadowPodKeys || key == labels.ShadowPodSent || key == labels.DeletionPeriod || key == labels.Architectures || key == labels.HomeDNS || key == labels.PodArchitecture || key == corev1.LastAppliedConfigAnnotation || strings.HasPrefix(key, "kubernetes.io/config.")
 }
 
-// keepsSliceLabel reports whether an EndpointSlice of a peer has a label with this key.
-func keepsSliceLabel(key string) bool { return kept(key, sliceLabelKeys) }
+// KeepsSliceLabel reports whether an EndpointSlice of a peer has a label with this key.
+func KeepsSliceLabel(key string) bool { return kept(key, sliceLabelKeys) }

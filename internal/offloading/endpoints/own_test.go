@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package shadow
+package endpoints
 
 import (
 	"encoding/json"
@@ -15,6 +15,7 @@ import (
 
 	"liqo.io/liqo/apis/labels"
 	vkv1alpha1 "liqo.io/liqo/apis/virtualkubelet/v1alpha1"
+	"liqo.io/liqo/internal/offloading/metadata"
 )
 
 // TestOwnPods: an endpoint that is a pod here has the address and the place that this cluster knows, whatever the peer writes about these, and is used only while both
@@ -136,7 +137,7 @@ func TestKept(t *testing.T) {
 		"app": true, "app.kubernetes.io/name": true, "statefulset.kubernetes.io/pod-name": true, "apps.kubernetes.io/pod-index": true, "role": true,
 		"db.example.com/role": false, "cnpg.io/instanceRole": false, "topology.kubernetes.io/zone": false, "kubernetes.io/hostname": false, "liqo.io/managed-by": false, "virtualkubelet.liqo.io/origin": false,
 	} {
-		if got := Kept(key); got != want || got && !(Allowed{}).label(key) {
+		if got := metadata.Kept(key); got != want || got && !(metadata.Allowed{}).Label(key) {
 			t.Errorf("%s: %v, want %v", key, got, want)
 		}
 	}
