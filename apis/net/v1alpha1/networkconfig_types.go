@@ -70,6 +70,24 @@ type Lane struct {
 	Carriers []Carrier `json:"carriers,omitempty"`
 }
 
+// Networks are the networks of a cluster in one address family.
+type Networks struct {
+	// PodCIDR is the network of its pods.
+	PodCIDR CIDR `json:"podCIDR"`
+	// ExternalCIDR is the network in which it makes other addresses reachable.
+	ExternalCIDR CIDR `json:"externalCIDR"`
+}
+
+// NetworksNAT are the networks to which another cluster remaps those of one address family; None if it does not remap them.
+type NetworksNAT struct {
+	// PodCIDRNAT is the one for PodCIDR.
+	// +kubebuilder:validation:MaxLength=64
+	PodCIDRNAT string `json:"podCIDRNAT"`
+	// ExternalCIDRNAT is the one for ExternalCIDR.
+	// +kubebuilder:validation:MaxLength=64
+	ExternalCIDRNAT string `json:"externalCIDRNAT"`
+}
+
 // NetworkConfigSpec is the network that one cluster publishes to another.
 type NetworkConfigSpec struct {
 	// Cluster is the receiver.
@@ -78,6 +96,12 @@ type NetworkConfigSpec struct {
 	PodCIDR CIDR `json:"podCIDR"`
 	// ExternalCIDR is the network in which the sender makes other addresses reachable.
 	ExternalCIDR CIDR `json:"externalCIDR"`
+	// Networks are those of each address family. The first row repeats PodCIDR and ExternalCIDR, which readers of an earlier version read; a reader refuses
+	// another one. Without rows, these two fields are the networks.
+	// +kubebuilder:validation:MaxItems=2
+	// +listType=atomic
+	// +optional
+	Networks []Networks `json:"networks,omitempty"`
 	// AdditionalPodCIDRs are further pod networks, of either address family.
 	// +kubebuilder:validation:MaxItems=16
 	// +listType=atomic
@@ -89,7 +113,8 @@ type NetworkConfigSpec struct {
 	// BackendType is the technology of the tunnel.
 	// +kubebuilder:validation:Enum=wireguard
 	BackendType string `json:"backendType"`
-	// BackendConfig holds publicKey and port of the sender's first gateway.
+	// BackendConfig holds publicKey and port of the sender's first gateway. With further rows of Networks, networks is their digest, so that the signatures,
+	// which readers of an earlier version check as well, cover them.
 	// +kubebuilder:validation:MaxProperties=16
 	// +kubebuilder:validation:XValidation:rule="self.all(name, size(name) <= 63 && size(self[name]) <= 253)",message="names have at most 63 characters, values 253"
 	BackendConfig map[string]string `json:"backend_config"`
@@ -134,6 +159,11 @@ type NetworkConfigStatus struct {
 	// +kubebuilder:validation:MaxLength=64
 	// +optional
 	ExternalCIDRNAT string `json:"externalCIDRNAT,omitempty"`
+	// Networks are the same for each row of spec.networks, in its order. The first row repeats the two fields above.
+	// +kubebuilder:validation:MaxItems=2
+	// +listType=atomic
+	// +optional
+	Networks []NetworksNAT `json:"networks,omitempty"`
 	// Signatures of the receiver over its answer: both clusters, the networks and what they are remapped to. A refusal has none.
 	// +kubebuilder:validation:MaxItems=2
 	// +listType=atomic

@@ -6,6 +6,30 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
+// TunnelNetworks are the networks of both clusters in one address family, each as TunnelEndpointSpec has it.
+type TunnelNetworks struct {
+	// LocalPodCIDR is the network of this cluster's pods.
+	LocalPodCIDR CIDR `json:"localPodCIDR"`
+	// LocalNATPodCIDR is the network under which the peer reaches LocalPodCIDR.
+	// +optional
+	LocalNATPodCIDR string `json:"localNATPodCIDR,omitempty"`
+	// LocalExternalCIDR is the network in which this cluster makes other addresses reachable.
+	LocalExternalCIDR CIDR `json:"localExternalCIDR"`
+	// LocalNATExternalCIDR is the network under which the peer reaches LocalExternalCIDR.
+	// +optional
+	LocalNATExternalCIDR string `json:"localNATExternalCIDR,omitempty"`
+	// RemotePodCIDR is the network of the peer's pods, in the peer.
+	RemotePodCIDR CIDR `json:"remotePodCIDR"`
+	// RemoteNATPodCIDR is the network under which this cluster reaches RemotePodCIDR.
+	// +optional
+	RemoteNATPodCIDR string `json:"remoteNATPodCIDR,omitempty"`
+	// RemoteExternalCIDR is the network in which the peer makes other addresses reachable.
+	RemoteExternalCIDR CIDR `json:"remoteExternalCIDR"`
+	// RemoteNATExternalCIDR is the network under which this cluster reaches RemoteExternalCIDR.
+	// +optional
+	RemoteNATExternalCIDR string `json:"remoteNATExternalCIDR,omitempty"`
+}
+
 // TunnelEndpointSpec is the input of the data plane for one peer. "Local" and "remote" are relative to
 // this cluster. A NAT field is the network to which the other side remaps the field above it, None if it does not.
 type TunnelEndpointSpec struct {
@@ -35,6 +59,12 @@ type TunnelEndpointSpec struct {
 	// +kubebuilder:default=None
 	// +optional
 	RemoteNATExternalCIDR string `json:"remoteNATExternalCIDR,omitempty"`
+	// Networks are those of each address family. The first row repeats the fields above, which components of an earlier version read and which count if it
+	// does not. Without rows, these fields are the networks.
+	// +kubebuilder:validation:MaxItems=2
+	// +listType=atomic
+	// +optional
+	Networks []TunnelNetworks `json:"networks,omitempty"`
 	// EndpointIP is where the peer's first gateway can be reached; empty if it cannot, and opens the tunnel.
 	EndpointIP string `json:"endpointIP"`
 	// BackendType is the technology of the tunnel.

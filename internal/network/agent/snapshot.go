@@ -145,10 +145,11 @@ func (v *View) addPeer(tunnel *netv1alpha1.TunnelEndpoint) error {
 	if _, twice := v.Peers[id]; twice {
 		return fmt.Errorf("ignored, because an older one for cluster %s exists", id)
 	}
-	localPods, err1 := readNetworks("localPodCIDR", spec.LocalPodCIDR, spec.LocalNATPodCIDR)
-	localExternal, err2 := readNetworks("localExternalCIDR", spec.LocalExternalCIDR, spec.LocalNATExternalCIDR)
-	remotePods, err3 := readNetworks("remotePodCIDR", spec.RemotePodCIDR, spec.RemoteNATPodCIDR)
-	remoteExternal, err4 := readNetworks("remoteExternalCIDR", spec.RemoteExternalCIDR, spec.RemoteNATExternalCIDR)
+	row := spec.Rows()[0] // of one address family so far
+	localPods, err1 := readNetworks("localPodCIDR", row.LocalPodCIDR, row.LocalNATPodCIDR)
+	localExternal, err2 := readNetworks("localExternalCIDR", row.LocalExternalCIDR, row.LocalNATExternalCIDR)
+	remotePods, err3 := readNetworks("remotePodCIDR", row.RemotePodCIDR, row.RemoteNATPodCIDR)
+	remoteExternal, err4 := readNetworks("remoteExternalCIDR", row.RemoteExternalCIDR, row.RemoteNATExternalCIDR)
 	if err := errors.Join(err1, err2, err3, err4); err != nil {
 		return err
 	}

@@ -39,6 +39,11 @@ func Read(theirs *netv1alpha1.NetworkConfig, localID string, inside []netip.Pref
 	if spec.BackendType != endpoint.Backend {
 		return Claim{}, Refuse(netv1alpha1.ReasonBackendUnknown, "backendType is %.60q, this cluster supports %s", spec.BackendType, endpoint.Backend)
 	}
+	rows, err := spec.Rows()
+	if err != nil {
+		return Claim{}, Refuse(netv1alpha1.ReasonNetworkInvalid, "%v", err)
+	}
+	first := rows[0] // those of a further address family are not used so far
 	var c Claim
 	for _, network := range []struct {
 		field string
@@ -46,7 +51,7 @@ func Read(theirs *netv1alpha1.NetworkConfig, localID string, inside []netip.Pref
 		into  *netip.Prefix
 		// longest mask: a smaller external network cannot hold the addresses of probes.
 		longest int
-	}{{"podCIDR", spec.PodCIDR, &c.Pods, 30}, {"externalCIDR", spec.ExternalCIDR, &c.External, 28}} {
+	}{{"podCIDR", first.PodCIDR, &c.Pods, 30}, {"externalCIDR", first.ExternalCIDR, &c.External, 28}} {
 		parsed, err := netip.ParsePrefix(string(network.text))
 		if err != nil {
 			return Claim{}, Refuse(netv1alpha1.ReasonNetworkInvalid, "%s %.60q is not a network in CIDR notation", network.field, network.text)
@@ -178,10 +183,14 @@ func readAddresses(claimed []string, inside []netip.Prefix) (addresses []string,
 
 // ReadAnswer returns the prefixes under which the peer reaches our two networks.
 func ReadAnswer(ours *netv1alpha1.NetworkConfig) (pods, external netip.Prefix, err error) {
-	if pods, err = readNAT("podCIDRNAT", ours.Spec.PodCIDR, ours.Status.PodCIDRNAT); err != nil {
+	rows, err := ours.Status.Rows()
+	if err != nil {
 		return pods, external, err
 	}
-	if external, err = readNAT("externalCIDRNAT", ours.Spec.ExternalCIDR, ours.Status.ExternalCIDRNAT); err != nil {
+	if pods, err = readNAT("podCIDRNAT", ours.Spec.PodCIDR, rows[0].PodCIDRNAT); err != nil {
+		return pods, external, err
+	}
+	if external, err = readNAT("externalCIDRNAT", ours.Spec.ExternalCIDR, rows[0].ExternalCIDRNAT); err != nil {
 		return pods, external, err
 	}
 	if pods.Overlaps(external) {

@@ -194,3 +194,36 @@ func FuzzClaim(f *testing.F) {
 		}
 	})
 }
+
+// TestClaimOfFamilies: a peer states its networks in fields, in rows, or in both. One that states two different things is refused, whoever would read which.
+func TestClaimOfFamilies(t *testing.T) {
+	four := netv1alpha1.Networks{PodCIDR: "10.1.0.0/16", ExternalCIDR: "10.2.0.0/16"}
+	six := netv1alpha1.Networks{PodCIDR: "fd00:1::/48", ExternalCIDR: "fd00:2::/48"}
+	for name, row := range map[string]struct {
+		edit func(*netv1alpha1.NetworkConfigSpec)
+		why  string
+	}{
+		"both":         {func(s *netv1alpha1.NetworkConfigSpec) { s.SetRows([]netv1alpha1.Networks{four}) }, ""},
+		"two families": {func(s *netv1alpha1.NetworkConfigSpec) { s.SetRows([]netv1alpha1.Networks{four, six}) }, ""},
+		"rows only": {func(s *netv1alpha1.NetworkConfigSpec) {
+			s.SetRows([]netv1alpha1.Networks{four, six})
+			s.PodCIDR, s.ExternalCIDR = "", ""
+		}, ""},
+		"another network in the fields": {func(s *netv1alpha1.NetworkConfigSpec) {
+			s.SetRows([]netv1alpha1.Networks{four})
+			s.PodCIDR = "10.9.0.0/16"
+		}, "is not what podCIDR and externalCIDR are"},
+		"a row without a signature": {func(s *netv1alpha1.NetworkConfigSpec) { s.Networks = []netv1alpha1.Networks{four, six} }, "not signed"},
+		"IPv6 first":                {func(s *netv1alpha1.NetworkConfigSpec) { s.SetRows([]netv1alpha1.Networks{six, four}) }, "only IPv4 so far"},
+	} {
+		claimed := testClaim()
+		row.edit(&claimed.Spec)
+		got, refused := Read(claimed, "rome-id", nil)
+		switch {
+		case row.why == "" && (refused != nil || got.Pods.String() != "10.1.0.0/16" || got.External.String() != "10.2.0.0/16"):
+			t.Errorf("%s: %+v, %+v", name, got, refused)
+		case row.why != "" && (refused == nil || refused.Reason != netv1alpha1.ReasonNetworkInvalid || !strings.Contains(refused.Message, row.why)):
+			t.Errorf("%s: %+v, want %q", name, refused, row.why)
+		}
+	}
+}

@@ -6,8 +6,6 @@ import (
 	"fmt"
 	"net/netip"
 	"slices"
-
-	"liqo.io/liqo/internal/kube/special"
 )
 
 // DefaultNetworks are set apart for the networks of peers. No host has an address in 240.0.0.0/4, neither in a private network nor in the Internet, so
@@ -25,17 +23,20 @@ var private = []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8"), netip.MustPars
 
 // Check refuses prefixes that cannot be a network of pods or other hosts.
 func Check(network netip.Prefix) error {
-	switch {
-	case !network.IsValid():
+	if !network.IsValid() {
 		return fmt.Errorf("%w: no network", ErrInvalid)
-	case !network.Addr().Is4():
-		return fmt.Errorf("%s is %w: only IPv4 so far", network, ErrInvalid)
+	}
+	family, err := FamilyOf(network)
+	if err != nil {
+		return err
+	}
+	switch {
 	case network.Bits() == 0:
 		return fmt.Errorf("%s is %w: it contains every address", network, ErrInvalid)
 	case network != network.Masked():
 		return fmt.Errorf("%s is %w: bits beyond the mask are set; the network is %s", network, ErrInvalid, network.Masked())
 	}
-	for _, one := range special.IPv4() {
+	for _, one := range family.special() {
 		if one.Overlaps(network) {
 			return fmt.Errorf("%s is %w: it overlaps %s, which is loopback, link-local, multicast or broadcast", network, ErrInvalid, one)
 		}

@@ -277,8 +277,8 @@ func runningOn(pods []corev1.Pod) map[int]string {
 // configSpec returns what we announce to a peer, unsigned.
 func configSpec(to *tenants.Tenant, pods, external string, ends []endpoint.Gateway, keys *keyring.Ring) *netv1alpha1.NetworkConfigSpec {
 	spec := &netv1alpha1.NetworkConfigSpec{
-		Cluster: netv1alpha1.ClusterIdentity{ClusterID: to.Peer.ClusterID, ClusterName: to.Peer.ClusterName},
-		PodCIDR: netv1alpha1.CIDR(pods), ExternalCIDR: netv1alpha1.CIDR(external), BackendType: endpoint.Backend,
+		Cluster:       netv1alpha1.ClusterIdentity{ClusterID: to.Peer.ClusterID, ClusterName: to.Peer.ClusterName},
+		BackendType:   endpoint.Backend,
 		BackendConfig: map[string]string{"publicKey": ""}, // the field is required
 	}
 	for i := range ends {
@@ -293,6 +293,7 @@ func configSpec(to *tenants.Tenant, pods, external string, ends []endpoint.Gatew
 			spec.EndpointIP = end.Carriers[0].Addresses[0]
 		}
 	}
+	spec.SetRows([]netv1alpha1.Networks{{PodCIDR: netv1alpha1.CIDR(pods), ExternalCIDR: netv1alpha1.CIDR(external)}})
 	return spec
 }
 
@@ -301,6 +302,9 @@ func specApply(spec *netv1alpha1.NetworkConfigSpec) *netapply.NetworkConfigSpecA
 		WithCluster(netapply.ClusterIdentity().WithClusterID(spec.Cluster.ClusterID).WithClusterName(spec.Cluster.ClusterName)).
 		WithPodCIDR(spec.PodCIDR).WithExternalCIDR(spec.ExternalCIDR).WithAdditionalPodCIDRs(spec.AdditionalPodCIDRs...).WithEndpointIP(spec.EndpointIP).
 		WithBackendType(spec.BackendType).WithBackendConfig(spec.BackendConfig).WithVersion(spec.Version)
+	for i := range spec.Networks {
+		out.WithNetworks(netapply.Networks().WithPodCIDR(spec.Networks[i].PodCIDR).WithExternalCIDR(spec.Networks[i].ExternalCIDR))
+	}
 	for i := range spec.Lanes {
 		out.WithLanes(endpoint.ApplyLane(spec.Lanes[i]))
 	}

@@ -24,6 +24,8 @@ import (
 const (
 	configPurpose = "liqo.io/net/config/v1"
 	answerPurpose = "liqo.io/net/answer/v1"
+	// rowsPurpose is that of an answer about further address families, which no earlier version asks for.
+	rowsPurpose = "liqo.io/net/answer/v2"
 )
 
 var encoding = base64.StdEncoding.Strict()
@@ -47,7 +49,13 @@ func Config(keys clusterkey.Keys, sender string, spec *netv1alpha1.NetworkConfig
 
 // CheckConfig returns an error unless the cluster sender, whose key has the fingerprint pin, signed the network that it publishes.
 func CheckConfig(pin, sender string, spec *netv1alpha1.NetworkConfigSpec) error {
-	return check(pin, spec.Signatures, encodeConfig(sender, spec))
+	if err := check(pin, spec.Signatures, encodeConfig(sender, spec)); err != nil {
+		return err
+	}
+	if !spec.Covered() {
+		return ErrInvalid
+	}
+	return nil
 }
 
 // Exchange is a published network and the answer to it.
@@ -117,7 +125,8 @@ func (l *list) text(all ...string) {
 
 func (l *list) number(n int64) { l.text(strconv.FormatInt(n, 10)) }
 
-// encodeConfig returns the bytes that the sender signs. The order of lanes and settings has no meaning: API servers may change it.
+// encodeConfig returns the bytes that the sender signs. Rows of networks that say more than the fields are covered by their digest in backend_config, so that
+// readers of an earlier version, which do not have the rows, verify the same bytes. The order of lanes and settings has no meaning: API servers may change it.
 func encodeConfig(sender string, spec *netv1alpha1.NetworkConfigSpec) []byte {
 	var l list
 	l.text(sender, spec.Cluster.ClusterID, spec.Cluster.ClusterName)
@@ -159,5 +168,15 @@ func byNumber(a, b netv1alpha1.Lane) int { return cmp.Compare(a.Number, b.Number
 func (e Exchange) encode() []byte {
 	var l list
 	l.text(e.Answerer, e.Asker, string(e.Config.PodCIDR), string(e.Config.ExternalCIDR), e.Answer.PodCIDRNAT, e.Answer.ExternalCIDRNAT)
-	return clusterkey.Message(answerPurpose, l...)
+	if !e.Answer.StatesMore() {
+		return clusterkey.Message(answerPurpose, l...)
+	}
+	l.number(int64(len(e.Config.Networks)))
+	for _, row := range e.Config.Networks {
+		l.text(string(row.PodCIDR), string(row.ExternalCIDR))
+	}
+	for _, row := range e.Answer.Networks {
+		l.text(row.PodCIDRNAT, row.ExternalCIDRNAT)
+	}
+	return clusterkey.Message(rowsPurpose, l...)
 }

@@ -43,7 +43,7 @@ func TestMappings(t *testing.T) {
 	server := netip.MustParseAddrPort("10.96.0.1:443")
 	tr, err := New(cfg, Options{ClusterID: "milan-id", Namespace: "liqo-tenant-milan", Node: nodeName, APIServer: server, ErrNoCounterpart: errNoCounterpart})
 	b.Must(err)
-	tr.tunnel = &netv1alpha1.TunnelEndpointSpec{LocalPodCIDR: "10.10.0.0/16", LocalNATPodCIDR: "None"}
+	tr.tunnel = &netv1alpha1.TunnelNetworks{LocalPodCIDR: "10.10.0.0/16", LocalNATPodCIDR: "None"}
 	host, other := netip.MustParseAddr("192.168.0.1"), netip.MustParseAddr("192.168.0.9")
 	endpoints := map[netip.Addr][]netv1alpha1.MappingPort{}
 	tr.SetEndpoints(func() (map[netip.Addr][]netv1alpha1.MappingPort, bool) { return endpoints, true })

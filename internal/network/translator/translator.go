@@ -81,7 +81,7 @@ type Translator struct {
 	request   chan struct{}
 
 	mu     sync.RWMutex
-	tunnel *netv1alpha1.TunnelEndpointSpec
+	tunnel *netv1alpha1.TunnelNetworks
 	// mapped is the mapping of each address that counts. all are all of them, the one that counts first: an administrator may create one for an
 	// address that has one of ours.
 	mapped map[netip.Addr]*netv1alpha1.IPMapping
@@ -192,20 +192,13 @@ func (t *Translator) tunnelChanged(_, after client.Object) {
 	switch {
 	case endpoint == nil || endpoint.Spec.ClusterIdentity.ClusterID != t.options.ClusterID: // keep the last networks, because a deletion does not prove them wrong
 	default:
-		same = t.tunnel != nil && networksOf(t.tunnel) == networksOf(&endpoint.Spec)
-		t.tunnel = &endpoint.Spec
+		row := endpoint.Spec.Rows()[0] // of one address family so far
+		same = t.tunnel != nil && *t.tunnel == row
+		t.tunnel = &row
 	}
 	t.mu.Unlock()
 	if !same {
 		t.changed()
-	}
-}
-
-// networksOf returns the fields of a TunnelEndpoint that affect translations.
-func networksOf(spec *netv1alpha1.TunnelEndpointSpec) [8]string {
-	return [8]string{
-		string(spec.LocalPodCIDR), spec.LocalNATPodCIDR, string(spec.LocalExternalCIDR), spec.LocalNATExternalCIDR,
-		string(spec.RemotePodCIDR), spec.RemoteNATPodCIDR, string(spec.RemoteExternalCIDR), spec.RemoteNATExternalCIDR,
 	}
 }
 

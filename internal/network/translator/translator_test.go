@@ -171,7 +171,7 @@ func TestAttackM3(t *testing.T) {
 func TestOutside(t *testing.T) {
 	server := netip.MustParseAddrPort("10.96.0.1:443")
 	tr := empty(Options{ClusterID: "milan-id", APIServer: server, ErrNoCounterpart: errNoCounterpart})
-	tr.tunnel = &netv1alpha1.TunnelEndpointSpec{LocalPodCIDR: "10.10.0.0/16", LocalNATPodCIDR: "None"}
+	tr.tunnel = &netv1alpha1.TunnelNetworks{LocalPodCIDR: "10.10.0.0/16", LocalNATPodCIDR: "None"}
 	https := []netv1alpha1.MappingPort{{Protocol: corev1.ProtocolTCP, Port: 443}}
 	host := netip.MustParseAddr("192.168.0.1")
 	endpoints := map[netip.Addr][]netv1alpha1.MappingPort{netip.MustParseAddr("10.10.1.2"): https, netip.MustParseAddr("127.0.0.1"): https, netip.MustParseAddr("fd00::1"): https, host: https}
@@ -234,7 +234,7 @@ func TestTwoMappings(t *testing.T) {
 		"both are gone":                 {[]event{{nil, ours}, {nil, byHand}, {ours, nil}, {byHand, nil}}, "", 0},
 	} {
 		tr := empty(Options{ClusterID: "milan-id", ErrNoCounterpart: errNoCounterpart})
-		tr.tunnel = &netv1alpha1.TunnelEndpointSpec{LocalPodCIDR: "10.10.0.0/16", LocalNATPodCIDR: "None"}
+		tr.tunnel = &netv1alpha1.TunnelNetworks{LocalPodCIDR: "10.10.0.0/16", LocalNATPodCIDR: "None"}
 		for _, e := range row.events {
 			tr.mappingChanged(object(e.before), object(e.after))
 		}

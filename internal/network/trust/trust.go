@@ -73,8 +73,8 @@ func Latest(cached *netv1alpha1.NetworkConfig, signed *netv1alpha1.NetworkConfig
 func Sign(keys clusterkey.Keys, local string, spec *netv1alpha1.NetworkConfigSpec, before *netv1alpha1.NetworkConfig, now time.Time) {
 	spec.Version = now.UnixMilli()
 	if before != nil && signedByUs(keys, local, &before.Spec) {
-		old := before.Spec.DeepCopy()
-		if old.Signatures, spec.Version = nil, old.Version; !equality.Semantic.DeepEqual(old, spec) {
+		old, stated := before.Spec.Carried(), spec.Carried()
+		if old.Signatures, spec.Version, stated.Version = nil, old.Version, old.Version; !equality.Semantic.DeepEqual(old, stated) {
 			spec.Version = max(now.UnixMilli(), old.Version+1)
 		}
 	}

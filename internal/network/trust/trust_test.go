@@ -78,3 +78,18 @@ func TestVersionStays(t *testing.T) {
 		}
 	}
 }
+
+// TestUpgradeSignsNothing: what an earlier version announced without rows is announced with rows now, and stays as it is signed, so that no peer sees a change.
+func TestUpgradeSignsNothing(t *testing.T) {
+	keys, err := clusterkey.Generate()
+	if err != nil {
+		t.Fatal(err)
+	}
+	earlier := &netv1alpha1.NetworkConfigSpec{PodCIDR: "10.1.0.0/16", ExternalCIDR: "10.2.0.0/16", BackendConfig: map[string]string{"publicKey": "k"}}
+	Sign(keys, "rome-id", earlier, nil, time.UnixMilli(170))
+	now := &netv1alpha1.NetworkConfigSpec{BackendConfig: map[string]string{"publicKey": "k"}}
+	now.SetRows([]netv1alpha1.Networks{{PodCIDR: "10.1.0.0/16", ExternalCIDR: "10.2.0.0/16"}})
+	if Sign(keys, "rome-id", now, &netv1alpha1.NetworkConfig{Spec: *earlier}, time.UnixMilli(190)); now.Version != 170 || now.Signatures[0] != earlier.Signatures[0] {
+		t.Errorf("version %d, signatures %v; before %v", now.Version, now.Signatures, earlier.Signatures)
+	}
+}

@@ -267,14 +267,15 @@ func (r *reconciler) answer(ctx context.Context, s *scope) error {
 }
 
 func answerTo(status *netv1alpha1.NetworkConfigStatus, s *scope, now metav1.Time) {
-	status.Processed, status.PodCIDRNAT, status.ExternalCIDRNAT, status.Signatures = false, "", "", nil
+	status.Processed, status.Signatures = false, nil
+	status.SetRows(nil)
 	status.ObservedGeneration = s.theirs.Generation
 	condition := metav1.Condition{Type: netv1alpha1.ConditionReady, Status: metav1.ConditionFalse, ObservedGeneration: s.theirs.Generation, LastTransitionTime: now.Rfc3339Copy()}
 	if s.refused != nil {
 		condition.Reason, condition.Message = s.refused.Reason, s.refused.Message
 	} else {
 		status.Processed = true
-		status.PodCIDRNAT, status.ExternalCIDRNAT = networks.Remap(s.claim.Pods, s.agreed.pods), networks.Remap(s.claim.External, s.agreed.external)
+		status.SetRows([]netv1alpha1.NetworksNAT{{PodCIDRNAT: networks.Remap(s.claim.Pods, s.agreed.pods), ExternalCIDRNAT: networks.Remap(s.claim.External, s.agreed.external)}})
 		condition.Status, condition.Reason = metav1.ConditionTrue, netv1alpha1.ReasonAgreed
 		condition.Message = fmt.Sprintf("pods are seen as %s, other addresses as %s", s.agreed.pods, s.agreed.external)
 	}
@@ -288,7 +289,7 @@ func answerTo(status *netv1alpha1.NetworkConfigStatus, s *scope, now metav1.Time
 }
 
 func sameAnswer(a, b *netv1alpha1.NetworkConfigStatus) bool {
-	return a.Processed == b.Processed && a.PodCIDRNAT == b.PodCIDRNAT && a.ExternalCIDRNAT == b.ExternalCIDRNAT &&
+	return a.Processed == b.Processed && a.PodCIDRNAT == b.PodCIDRNAT && a.ExternalCIDRNAT == b.ExternalCIDRNAT && slices.Equal(a.Networks, b.Networks) &&
 		a.ObservedGeneration == b.ObservedGeneration && slices.Equal(a.Conditions, b.Conditions) && slices.Equal(a.Signatures, b.Signatures)
 }
 

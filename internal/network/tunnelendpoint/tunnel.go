@@ -48,12 +48,15 @@ func (r *reconciler) ensureTunnel(ctx context.Context, s *scope) error {
 }
 
 func tunnelSpec(s *scope, shown agreement) *netapply.TunnelEndpointSpecApplyConfiguration {
-	spec := netapply.TunnelEndpointSpec().
-		WithClusterIdentity(netapply.ClusterIdentity().WithClusterID(s.Peer.ClusterID).WithClusterName(s.Peer.ClusterName)).
+	row := netapply.TunnelNetworks().
 		WithLocalPodCIDR(s.ours.Spec.PodCIDR).WithLocalNATPodCIDR(networks.NATOf(s.ours.Spec.PodCIDR, shown.pods)).
 		WithLocalExternalCIDR(s.ours.Spec.ExternalCIDR).WithLocalNATExternalCIDR(networks.NATOf(s.ours.Spec.ExternalCIDR, shown.external)).
 		WithRemotePodCIDR(netv1alpha1.CIDR(s.claim.Pods.String())).WithRemoteNATPodCIDR(networks.Remap(s.claim.Pods, s.agreed.pods)).
-		WithRemoteExternalCIDR(netv1alpha1.CIDR(s.claim.External.String())).WithRemoteNATExternalCIDR(networks.Remap(s.claim.External, s.agreed.external)).
+		WithRemoteExternalCIDR(netv1alpha1.CIDR(s.claim.External.String())).WithRemoteNATExternalCIDR(networks.Remap(s.claim.External, s.agreed.external))
+	spec := netapply.TunnelEndpointSpec().WithNetworks(row).
+		WithClusterIdentity(netapply.ClusterIdentity().WithClusterID(s.Peer.ClusterID).WithClusterName(s.Peer.ClusterName)).
+		WithLocalPodCIDR(*row.LocalPodCIDR).WithLocalNATPodCIDR(*row.LocalNATPodCIDR).WithLocalExternalCIDR(*row.LocalExternalCIDR).WithLocalNATExternalCIDR(*row.LocalNATExternalCIDR).
+		WithRemotePodCIDR(*row.RemotePodCIDR).WithRemoteNATPodCIDR(*row.RemoteNATPodCIDR).WithRemoteExternalCIDR(*row.RemoteExternalCIDR).WithRemoteNATExternalCIDR(*row.RemoteNATExternalCIDR).
 		WithEndpointIP("").WithBackendType(endpoint.Backend).WithPeerVersion(s.theirs.Spec.Version)
 	if len(s.claim.Lanes) == 0 {
 		spec.WithBackendConfig(map[string]string{"publicKey": ""}) // the field is required

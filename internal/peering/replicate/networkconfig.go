@@ -21,13 +21,16 @@ var carriedLabels = []string{
 	labels.Replication, labels.Replicated, labels.OriginID, labels.RemoteID, labels.ClusterID, labels.Ownership, labels.AppPartOf,
 }
 
-// networkSpecIntent describes the sender's network.
+// networkSpecIntent describes the sender's network. Rows of networks that only repeat the fields stay here: the other cluster may not know them.
 func networkSpecIntent(original *netv1alpha1.NetworkConfig, copied meta) *netconfig.NetworkConfigApplyConfiguration {
-	from := original.Spec
+	from := original.Spec.Carried()
 	spec := netconfig.NetworkConfigSpec().
 		WithCluster(netconfig.ClusterIdentity().WithClusterID(from.Cluster.ClusterID).WithClusterName(from.Cluster.ClusterName)).
 		WithPodCIDR(from.PodCIDR).WithExternalCIDR(from.ExternalCIDR).WithAdditionalPodCIDRs(from.AdditionalPodCIDRs...).
 		WithEndpointIP(from.EndpointIP).WithBackendType(from.BackendType).WithBackendConfig(from.BackendConfig).WithVersion(from.Version).WithSignatures(signatures(from.Signatures)...)
+	for _, row := range from.Networks {
+		spec.WithNetworks(netconfig.Networks().WithPodCIDR(row.PodCIDR).WithExternalCIDR(row.ExternalCIDR))
+	}
 	for _, lane := range from.Lanes {
 		to := netconfig.Lane().WithNumber(lane.Number).WithPublicKey(lane.PublicKey)
 		for _, carrier := range lane.Carriers {
@@ -61,7 +64,7 @@ func signatures(from []netv1alpha1.Signature) (all []*netconfig.SignatureApplyCo
 // own generations: an answer to the copy's current spec is one to the original's if the specs are equal.
 func networkStatusIntent(original, copied *netv1alpha1.NetworkConfig) *netconfig.NetworkConfigApplyConfiguration {
 	from := copied.Status
-	if from.ObservedGeneration == 0 || from.ObservedGeneration != copied.Generation || !equality.Semantic.DeepEqual(original.Spec, copied.Spec) {
+	if from.ObservedGeneration == 0 || from.ObservedGeneration != copied.Generation || !equality.Semantic.DeepEqual(original.Spec.Carried(), copied.Spec.Carried()) {
 		return nil
 	}
 	status := netconfig.NetworkConfigStatus().WithProcessed(from.Processed).WithObservedGeneration(original.Generation)
@@ -70,6 +73,11 @@ func networkStatusIntent(original, copied *netv1alpha1.NetworkConfig) *netconfig
 	}
 	if from.ExternalCIDRNAT != "" {
 		status.WithExternalCIDRNAT(from.ExternalCIDRNAT)
+	}
+	if from.StatesMore() {
+		for _, row := range from.Networks {
+			status.WithNetworks(netconfig.NetworksNAT().WithPodCIDRNAT(row.PodCIDRNAT).WithExternalCIDRNAT(row.ExternalCIDRNAT))
+		}
 	}
 	status.WithSignatures(signatures(from.Signatures)...)
 	if ready := apimeta.FindStatusCondition(from.Conditions, netv1alpha1.ConditionReady); ready != nil {
@@ -86,6 +94,8 @@ const (
 	maxCarriers  = 8
 	maxAddresses = 16
 	maxSettings  = 16
+	// maxFamilies are the address families.
+	maxFamilies = 2
 	// maxSignatures are one with each key of a cluster, of which it has two during a rotation.
 	maxSignatures = 2
 	maxWord       = 253 // a host name
@@ -110,12 +120,18 @@ func networkCheck(untyped map[string]any) error {
 	}
 	for _, err := range []error{
 		few("additional networks", len(spec.AdditionalPodCIDRs), maxNetworks), few("settings of its tunnel", len(spec.BackendConfig), maxSettings),
-		few("lanes", len(spec.Lanes), maxLanes), few("conditions", len(status.Conditions), maxSettings),
+		few("rows of networks", max(len(spec.Networks), len(status.Networks)), maxFamilies), few("lanes", len(spec.Lanes), maxLanes), few("conditions", len(status.Conditions), maxSettings),
 		few("signatures", len(spec.Signatures), maxSignatures), few("signatures of its answer", len(status.Signatures), maxSignatures),
 	} {
 		if err != nil {
 			return err
 		}
+	}
+	for _, row := range spec.Networks {
+		words = append(words, string(row.PodCIDR), string(row.ExternalCIDR))
+	}
+	for _, row := range status.Networks {
+		words = append(words, row.PodCIDRNAT, row.ExternalCIDRNAT)
 	}
 	for _, network := range spec.AdditionalPodCIDRs {
 		words = append(words, string(network))

@@ -19,13 +19,17 @@ type NetworkConfigSpecApplyConfiguration struct {
 	PodCIDR *netv1alpha1.CIDR `json:"podCIDR,omitempty"`
 	// ExternalCIDR is the network in which the sender makes other addresses reachable.
 	ExternalCIDR *netv1alpha1.CIDR `json:"externalCIDR,omitempty"`
+	// Networks are those of each address family. The first row repeats PodCIDR and ExternalCIDR, which readers of an earlier version read; a reader refuses
+	// another one. Without rows, these two fields are the networks.
+	Networks []NetworksApplyConfiguration `json:"networks,omitempty"`
 	// AdditionalPodCIDRs are further pod networks, of either address family.
 	AdditionalPodCIDRs []netv1alpha1.CIDR `json:"additionalPodCIDRs,omitempty"`
 	// EndpointIP is where the sender's first gateway can be reached: an IP address or a host name.
 	EndpointIP *string `json:"endpointIP,omitempty"`
 	// BackendType is the technology of the tunnel.
 	BackendType *string `json:"backendType,omitempty"`
-	// BackendConfig holds publicKey and port of the sender's first gateway.
+	// BackendConfig holds publicKey and port of the sender's first gateway. With further rows of Networks, networks is their digest, so that the signatures,
+	// which readers of an earlier version check as well, cover them.
 	BackendConfig map[string]string `json:"backend_config,omitempty"`
 	// Lanes are all gateways of the sender; the first one repeats EndpointIP and BackendConfig.
 	Lanes []LaneApplyConfiguration `json:"lanes,omitempty"`
@@ -63,6 +67,19 @@ func (b *NetworkConfigSpecApplyConfiguration) WithPodCIDR(value netv1alpha1.CIDR
 // If called multiple times, the ExternalCIDR field is set to the value of the last call.
 func (b *NetworkConfigSpecApplyConfiguration) WithExternalCIDR(value netv1alpha1.CIDR) *NetworkConfigSpecApplyConfiguration {
 	b.ExternalCIDR = &value
+	return b
+}
+
+// WithNetworks adds the given value to the Networks field in the declarative configuration
+// and returns the receiver, so that objects can be build by chaining "With" function invocations.
+// If called multiple times, values provided by each call will be appended to the Networks field.
+func (b *NetworkConfigSpecApplyConfiguration) WithNetworks(values ...*NetworksApplyConfiguration) *NetworkConfigSpecApplyConfiguration {
+	for i := range values {
+		if values[i] == nil {
+			panic("nil value passed to WithNetworks")
+		}
+		b.Networks = append(b.Networks, *values[i])
+	}
 	return b
 }
 

@@ -19,6 +19,8 @@ type NetworkConfigStatusApplyConfiguration struct {
 	PodCIDRNAT *string `json:"podCIDRNAT,omitempty"`
 	// ExternalCIDRNAT is the same for ExternalCIDR.
 	ExternalCIDRNAT *string `json:"externalCIDRNAT,omitempty"`
+	// Networks are the same for each row of spec.networks, in its order. The first row repeats the two fields above.
+	Networks []NetworksNATApplyConfiguration `json:"networks,omitempty"`
 	// Signatures of the receiver over its answer: both clusters, the networks and what they are remapped to. A refusal has none.
 	Signatures []SignatureApplyConfiguration `json:"signatures,omitempty"`
 	// ObservedGeneration is the generation of the spec that the receiver decided on.
@@ -54,6 +56,19 @@ func (b *NetworkConfigStatusApplyConfiguration) WithPodCIDRNAT(value string) *Ne
 // If called multiple times, the ExternalCIDRNAT field is set to the value of the last call.
 func (b *NetworkConfigStatusApplyConfiguration) WithExternalCIDRNAT(value string) *NetworkConfigStatusApplyConfiguration {
 	b.ExternalCIDRNAT = &value
+	return b
+}
+
+// WithNetworks adds the given value to the Networks field in the declarative configuration
+// and returns the receiver, so that objects can be build by chaining "With" function invocations.
+// If called multiple times, values provided by each call will be appended to the Networks field.
+func (b *NetworkConfigStatusApplyConfiguration) WithNetworks(values ...*NetworksNATApplyConfiguration) *NetworkConfigStatusApplyConfiguration {
+	for i := range values {
+		if values[i] == nil {
+			panic("nil value passed to WithNetworks")
+		}
+		b.Networks = append(b.Networks, *values[i])
+	}
 	return b
 }
 

@@ -32,6 +32,9 @@ type TunnelEndpointSpecApplyConfiguration struct {
 	RemoteExternalCIDR *netv1alpha1.CIDR `json:"remoteExternalCIDR,omitempty"`
 	// RemoteNATExternalCIDR is the network under which this cluster reaches RemoteExternalCIDR.
 	RemoteNATExternalCIDR *string `json:"remoteNATExternalCIDR,omitempty"`
+	// Networks are those of each address family. The first row repeats the fields above, which components of an earlier version read and which count if it
+	// does not. Without rows, these fields are the networks.
+	Networks []TunnelNetworksApplyConfiguration `json:"networks,omitempty"`
 	// EndpointIP is where the peer's first gateway can be reached; empty if it cannot, and opens the tunnel.
 	EndpointIP *string `json:"endpointIP,omitempty"`
 	// BackendType is the technology of the tunnel.
@@ -120,6 +123,19 @@ func (b *TunnelEndpointSpecApplyConfiguration) WithRemoteExternalCIDR(value netv
 // If called multiple times, the RemoteNATExternalCIDR field is set to the value of the last call.
 func (b *TunnelEndpointSpecApplyConfiguration) WithRemoteNATExternalCIDR(value string) *TunnelEndpointSpecApplyConfiguration {
 	b.RemoteNATExternalCIDR = &value
+	return b
+}
+
+// WithNetworks adds the given value to the Networks field in the declarative configuration
+// and returns the receiver, so that objects can be build by chaining "With" function invocations.
+// If called multiple times, values provided by each call will be appended to the Networks field.
+func (b *TunnelEndpointSpecApplyConfiguration) WithNetworks(values ...*TunnelNetworksApplyConfiguration) *TunnelEndpointSpecApplyConfiguration {
+	for i := range values {
+		if values[i] == nil {
+			panic("nil value passed to WithNetworks")
+		}
+		b.Networks = append(b.Networks, *values[i])
+	}
 	return b
 }
 
