@@ -76,7 +76,7 @@ func newKeyring(private Key, peers []Key) (*keyring, error) {
 }
 
 var (
-	errNoPeer   = errors.New("the other end is no peer of this gateway")
+	errNoPeer   = errors.New("the other end is not a peer of this gateway")
 	errSilent   = errors.New("the other end is silent")
 	errReplaced = errors.New("the peer has opened a newer stream")
 	errCrossed  = errors.New("both ends have dialled, and the other stream stays")
@@ -123,7 +123,7 @@ func (k *keyring) introduce(conn net.Conn, peer Key) error {
 		return fmt.Errorf("the peer's gateway does not admit this one: %w", err)
 	}
 	if first[0] != 0 || first[1] != 0 {
-		return errors.New("the peer's gateway answers with something that is no carrier")
+		return errors.New("the peer's gateway answers with something that is not a carrier")
 	}
 	return nil
 }

@@ -26,10 +26,10 @@ import (
 )
 
 const (
-	// maxGuests and maxGuestsEach bound the connections that are not admitted yet, in total and from one address. Those behind an ingress controller share one.
+	// maxWaiting and maxWaitingEach bound the connections that are not admitted yet, in total and from one address. Those behind an ingress controller share one.
 	// Beyond that a new one replaces the oldest of the address with the most: a peer proves itself within a few round trips, a client that sends nothing would
 	// keep its place for seconds.
-	maxGuests, maxGuestsEach = 256, 64
+	maxWaiting, maxWaitingEach = 256, 64
 	maxHeader                = 8 << 10
 )
 
@@ -44,18 +44,18 @@ type Server struct {
 	Log         logr.Logger
 
 	once   sync.Once
-	guests *listener.Places
+	places *listener.Places
 }
 
 // waiting are the places of the connections that are not admitted yet.
 func (s *Server) waiting() *listener.Places {
-	s.once.Do(func() { s.guests = guests() })
-	return s.guests
+	s.once.Do(func() { s.places = newPlaces() })
+	return s.places
 }
 
-// guests are places for connections that are not admitted yet.
-func guests() *listener.Places {
-	return listener.NewPlaces(listener.Limits{All: maxGuests, Each: maxGuestsEach})
+// newPlaces returns places for connections that are not admitted yet.
+func newPlaces() *listener.Places {
+	return listener.NewPlaces(listener.Limits{All: maxWaiting, Each: maxWaitingEach})
 }
 
 // Serve accepts connections until ctx ends. It closes the listener.

@@ -187,8 +187,8 @@ func (l *monitor) judge(now time.Time) bool {
 	return true
 }
 
-// excuse discounts a time in which this process itself did not run: replies may wait to be read.
-func (l *monitor) excuse(now time.Time, stalled time.Duration) {
+// forgive discounts a time in which this process itself did not run: replies may wait to be read.
+func (l *monitor) forgive(now time.Time, stalled time.Duration) {
 	l.since = earlier(now, l.since.Add(stalled))
 	if !l.last.IsZero() {
 		l.last = earlier(now, l.last.Add(stalled))

@@ -188,11 +188,11 @@ func TestMonitorIgnoresUnsolicitedReplies(t *testing.T) {
 	}
 }
 
-func TestMonitorExcusesOwnStall(t *testing.T) {
+func TestMonitorForgivesOwnStall(t *testing.T) {
 	sim := &simulation{monitor: newMonitor(start, Pace{Up: 50 * time.Millisecond, Other: 50 * time.Millisecond}), now: start, takes: time.Millisecond, answers: func(time.Duration) bool { return true }}
 	sim.run(time.Second)
 	later := sim.now.Add(5 * time.Second)
-	sim.monitor.excuse(later, 5*time.Second)
+	sim.monitor.forgive(later, 5*time.Second)
 	if sim.monitor.judge(later) {
 		t.Error("down, although it was this process that stood still")
 	}

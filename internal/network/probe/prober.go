@@ -21,7 +21,7 @@ const (
 	// reopenAfter is the silence after which another source port is tried. Connection tracking on the path may have bound the old port
 	// to an address that is no longer right, and does not forget it as long as we send.
 	reopenAfter = 5 * time.Second
-	// stalled is how late this process may wake up before the delay is excused.
+	// stalled is how late this process may wake up before the delay is forgiven.
 	stalled = 20 * time.Millisecond
 	// idleWait is the time between steps while nothing is due.
 	idleWait = time.Minute
@@ -196,7 +196,7 @@ func (p *Prober) step(now time.Time) (next time.Time, changed bool) {
 	defer p.mu.Unlock()
 	if late := now.Sub(p.wake); !p.wake.IsZero() && late > stalled {
 		for _, one := range p.monitors {
-			one.excuse(now, late)
+			one.forgive(now, late)
 		}
 	}
 	next = now.Add(idleWait)

@@ -134,7 +134,7 @@ func TestDialer(t *testing.T) {
 				{1700 * ms, b.String(), 8},
 			},
 		},
-		"one knock is enough": {
+		"one probe is enough": {
 			time.Minute, fixed(a, b), replies(200*ms, time.Hour),
 			[]dialled{{0, a.String(), 1}, {100 * ms, a.String(), 2}},
 		},

@@ -54,9 +54,9 @@ func TestManyConnections(t *testing.T) {
 	pings(t, a, b)
 }
 
-// TestGuestsMemory: a connection that proves nothing costs little memory, however far it goes, as there may be maxGuests of them at any time. The bound is for
+// TestWaitingMemory: a connection that proves nothing costs little memory, however far it goes, as there may be maxWaiting of them at any time. The bound is for
 // both its ends, since this process has both.
-func TestGuestsMemory(t *testing.T) {
+func TestWaitingMemory(t *testing.T) {
 	const most = transport.ReadSize / 2 // bytes: less than reading ahead would take
 	header := "GET /liqo HTTP/1.1\r\nX: " + strings.Repeat("x", maxHeader/2)
 	upgrade := "GET /liqo HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: MDEyMzQ1Njc4OWFiY2RlZg==\r\n\r\n"
@@ -144,12 +144,12 @@ func TestAttackNL1(t *testing.T) {
 		crowd func(i int) netip.Addr
 		size  int
 	}{
-		"as many addresses":       {func(i int) netip.Addr { return netip.AddrFrom4([4]byte{10, 0, byte(i >> 8), byte(i)}) }, maxGuests},
-		"one address":             {func(int) netip.Addr { return netip.AddrFrom4([4]byte{10, 0, 0, 1}) }, 2 * maxGuests},
-		"as many of a /64 of six": {func(i int) netip.Addr { return netip.AddrFrom16([16]byte{0x20, 1, 14: byte(i >> 8), 15: byte(i)}) }, maxGuestsEach + 1},
+		"as many addresses":       {func(i int) netip.Addr { return netip.AddrFrom4([4]byte{10, 0, byte(i >> 8), byte(i)}) }, maxWaiting},
+		"one address":             {func(int) netip.Addr { return netip.AddrFrom4([4]byte{10, 0, 0, 1}) }, 2 * maxWaiting},
+		"as many of a /64 of six": {func(i int) netip.Addr { return netip.AddrFrom16([16]byte{0x20, 1, 14: byte(i >> 8), 15: byte(i)}) }, maxWaitingEach + 1},
 	} {
 		t.Run(name, func(t *testing.T) {
-			waiting := guests()
+			waiting := newPlaces()
 			all := make([]*arrived, test.size)
 			for i := range all {
 				all[i] = &arrived{from: test.crowd(i)}
