@@ -128,7 +128,7 @@ func (b *Bind) Send(datagrams [][]byte, to conn.Endpoint) error {
 	if s == nil {
 		return nil // lost, as on any network: WireGuard would log each datagram
 	}
-	if udp, is := s.trialTo(); is {
+	if udp, ok := s.trialTo(); ok {
 		if parsed, err := b.Bind.ParseEndpoint(udp.String()); err == nil {
 			_ = b.Bind.Send(datagrams, parsed) // it may well be blocked
 		}

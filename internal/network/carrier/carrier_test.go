@@ -126,7 +126,7 @@ func (g *gateway) endpoint() string {
 	config, err := g.device.IpcGet()
 	must(g.t, err)
 	for line := range strings.Lines(config) {
-		if value, is := strings.CutPrefix(line, "endpoint="); is {
+		if value, ok := strings.CutPrefix(line, "endpoint="); ok {
 			return strings.TrimSpace(value)
 		}
 	}
@@ -208,7 +208,7 @@ func TestLasts(t *testing.T) {
 	}
 	<-time.After(transport.HelloTime + transport.HelloTime/5) // the subject of the test
 	for name, b := range ends {
-		if now, is := a.hub.Stream(b.public); !is || now != opened[name] {
+		if now, ok := a.hub.Stream(b.public); !ok || now != opened[name] {
 			t.Errorf("%s: %+v, was %+v", name, now, opened[name])
 		}
 	}
@@ -243,7 +243,7 @@ func TestRelayedTry(t *testing.T) {
 	must(t, a.hub.Dial(t.Context(), b.public, targets(b, nil)["TLS"]))
 	pings(t, a, b)
 	pings(t, b, a)
-	if udp, is := a.hub.Passed(b.public); is {
+	if udp, ok := a.hub.Passed(b.public); ok {
 		t.Fatalf("%s passed before it was tried", udp)
 	}
 	at := netip.AddrPortFrom(netip.AddrFrom4([4]byte{127, 0, 0, 1}), b.udp)
@@ -258,7 +258,7 @@ func TestRelayedTry(t *testing.T) {
 		t.Errorf("the device sends to %s", now)
 	}
 	a.hub.Abandon(b.public)
-	if udp, is := a.hub.Passed(b.public); is {
+	if udp, ok := a.hub.Passed(b.public); ok {
 		t.Errorf("%s passed, and was given up since", udp)
 	}
 	must(t, a.device.IpcSet(fmt.Sprintf("public_key=%s\nupdate_only=true\nendpoint=%s\n", hex.EncodeToString(b.public[:]), at)))
@@ -442,7 +442,7 @@ func TestUnauthenticated(t *testing.T) {
 		}
 		conn.Close()
 	}
-	if _, is := b.hub.Stream(thief.public); is {
+	if _, ok := b.hub.Stream(thief.public); ok {
 		t.Error("the thief has a stream")
 	}
 	must(t, a.hub.Dial(t.Context(), b.public, targets(b, nil)["TLS"]))

@@ -132,7 +132,7 @@ func (h *Hub) SetKeys(private Key, peers []Key) error {
 
 // Dial opens a stream with a peer, unless there is one.
 func (h *Hub) Dial(ctx context.Context, peer Key, to transport.Target) error {
-	if _, is := h.Stream(peer); is {
+	if _, ok := h.Stream(peer); ok {
 		return nil
 	}
 	ring := h.keys.Load()

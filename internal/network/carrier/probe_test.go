@@ -30,7 +30,7 @@ func TestProbe(t *testing.T) {
 			t.Errorf("%s, refused: %v", name, err)
 		}
 	}
-	if _, is := b.hub.Stream(a.public); is {
+	if _, ok := b.hub.Stream(a.public); ok {
 		t.Error("there is a stream")
 	}
 	first := newGateway(t, 3, false) // without keys, as before the first peering

@@ -125,7 +125,7 @@ func (r *Relay) receive(address netip.AddrPort, from *socket) {
 			}
 			datagrams = append(datagrams, messages[i].Buffers[0][:messages[i].N])
 		}
-		if udp, is := s.trialTo(); is {
+		if udp, ok := s.trialTo(); ok {
 			for _, one := range datagrams {
 				_, _ = r.outside.WriteToUDPAddrPort(one, udp) // it may well be blocked
 			}
@@ -154,7 +154,7 @@ func (r *Relay) deliver(from netip.AddrPort, datagrams [][]byte) {
 		return
 	}
 	for _, one := range datagrams {
-		if index, is := receiver(one); is {
+		if index, ok := receiver(one); ok {
 			to.index.Store(index)
 		}
 	}

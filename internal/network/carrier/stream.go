@@ -71,7 +71,7 @@ type trial struct {
 
 func newStream(conn, raw net.Conn, address netip.AddrPort, info Info, totals *Totals) *stream {
 	s := &stream{conn: conn, raw: raw, address: address, info: info, totals: totals, limit: firstQueue, wake: make(chan struct{}, 1), closed: make(chan struct{})}
-	if tcp, is := raw.(*transport.Ahead); is {
+	if tcp, ok := raw.(*transport.Ahead); ok {
 		tcp.Start()
 		s.more = tcp.More
 	}

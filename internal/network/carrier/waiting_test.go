@@ -260,7 +260,7 @@ func TestAddresses(t *testing.T) {
 	for i := range 70_000 {
 		peer := Key{byte(i), byte(i >> 8), byte(i >> 16)}
 		at := hub.AddressOf(peer)
-		if other, is := seen[at]; is || !isStream(at.Addr()) || at.Port() != Port || hub.AddressOf(peer) != at {
+		if other, ok := seen[at]; ok || !isStream(at.Addr()) || at.Port() != Port || hub.AddressOf(peer) != at {
 			t.Fatalf("%v has %s, as %v", peer, at, other)
 		}
 		seen[at] = peer
@@ -362,7 +362,7 @@ func FuzzUnauthenticated(f *testing.F) {
 			t.Error("admitted")
 		}
 		_ = near.Close()
-		if _, is := hub.Stream(Key(keys[1].PublicKey())); is {
+		if _, ok := hub.Stream(Key(keys[1].PublicKey())); ok {
 			t.Error("there is a stream")
 		}
 	})

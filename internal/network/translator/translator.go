@@ -270,7 +270,7 @@ func (t *Translator) ToLocal(address netip.Addr) (netip.Addr, error) {
 	for _, network := range [][2]string{
 		{string(t.tunnel.RemotePodCIDR), t.tunnel.RemoteNATPodCIDR}, {string(t.tunnel.RemoteExternalCIDR), t.tunnel.RemoteNATExternalCIDR},
 	} {
-		if mapped, is := swapped(address, network[0], network[1]); is {
+		if mapped, ok := swapped(address, network[0], network[1]); ok {
 			return mapped, nil
 		}
 	}
@@ -287,7 +287,7 @@ func (t *Translator) ToRemote(address netip.Addr) (netip.Addr, error) {
 	if t.tunnel == nil {
 		return netip.Addr{}, errNotAgreed
 	}
-	if mapped, is := swapped(address, string(t.tunnel.LocalPodCIDR), t.tunnel.LocalNATPodCIDR); is {
+	if mapped, ok := swapped(address, string(t.tunnel.LocalPodCIDR), t.tunnel.LocalNATPodCIDR); ok {
 		return mapped, nil
 	}
 	if mapping := t.mapped[address]; mapping != nil {

@@ -135,7 +135,7 @@ func (g *Gateway) collectPeers(send func(what *metric.Series, value float64, lab
 		if state.Carrier != "" {
 			send(carriedBy, 1, append(slices.Clone(labels), state.Carrier)...)
 		}
-		if key, is := keyOf(state.RemoteKey); is {
+		if key, ok := keyOf(state.RemoteKey); ok {
 			totals := g.o.Hub.TotalsOf(key)
 			send(streamReceived, float64(totals.Received.Load()), labels...)
 			send(streamSent, float64(totals.Sent.Load()), labels...)

@@ -114,7 +114,7 @@ func (s *streams) drop(key carrier.Key) {
 		delete(s.wanted, key)
 	}
 	s.mu.Unlock()
-	if info, is := s.hub.Stream(key); is && info.Dialled {
+	if info, ok := s.hub.Stream(key); ok && info.Dialled {
 		s.hub.Hangup(key)
 	}
 }
@@ -183,7 +183,7 @@ func (g *Gateway) shareKeys(s plan.Snapshot) {
 				continue
 			}
 			for _, key := range lane.Keys {
-				if decoded, is := keyOf(key); is {
+				if decoded, ok := keyOf(key); ok {
 					keys = append(keys, decoded)
 				}
 			}

@@ -74,7 +74,7 @@ func TestCarry(t *testing.T) {
 	if first := step(0); first != hostA {
 		t.Fatalf("first it dials %s", first)
 	}
-	if _, is := g.streams.wayTo(key, l.endpoints, l.off); is {
+	if _, ok := g.streams.wayTo(key, l.endpoints, l.off); ok {
 		t.Fatal("a stream to this host is dialled")
 	}
 	w := way{key: peerKey, address: stream, targets: []transport.Target{{Kind: transport.TLS, Host: "127.0.0.1", Port: port}}}
@@ -166,14 +166,14 @@ func TestRace(t *testing.T) {
 	}
 	s.want(way{key: key, targets: []transport.Target{to(transport.TLS, silent), to(transport.WebSocket, good)}})
 	<-opened
-	if info, is := near.Stream(key); !is || info.Kind != transport.WebSocket {
+	if info, ok := near.Stream(key); !ok || info.Kind != transport.WebSocket {
 		t.Errorf("the stream is %+v", info)
 	}
 	s.drop(key)
 	s.want(way{key: key, targets: []transport.Target{to(transport.TLS, silent)}})
 	s.want(way{key: key, targets: []transport.Target{to(transport.TLS, silent), to(transport.TLS, good)}}) // it has moved
 	<-opened
-	if info, is := near.Stream(key); !is || info.Kind != transport.TLS {
+	if info, ok := near.Stream(key); !ok || info.Kind != transport.TLS {
 		t.Errorf("the stream is %+v", info)
 	}
 }
