@@ -13,7 +13,7 @@ import (
 	netv1alpha1 "liqo.io/liqo/apis/net/v1alpha1"
 )
 
-// TestFamilies: fields and rows of all three objects say the same. A peer of an earlier version states fields only, and one that states two things is refused,
+// TestFamilies: fields and rows of all three objects state the same. A peer of an earlier version states fields only, and one that states two things is refused,
 // while what was agreed stays.
 func TestFamilies(t *testing.T) {
 	b := newBench(t)

@@ -13,7 +13,7 @@ import (
 // This is the one place that reads and writes the networks of NetworkConfigs and TunnelEndpoints, in rows for each address family and in the fields of one
 // family that came before them.
 
-// NetworksEntry is the entry of backend_config with the digest of rows that say more than the fields.
+// NetworksEntry is the entry of backend_config with the digest of rows that state more than the fields.
 const NetworksEntry = "networks"
 
 // Why rows of networks are not believed.
@@ -23,7 +23,7 @@ var (
 )
 
 // Rows returns the networks of the sender, one row for each address family. It is an error if the rows and the fields disagree, or if the signatures do not
-// cover a row: a sender could tell two readers different networks, and who stores the object could add a row.
+// cover a row: a sender could state different networks to two readers, and who stores the object could add a row.
 func (s *NetworkConfigSpec) Rows() ([]Networks, error) {
 	fields := Networks{s.PodCIDR, s.ExternalCIDR}
 	rows := s.Networks
@@ -60,7 +60,7 @@ func (s *NetworkConfigSpec) SetRows(rows []Networks) {
 	}
 }
 
-// Covered reports whether a signature over the fields covers the rows: they say no more, or backend_config has their digest.
+// Covered reports whether a signature over the fields covers the rows: they state no more, or backend_config has their digest.
 func (s *NetworkConfigSpec) Covered() bool {
 	return !s.StatesMore() || s.BackendConfig[NetworksEntry] == digest(s.Networks)
 }
@@ -80,7 +80,7 @@ func (s *NetworkConfigSpec) Carried() NetworkConfigSpec {
 	return carried
 }
 
-// Rows returns as what the receiver sees each row of the sender. It is an error if the rows and the fields disagree.
+// Rows returns the networks under which the receiver reaches each row of the sender. It is an error if the rows and the fields disagree.
 func (s *NetworkConfigStatus) Rows() ([]NetworksNAT, error) {
 	fields := NetworksNAT{s.PodCIDRNAT, s.ExternalCIDRNAT}
 	if len(s.Networks) == 0 {

@@ -26,7 +26,7 @@ func TestRowsOfNetworkConfig(t *testing.T) {
 		"rows only":                      {NetworkConfigSpec{Networks: []Networks{four}, BackendConfig: signed(four)}, []Networks{four}, ""},
 		"rows only, not signed":          {NetworkConfigSpec{Networks: []Networks{four}}, nil, "not signed"},
 		"two families":                   {NetworkConfigSpec{PodCIDR: four.PodCIDR, ExternalCIDR: four.ExternalCIDR, Networks: []Networks{four, six}, BackendConfig: signed(four, six)}, []Networks{four, six}, ""},
-		"a row that somebody added":      {NetworkConfigSpec{PodCIDR: four.PodCIDR, ExternalCIDR: four.ExternalCIDR, Networks: []Networks{four, six}}, nil, "not signed"},
+		"a row that the sender did not sign":      {NetworkConfigSpec{PodCIDR: four.PodCIDR, ExternalCIDR: four.ExternalCIDR, Networks: []Networks{four, six}}, nil, "not signed"},
 		"rows in another order":          {NetworkConfigSpec{Networks: []Networks{six, four}, BackendConfig: signed(four, six)}, nil, "not signed"},
 		"disagreement":                   {NetworkConfigSpec{PodCIDR: "10.9.0.0/16", ExternalCIDR: four.ExternalCIDR, Networks: []Networks{four}, BackendConfig: signed(four)}, nil, "readers of an earlier version would use other networks"},
 		"disagreement about one of them": {NetworkConfigSpec{PodCIDR: four.PodCIDR, Networks: []Networks{four}, BackendConfig: signed(four)}, nil, "readers of an earlier version"},

@@ -195,7 +195,7 @@ func FuzzClaim(f *testing.F) {
 	})
 }
 
-// TestClaimOfFamilies: a peer states its networks in fields, in rows, or in both. One that states two different things is refused, whoever would read which.
+// TestClaimOfFamilies: a peer states its networks in fields, in rows, or in both. One that states two different things is refused, whichever of them a reader would use.
 func TestClaimOfFamilies(t *testing.T) {
 	four := netv1alpha1.Networks{PodCIDR: "10.1.0.0/16", ExternalCIDR: "10.2.0.0/16"}
 	six := netv1alpha1.Networks{PodCIDR: "fd00:1::/48", ExternalCIDR: "fd00:2::/48"}

@@ -125,7 +125,7 @@ func (l *list) text(all ...string) {
 
 func (l *list) number(n int64) { l.text(strconv.FormatInt(n, 10)) }
 
-// encodeConfig returns the bytes that the sender signs. Rows of networks that say more than the fields are covered by their digest in backend_config, so that
+// encodeConfig returns the bytes that the sender signs. Rows of networks that state more than the fields are covered by their digest in backend_config, so that
 // readers of an earlier version, which do not have the rows, verify the same bytes. The order of lanes and settings has no meaning: API servers may change it.
 func encodeConfig(sender string, spec *netv1alpha1.NetworkConfigSpec) []byte {
 	var l list

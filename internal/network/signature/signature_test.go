@@ -119,7 +119,7 @@ func TestCheckConfig(t *testing.T) {
 			s.Signatures[0].PublicKey = signed(ours).Signatures[0].PublicKey
 		}, ErrInvalid},
 		"pruned by an API server of an earlier version": {signed(ours), ours.Fingerprint(), func(s *netv1alpha1.NetworkConfigSpec) { s.Networks = nil }, nil},
-		"a row taken away":       {signed(ours), ours.Fingerprint(), func(s *netv1alpha1.NetworkConfigSpec) { s.Networks = s.Networks[:1] }, nil}, // then it says what the fields do
+		"a row taken away":       {signed(ours), ours.Fingerprint(), func(s *netv1alpha1.NetworkConfigSpec) { s.Networks = s.Networks[:1] }, nil}, // then it states what the fields do
 		"another row":            {signed(ours), ours.Fingerprint(), func(s *netv1alpha1.NetworkConfigSpec) { s.Networks[1].PodCIDR = "fd00:9::/48" }, ErrInvalid},
 		"another first row":      {signed(ours), ours.Fingerprint(), func(s *netv1alpha1.NetworkConfigSpec) { s.Networks[0].PodCIDR = "10.9.0.0/16" }, ErrInvalid},
 		"lanes in another order": {signed(ours), ours.Fingerprint(), func(s *netv1alpha1.NetworkConfigSpec) { s.Lanes[0], s.Lanes[1] = s.Lanes[1], s.Lanes[0] }, nil},
