@@ -30,7 +30,7 @@ const (
 	// Beyond that a new one replaces the oldest of the address with the most: a peer proves itself within a few round trips, a client that sends nothing would
 	// keep its place for seconds.
 	maxWaiting, maxWaitingEach = 256, 64
-	maxHeader                = 8 << 10
+	maxHeader                  = 8 << 10
 )
 
 // Server accepts streams on one TCP port: TLS with our protocol, and WebSockets with or without TLS. The first byte of a connection shows which.
