@@ -9,31 +9,39 @@ import (
 	schema "k8s.io/apimachinery/pkg/runtime/schema"
 	managedfields "k8s.io/apimachinery/pkg/util/managedfields"
 	internal "liqo.io/liqo/apis/applyconfiguration/internal"
-	offloadingv1alpha1 "liqo.io/liqo/apis/applyconfiguration/offloading/v1alpha1"
-	v1alpha1 "liqo.io/liqo/apis/offloading/v1alpha1"
+	virtualkubeletv1alpha1 "liqo.io/liqo/apis/applyconfiguration/virtualkubelet/v1alpha1"
+	v1alpha1 "liqo.io/liqo/apis/virtualkubelet/v1alpha1"
 )
 
 // ForKind returns an apply configuration type for the given GroupVersionKind, or nil if no
 // apply configuration type exists for the given GroupVersionKind.
 func ForKind(kind schema.GroupVersionKind) interface{} {
 	switch kind {
-	// Group=offloading.liqo.io, Version=v1alpha1
-	case v1alpha1.SchemeGroupVersion.WithKind("CustomResource"):
-		return &offloadingv1alpha1.CustomResourceApplyConfiguration{}
-	case v1alpha1.SchemeGroupVersion.WithKind("FoundObjects"):
-		return &offloadingv1alpha1.FoundObjectsApplyConfiguration{}
-	case v1alpha1.SchemeGroupVersion.WithKind("NamespaceOffloading"):
-		return &offloadingv1alpha1.NamespaceOffloadingApplyConfiguration{}
-	case v1alpha1.SchemeGroupVersion.WithKind("NamespaceOffloadingSpec"):
-		return &offloadingv1alpha1.NamespaceOffloadingSpecApplyConfiguration{}
-	case v1alpha1.SchemeGroupVersion.WithKind("NamespaceOffloadingStatus"):
-		return &offloadingv1alpha1.NamespaceOffloadingStatusApplyConfiguration{}
-	case v1alpha1.SchemeGroupVersion.WithKind("RemoteContents"):
-		return &offloadingv1alpha1.RemoteContentsApplyConfiguration{}
-	case v1alpha1.SchemeGroupVersion.WithKind("RemoteNamespaceCondition"):
-		return &offloadingv1alpha1.RemoteNamespaceConditionApplyConfiguration{}
-	case v1alpha1.SchemeGroupVersion.WithKind("RemoteNamespaceContents"):
-		return &offloadingv1alpha1.RemoteNamespaceContentsApplyConfiguration{}
+	// Group=virtualkubelet.liqo.io, Version=v1alpha1
+	case v1alpha1.SchemeGroupVersion.WithKind("Endpoint"):
+		return &virtualkubeletv1alpha1.EndpointApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("EndpointSliceTemplate"):
+		return &virtualkubeletv1alpha1.EndpointSliceTemplateApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("NamespaceMap"):
+		return &virtualkubeletv1alpha1.NamespaceMapApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("NamespaceMapSpec"):
+		return &virtualkubeletv1alpha1.NamespaceMapSpecApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("NamespaceMapStatus"):
+		return &virtualkubeletv1alpha1.NamespaceMapStatusApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("ReflectedKind"):
+		return &virtualkubeletv1alpha1.ReflectedKindApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("RemoteNamespaceStatus"):
+		return &virtualkubeletv1alpha1.RemoteNamespaceStatusApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("ShadowEndpointSlice"):
+		return &virtualkubeletv1alpha1.ShadowEndpointSliceApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("ShadowEndpointSliceSpec"):
+		return &virtualkubeletv1alpha1.ShadowEndpointSliceSpecApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("ShadowPod"):
+		return &virtualkubeletv1alpha1.ShadowPodApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("ShadowPodSpec"):
+		return &virtualkubeletv1alpha1.ShadowPodSpecApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("ShadowPodStatus"):
+		return &virtualkubeletv1alpha1.ShadowPodStatusApplyConfiguration{}
 
 	}
 	return nil

@@ -48,6 +48,8 @@ const (
 	VkCreated = "VkCreated"
 	// VkDeleted: the Deployment of the virtual kubelet was deleted.
 	VkDeleted = "VkDeleted"
+	// PullSecretUnusable, on the Deployment of a virtual kubelet: a Secret of the value imagePullSecrets does not exist, or is not one for pulling images.
+	PullSecretUnusable = "PullSecretUnusable"
 	// DrainDeadline: pods did not leave the node in time and were deleted.
 	DrainDeadline = "DrainDeadline"
 )

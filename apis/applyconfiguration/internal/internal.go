@@ -25,50 +25,25 @@ func Parser() *typed.Parser {
 var parserOnce sync.Once
 var parser *typed.Parser
 var schemaYAML = typed.YAMLObject(`types:
-- name: io.k8s.api.core.v1.ConditionStatus
+- name: io.k8s.api.core.v1.Protocol
   scalar: string
-- name: io.k8s.api.core.v1.NodeSelector
+- name: io.k8s.api.discovery.v1.AddressType
+  scalar: string
+- name: io.k8s.api.discovery.v1.EndpointPort
   map:
     fields:
-    - name: nodeSelectorTerms
-      type:
-        list:
-          elementType:
-            namedType: io.k8s.api.core.v1.NodeSelectorTerm
-          elementRelationship: atomic
-    elementRelationship: atomic
-- name: io.k8s.api.core.v1.NodeSelectorOperator
-  scalar: string
-- name: io.k8s.api.core.v1.NodeSelectorRequirement
-  map:
-    fields:
-    - name: key
+    - name: appProtocol
       type:
         scalar: string
-    - name: operator
+    - name: name
       type:
-        namedType: io.k8s.api.core.v1.NodeSelectorOperator
-    - name: values
+        scalar: string
+    - name: port
       type:
-        list:
-          elementType:
-            scalar: string
-          elementRelationship: atomic
-- name: io.k8s.api.core.v1.NodeSelectorTerm
-  map:
-    fields:
-    - name: matchExpressions
+        scalar: numeric
+    - name: protocol
       type:
-        list:
-          elementType:
-            namedType: io.k8s.api.core.v1.NodeSelectorRequirement
-          elementRelationship: atomic
-    - name: matchFields
-      type:
-        list:
-          elementType:
-            namedType: io.k8s.api.core.v1.NodeSelectorRequirement
-          elementRelationship: atomic
+        namedType: io.k8s.api.core.v1.Protocol
     elementRelationship: atomic
 - name: io.k8s.apimachinery.pkg.apis.meta.v1.FieldsV1
   map:
@@ -197,33 +172,39 @@ var schemaYAML = typed.YAMLObject(`types:
   scalar: untyped
 - name: io.k8s.apimachinery.pkg.types.UID
   scalar: string
-- name: io.liqo.liqo.apis.offloading.v1alpha1.CustomResource
+- name: io.liqo.liqo.apis.virtualkubelet.v1alpha1.Endpoint
+  map:
+    elementType:
+      scalar: untyped
+      list:
+        elementType:
+          namedType: __untyped_atomic_
+        elementRelationship: atomic
+      map:
+        elementType:
+          namedType: __untyped_deduced_
+        elementRelationship: separable
+- name: io.liqo.liqo.apis.virtualkubelet.v1alpha1.EndpointSliceTemplate
   map:
     fields:
-    - name: apiVersion
+    - name: addressType
       type:
-        scalar: string
-    - name: kind
-      type:
-        scalar: string
-    - name: statusFrom
-      type:
-        scalar: string
-- name: io.liqo.liqo.apis.offloading.v1alpha1.FoundObjects
-  map:
-    fields:
-    - name: count
-      type:
-        scalar: numeric
-    - name: names
+        namedType: io.k8s.api.discovery.v1.AddressType
+    - name: endpoints
       type:
         list:
           elementType:
-            scalar: string
+            namedType: io.liqo.liqo.apis.virtualkubelet.v1alpha1.Endpoint
           elementRelationship: atomic
-- name: io.liqo.liqo.apis.offloading.v1alpha1.NamespaceMappingStrategy
+    - name: ports
+      type:
+        list:
+          elementType:
+            namedType: io.k8s.api.discovery.v1.EndpointPort
+          elementRelationship: atomic
+- name: io.liqo.liqo.apis.virtualkubelet.v1alpha1.MappingPhase
   scalar: string
-- name: io.liqo.liqo.apis.offloading.v1alpha1.NamespaceOffloading
+- name: io.liqo.liqo.apis.virtualkubelet.v1alpha1.NamespaceMap
   map:
     fields:
     - name: apiVersion
@@ -237,127 +218,154 @@ var schemaYAML = typed.YAMLObject(`types:
         namedType: io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta
     - name: spec
       type:
-        namedType: io.liqo.liqo.apis.offloading.v1alpha1.NamespaceOffloadingSpec
+        namedType: io.liqo.liqo.apis.virtualkubelet.v1alpha1.NamespaceMapSpec
     - name: status
       type:
-        namedType: io.liqo.liqo.apis.offloading.v1alpha1.NamespaceOffloadingStatus
-- name: io.liqo.liqo.apis.offloading.v1alpha1.NamespaceOffloadingSpec
+        namedType: io.liqo.liqo.apis.virtualkubelet.v1alpha1.NamespaceMapStatus
+- name: io.liqo.liqo.apis.virtualkubelet.v1alpha1.NamespaceMapSpec
   map:
     fields:
-    - name: clusterSelector
-      type:
-        namedType: io.k8s.api.core.v1.NodeSelector
     - name: customResources
       type:
+        map:
+          elementType:
+            list:
+              elementType:
+                namedType: io.liqo.liqo.apis.virtualkubelet.v1alpha1.ReflectedKind
+              elementRelationship: atomic
+    - name: desiredMapping
+      type:
+        map:
+          elementType:
+            scalar: string
+    - name: referencedOnly
+      type:
         list:
           elementType:
-            namedType: io.liqo.liqo.apis.offloading.v1alpha1.CustomResource
+            scalar: string
           elementRelationship: associative
-          keys:
-          - apiVersion
-          - kind
-    - name: namespaceMappingStrategy
-      type:
-        namedType: io.liqo.liqo.apis.offloading.v1alpha1.NamespaceMappingStrategy
-      default: DefaultName
-    - name: podOffloadingStrategy
-      type:
-        namedType: io.liqo.liqo.apis.offloading.v1alpha1.PodOffloadingStrategy
-      default: LocalAndRemote
-    - name: reflection
-      type:
-        namedType: io.liqo.liqo.apis.offloading.v1alpha1.Reflection
-      default: All
     - name: runWithout
       type:
-        list:
+        map:
           elementType:
-            namedType: io.liqo.liqo.apis.offloading.v1alpha1.PodField
-          elementRelationship: associative
+            list:
+              elementType:
+                scalar: string
+              elementRelationship: atomic
     - name: unreachableTolerationSeconds
-      type:
-        scalar: numeric
-- name: io.liqo.liqo.apis.offloading.v1alpha1.NamespaceOffloadingStatus
-  map:
-    fields:
-    - name: observedGeneration
-      type:
-        scalar: numeric
-    - name: offloadingPhase
-      type:
-        namedType: io.liqo.liqo.apis.offloading.v1alpha1.OffloadingPhase
-    - name: remoteContents
-      type:
-        namedType: io.liqo.liqo.apis.offloading.v1alpha1.RemoteContents
-    - name: remoteNamespaceName
-      type:
-        scalar: string
-    - name: remoteNamespacesConditions
-      type:
-        map:
-          elementType:
-            namedType: io.liqo.liqo.apis.offloading.v1alpha1.RemoteNamespaceConditions
-- name: io.liqo.liqo.apis.offloading.v1alpha1.OffloadingPhase
-  scalar: string
-- name: io.liqo.liqo.apis.offloading.v1alpha1.PodField
-  scalar: string
-- name: io.liqo.liqo.apis.offloading.v1alpha1.PodOffloadingStrategy
-  scalar: string
-- name: io.liqo.liqo.apis.offloading.v1alpha1.Reflection
-  scalar: string
-- name: io.liqo.liqo.apis.offloading.v1alpha1.RemoteContents
-  map:
-    fields:
-    - name: clusters
-      type:
-        map:
-          elementType:
-            namedType: io.liqo.liqo.apis.offloading.v1alpha1.RemoteNamespaceContents
-    - name: request
-      type:
-        scalar: string
-    elementRelationship: atomic
-- name: io.liqo.liqo.apis.offloading.v1alpha1.RemoteNamespaceCondition
-  map:
-    fields:
-    - name: lastTransitionTime
-      type:
-        namedType: io.k8s.apimachinery.pkg.apis.meta.v1.Time
-    - name: message
-      type:
-        scalar: string
-    - name: reason
-      type:
-        scalar: string
-    - name: status
-      type:
-        namedType: io.k8s.api.core.v1.ConditionStatus
-    - name: type
-      type:
-        scalar: string
-- name: io.liqo.liqo.apis.offloading.v1alpha1.RemoteNamespaceConditions
-  list:
-    elementType:
-      namedType: io.liqo.liqo.apis.offloading.v1alpha1.RemoteNamespaceCondition
-    elementRelationship: atomic
-- name: io.liqo.liqo.apis.offloading.v1alpha1.RemoteNamespaceContents
-  map:
-    fields:
-    - name: claims
-      type:
-        namedType: io.liqo.liqo.apis.offloading.v1alpha1.FoundObjects
-    - name: copies
       type:
         map:
           elementType:
             scalar: numeric
-    - name: error
+    - name: withoutAPIServer
+      type:
+        list:
+          elementType:
+            scalar: string
+          elementRelationship: associative
+- name: io.liqo.liqo.apis.virtualkubelet.v1alpha1.NamespaceMapStatus
+  map:
+    fields:
+    - name: currentMapping
+      type:
+        map:
+          elementType:
+            namedType: io.liqo.liqo.apis.virtualkubelet.v1alpha1.RemoteNamespaceStatus
+- name: io.liqo.liqo.apis.virtualkubelet.v1alpha1.ReflectedKind
+  map:
+    fields:
+    - name: apiVersion
       type:
         scalar: string
-    - name: others
+    - name: kind
       type:
-        namedType: io.liqo.liqo.apis.offloading.v1alpha1.FoundObjects
+        scalar: string
+    - name: status
+      type:
+        scalar: boolean
+- name: io.liqo.liqo.apis.virtualkubelet.v1alpha1.RemoteNamespaceStatus
+  map:
+    fields:
+    - name: message
+      type:
+        scalar: string
+    - name: phase
+      type:
+        namedType: io.liqo.liqo.apis.virtualkubelet.v1alpha1.MappingPhase
     - name: remoteNamespace
+      type:
+        scalar: string
+- name: io.liqo.liqo.apis.virtualkubelet.v1alpha1.ShadowEndpointSlice
+  map:
+    fields:
+    - name: apiVersion
+      type:
+        scalar: string
+    - name: kind
+      type:
+        scalar: string
+    - name: metadata
+      type:
+        namedType: io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta
+    - name: spec
+      type:
+        namedType: io.liqo.liqo.apis.virtualkubelet.v1alpha1.ShadowEndpointSliceSpec
+- name: io.liqo.liqo.apis.virtualkubelet.v1alpha1.ShadowEndpointSliceSpec
+  map:
+    fields:
+    - name: template
+      type:
+        namedType: io.liqo.liqo.apis.virtualkubelet.v1alpha1.EndpointSliceTemplate
+- name: io.liqo.liqo.apis.virtualkubelet.v1alpha1.ShadowPod
+  map:
+    fields:
+    - name: apiVersion
+      type:
+        scalar: string
+    - name: kind
+      type:
+        scalar: string
+    - name: metadata
+      type:
+        namedType: io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta
+    - name: spec
+      type:
+        namedType: io.liqo.liqo.apis.virtualkubelet.v1alpha1.ShadowPodSpec
+    - name: status
+      type:
+        namedType: io.liqo.liqo.apis.virtualkubelet.v1alpha1.ShadowPodStatus
+- name: io.liqo.liqo.apis.virtualkubelet.v1alpha1.ShadowPodPhase
+  scalar: string
+- name: io.liqo.liqo.apis.virtualkubelet.v1alpha1.ShadowPodSpec
+  map:
+    fields:
+    - name: fence
+      type:
+        scalar: string
+    - name: pod
+      type:
+        map:
+          elementType:
+            scalar: untyped
+            list:
+              elementType:
+                namedType: __untyped_atomic_
+              elementRelationship: atomic
+            map:
+              elementType:
+                namedType: __untyped_deduced_
+              elementRelationship: separable
+- name: io.liqo.liqo.apis.virtualkubelet.v1alpha1.ShadowPodStatus
+  map:
+    fields:
+    - name: architecture
+      type:
+        scalar: string
+    - name: phase
+      type:
+        namedType: io.liqo.liqo.apis.virtualkubelet.v1alpha1.ShadowPodPhase
+      default: Unknown
+    - name: podUID
       type:
         scalar: string
 - name: __untyped_atomic_

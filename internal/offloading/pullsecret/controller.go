@@ -24,6 +24,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	"liqo.io/liqo/apis/labels"
+	"liqo.io/liqo/apis/reasons"
 	"liqo.io/liqo/internal/kube/ssa"
 )
 
@@ -151,7 +152,7 @@ func (r *reconciler) content(ctx context.Context, deployment *appsv1.Deployment)
 			one, err = credentials(&secret)
 		}
 		if err != nil {
-			r.events.Eventf(deployment, nil, corev1.EventTypeWarning, "PullSecretUnusable", "CopyPullSecret", "%s", err.Error())
+			r.events.Eventf(deployment, nil, corev1.EventTypeWarning, reasons.PullSecretUnusable, "CopyPullSecret", "%s", err.Error())
 			continue
 		}
 		all = append(all, one)
