@@ -224,13 +224,12 @@ func TestStatusCostsNothing(t *testing.T) {
 	if got := append(e.toConsumer.writesTo(), e.toProvider.writesTo()...); len(got) != 0 {
 		t.Errorf("written because of statuses: %v", got)
 	}
-	for _, c := range []client.Client{e.consumer, e.provider} {
-		objects := here
-		if c == e.provider {
-			objects = there
-		}
-		for name, object := range objects {
-			e.must(c.Get(t.Context(), client.ObjectKeyFromObject(object), object))
+	for _, side := range []struct {
+		client.Client
+		objects map[string]client.Object
+	}{{e.consumer, here}, {e.provider, there}} {
+		for name, object := range side.objects {
+			e.must(side.Get(t.Context(), client.ObjectKeyFromObject(object), object))
 			if text := fmt.Sprint(object); !strings.Contains(text, "203.0.113.7") && !strings.Contains(text, "lb.example") {
 				t.Errorf("the status of the %s is gone: %s", name, text)
 			}
