@@ -42,7 +42,12 @@ func Cluster(t testing.TB) *rest.Config {
 // that does something to the server that a reset does not undo.
 func Fresh(t testing.TB) *rest.Config {
 	t.Helper()
-	configs, stop, err := start(assets(t), 1)
+	return fresh(t)
+}
+
+func fresh(t testing.TB, flags ...string) *rest.Config {
+	t.Helper()
+	configs, stop, err := start(assets(t), 1, flags...)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -70,15 +75,10 @@ func lend(t testing.TB, n int) (configs []*rest.Config) {
 	return configs
 }
 
-// Newest is [Cluster] with every feature of its version, also those that are off by default.
+// Newest is [Fresh] with every feature of its version, also those that are off by default.
 func Newest(t testing.TB) *rest.Config {
 	t.Helper()
-	configs, stop, err := start(assets(t), 1, "feature-gates=AllAlpha=true,AllBeta=true", "runtime-config=api/all=true")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { report(t, stop()) })
-	return configs[0]
+	return fresh(t, "feature-gates=AllAlpha=true,AllBeta=true", "runtime-config=api/all=true")
 }
 
 // Pair is [Cluster] twice, each with its own etcd and its own certificate authority. Names, UIDs and resource
@@ -152,32 +152,42 @@ func executable(path string) error {
 // start starts n clusters in parallel. Either all of them run and stop ends them,
 // or it returns an error and leaves none.
 func start(dir string, n int, flags ...string) (configs []*rest.Config, stop func() error, err error) {
-	clusters := make([]*cluster, n)
-	failures := make([]error, n)
-	var starting sync.WaitGroup
-	for i := range n {
-		starting.Go(func() { clusters[i], failures[i] = startOne(dir, flags) })
-	}
-	starting.Wait()
-
-	stop = func() error {
-		failures := make([]error, n)
-		var stopping sync.WaitGroup
-		for i, c := range clusters {
-			if c != nil {
-				stopping.Go(func() { failures[i] = c.stop() })
-			}
-		}
-		stopping.Wait()
-		return errors.Join(failures...)
-	}
-	if err := errors.Join(failures...); err != nil {
-		return nil, nil, errors.Join(err, stop())
+	clusters, err := startAll(n, func() (*cluster, error) { return startOne(dir, flags) })
+	if err != nil {
+		return nil, nil, err
 	}
 	for _, c := range clusters {
 		configs = append(configs, c.config)
 	}
-	return configs, stop, nil
+	return configs, func() error { return stopAll(clusters) }, nil
+}
+
+// startAll calls startNew n times in parallel. It returns all clusters, or an error and leaves none.
+func startAll(n int, startNew func() (*cluster, error)) ([]*cluster, error) {
+	clusters := make([]*cluster, n)
+	failures := make([]error, n)
+	var starting sync.WaitGroup
+	for i := range n {
+		starting.Go(func() { clusters[i], failures[i] = startNew() })
+	}
+	starting.Wait()
+	if err := errors.Join(failures...); err != nil {
+		return nil, errors.Join(err, stopAll(clusters))
+	}
+	return clusters, nil
+}
+
+// stopAll stops clusters in parallel; those that are nil have not started.
+func stopAll(clusters []*cluster) error {
+	failures := make([]error, len(clusters))
+	var stopping sync.WaitGroup
+	for i, c := range clusters {
+		if c != nil {
+			stopping.Go(func() { failures[i] = c.stop() })
+		}
+	}
+	stopping.Wait()
+	return errors.Join(failures...)
 }
 
 func report(t testing.TB, err error) {

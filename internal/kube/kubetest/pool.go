@@ -42,27 +42,14 @@ func (p *pool) borrow(dir string, n int) ([]*cluster, error) {
 	for _, c := range lent { // whatever an earlier test has left running may have written meanwhile
 		if clean, err := c.reset(); clean && err == nil {
 			usable = append(usable, c)
-		} else if err := c.stop(); err != nil {
-			failures = append(failures, err)
+		} else {
+			failures = append(failures, c.stop())
 		}
 	}
-	started := make([]*cluster, n-len(usable))
-	errs := make([]error, len(started))
-	var starting sync.WaitGroup
-	for i := range started {
-		starting.Go(func() { started[i], errs[i] = startWithInventory(dir) })
-	}
-	starting.Wait()
-	for _, c := range started {
-		if c != nil {
-			usable = append(usable, c)
-		}
-	}
-	if err := errors.Join(append(failures, errs...)...); err != nil {
-		for _, c := range usable {
-			err = errors.Join(err, c.stop())
-		}
-		return nil, err
+	started, err := startAll(n-len(usable), func() (*cluster, error) { return startWithInventory(dir) })
+	usable = append(usable, started...)
+	if err := errors.Join(append(failures, err)...); err != nil {
+		return nil, errors.Join(err, stopAll(usable))
 	}
 	return usable, nil
 }

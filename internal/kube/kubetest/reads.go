@@ -21,16 +21,12 @@ import (
 
 // Get reads an object, and remembers what it was for the message of a wait that fails.
 func (b Env) Get(ctx context.Context, key client.ObjectKey, object client.Object, options ...client.GetOption) error {
-	err := b.Client.Get(ctx, key, object, options...)
-	readsOf(b.T).saw(kindName(object)+" "+key.String(), object, err)
-	return err
+	return readsOf(b.T).get(ctx, b.Client, key, object, options)
 }
 
 // List is Get for a list.
 func (b Env) List(ctx context.Context, list client.ObjectList, options ...client.ListOption) error {
-	err := b.Client.List(ctx, list, options...)
-	readsOf(b.T).saw(listed(list, options), list, err)
-	return err
+	return readsOf(b.T).list(ctx, b.Client, list, options)
 }
 
 // Remembering returns a client that remembers what the test reads, as [Env] does.
@@ -38,14 +34,10 @@ func Remembering(t testing.TB, c client.WithWatch) client.WithWatch {
 	all := readsOf(t)
 	return interceptor.NewClient(c, interceptor.Funcs{
 		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, object client.Object, options ...client.GetOption) error {
-			err := c.Get(ctx, key, object, options...)
-			all.saw(kindName(object)+" "+key.String(), object, err)
-			return err
+			return all.get(ctx, c, key, object, options)
 		},
 		List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, options ...client.ListOption) error {
-			err := c.List(ctx, list, options...)
-			all.saw(listed(list, options), list, err)
-			return err
+			return all.list(ctx, c, list, options)
 		},
 	})
 }
@@ -72,6 +64,18 @@ func readsOf(t testing.TB) *reads {
 		t.Cleanup(func() { allReads.Delete(t) })
 	}
 	return all.(*reads) //nolint:forcetypeassert // nothing else is stored
+}
+
+func (r *reads) get(ctx context.Context, c client.Reader, key client.ObjectKey, object client.Object, options []client.GetOption) error {
+	err := c.Get(ctx, key, object, options...)
+	r.saw(kindName(object)+" "+key.String(), object, err)
+	return err
+}
+
+func (r *reads) list(ctx context.Context, c client.Reader, list client.ObjectList, options []client.ListOption) error {
+	err := c.List(ctx, list, options...)
+	r.saw(listed(list, options), list, err)
+	return err
 }
 
 func (r *reads) saw(what string, object runtime.Object, err error) {
