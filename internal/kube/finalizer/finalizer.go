@@ -6,6 +6,7 @@
 package finalizer
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 
@@ -24,7 +25,8 @@ func Patch(ctx context.Context, c client.Client, object client.Object, finalizer
 		return false, nil
 	}
 	if err != nil {
-		return false, fmt.Errorf("finalizer of %T %s/%s: %w", object, object.GetNamespace(), object.GetName(), err)
+		kind := cmp.Or(object.GetObjectKind().GroupVersionKind().Kind, fmt.Sprintf("%T", object))
+		return false, fmt.Errorf("finalizer of %s %s/%s: %w", kind, object.GetNamespace(), object.GetName(), err)
 	}
 	return true, nil
 }

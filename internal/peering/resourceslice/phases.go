@@ -26,6 +26,7 @@ import (
 	discoveryv1alpha1 "liqo.io/liqo/apis/discovery/v1alpha1"
 	"liqo.io/liqo/apis/labels"
 	sharingv1alpha1 "liqo.io/liqo/apis/sharing/v1alpha1"
+	"liqo.io/liqo/internal/kube/finalizer"
 	"liqo.io/liqo/internal/peering/auth"
 	"liqo.io/liqo/internal/peering/grant"
 	"liqo.io/liqo/internal/peering/plugin"
@@ -132,16 +133,9 @@ func (r *reconciler) patchFinalizer(
 ) (string, error) {
 	slice := &metav1.PartialObjectMetadata{ObjectMeta: *cached.ObjectMeta.DeepCopy()}
 	slice.SetGroupVersionKind(sharingv1alpha1.GroupVersion.WithKind("ResourceSlice"))
-	before := slice.DeepCopy()
-	if !change(slice, labels.FinalizerGrant) {
-		return slice.ResourceVersion, nil
-	}
-	err := r.client.Patch(ctx, slice, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}))
-	if apierrors.IsConflict(err) || apierrors.IsNotFound(err) {
-		return "", nil
-	}
-	if err != nil {
-		return "", fmt.Errorf("finalizer of resource slice %s/%s: %w", cached.Namespace, cached.Name, err)
+	written, err := finalizer.Patch(ctx, r.client, slice, labels.FinalizerGrant, change)
+	if err != nil || !written {
+		return "", err
 	}
 	return slice.ResourceVersion, nil
 }
