@@ -83,7 +83,7 @@ func (c carriers) use(t *testing.T, kind string) {
 		c.fault(t, "heal")
 	}
 	env.Eventually(t, time.Minute, "the tunnel goes over "+kind, func() (string, bool) {
-		view, err := c.consumer.See(c.provider)
+		view, err := env.See(c.consumer, c.provider)
 		return fmt.Sprint(view.Carrier, " ", view.Lanes, " ", err), err == nil && view.Carrier == kind && view.Lanes == "lane 0 up"
 	})
 }

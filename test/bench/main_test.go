@@ -53,7 +53,7 @@ func TestNetwork(t *testing.T) {
 	}
 	consumer, provider := clusters.Clusters[0], clusters.Clusters[1]
 	for _, c := range []*env.Cluster{consumer, provider} {
-		c.Serve(t)
+		env.Serve(t, c)
 		t.Cleanup(func() { c.Kubectl(t, "delete", "namespace", env.Namespace, "--timeout=60s") })
 		if !*alone && !*keep {
 			settings := []string{"--set", "networking.internal=true"}
@@ -68,7 +68,7 @@ func TestNetwork(t *testing.T) {
 			consumer.Peer(t, provider)
 		}
 		env.Eventually(t, time.Minute, "the network is Established", func() (string, bool) {
-			condition, err := consumer.Networking(provider)
+			condition, err := env.Networking(consumer, provider)
 			return fmt.Sprintf("%s %s (%v)", condition.Status, condition.Message, err), condition.Status == "Established"
 		})
 	}

@@ -32,7 +32,7 @@ const barePort = 51872
 func baselines(t *testing.T, clusters *env.Env, consumer, provider *env.Cluster) []path {
 	t.Helper()
 	client, server := consumer.Nodes[len(consumer.Nodes)-1], provider.Nodes[len(provider.Nodes)-1]
-	tunnel := clusters.BarePair(t, client.Net(), server.Net(), barePort-1, netip.AddrPortFrom(server.Address, barePort-1))
+	tunnel := env.BarePair(t, clusters, [2]env.Place{client.Net(), server.Net()}, netip.AddrPortFrom(server.Address, barePort-1), barePort-1)
 	return []path{
 		{"plain, node to node", client.Net(), server.Net(), server.Address, 5301},
 		{"bare wireguard-go, node to node", client.Net(), server.Net(), tunnel, 5301},
@@ -58,9 +58,9 @@ func liqoPaths(t *testing.T, clusters *env.Env, consumer, provider *env.Cluster)
 	if err != nil {
 		t.Fatal(err)
 	}
-	tunnel := clusters.BarePair(t, beside(t, from, "liqo"), beside(t, to, "liqo"), barePort, netip.AddrPortFrom(to.Node.Address, uint16(port)))
+	tunnel := env.BarePair(t, clusters, [2]env.Place{beside(t, from, "liqo"), beside(t, to, "liqo")}, netip.AddrPortFrom(to.Node.Address, uint16(port)), barePort)
 	paths := []path{{tunnelName, beside(t, from, "liqo"), beside(t, to, "liqo"), tunnel, 5301}}
-	view, err := consumer.See(provider)
+	view, err := env.See(consumer, provider)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -100,7 +100,7 @@ func gateway(t *testing.T, c *env.Cluster) env.Pod {
 // pod returns a server pod on the node, or, if on is false, on another node.
 func pod(t *testing.T, c *env.Cluster, node *env.Node, on bool) env.Pod {
 	t.Helper()
-	all, err := c.Servers()
+	all, err := env.Servers(c)
 	if err != nil {
 		t.Fatal(err)
 	}

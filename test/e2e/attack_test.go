@@ -316,7 +316,7 @@ func rotateIdentity(t *testing.T) {
 	milan.WantColumns(t, rome, "None Established Established Established")
 	for _, c := range both() {
 		other := map[*env.Cluster]*env.Cluster{rome: milan, milan: rome}[c]
-		if _, err := c.Networking(other); err != nil {
+		if _, err := env.Networking(c, other); err != nil {
 			t.Error(err)
 		}
 	}

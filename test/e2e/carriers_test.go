@@ -23,7 +23,7 @@ func carriersHere(t *testing.T) (until func(want string) time.Duration) {
 	t.Helper()
 	for _, c := range both() {
 		c.Install(t, "--set", "gateway.config.streamPort=443")
-		c.Serve(t)
+		env.Serve(t, c)
 	}
 	t.Cleanup(func() {
 		for _, c := range both() {
@@ -41,7 +41,7 @@ func carriersHere(t *testing.T) (until func(want string) time.Duration) {
 	return func(want string) time.Duration {
 		t.Helper()
 		return env.Eventually(t, env.Hang, "the tunnel goes over "+want, func() (string, bool) {
-			view, err := rome.See(milan)
+			view, err := env.See(rome, milan)
 			if err != nil {
 				return err.Error(), false
 			}
@@ -85,7 +85,7 @@ func carriers(t *testing.T) {
 	onlyTCP(t)
 	until("TLS")
 	reasons(t)
-	clusters.Measure("connectivity matrix over TLS", "%d checks", clusters.Matrix(t, rome, milan)+clusters.Matrix(t, milan, rome))
+	clusters.Measure("connectivity matrix over TLS", "%d checks", env.Matrix(t, clusters, rome, milan)+env.Matrix(t, clusters, milan, rome))
 	open(t)
 	until("UDP")
 	var counted []followed
@@ -206,7 +206,7 @@ func throughProxies(t *testing.T) {
 	})
 	secret(password)
 	clusters.Measure("carriers: right password of the proxy until the status has WebSocket", "%.1f s", until("WebSocket").Seconds())
-	clusters.Measure("connectivity matrix over WebSockets through two proxies", "%d checks", clusters.Matrix(t, rome, milan))
+	clusters.Measure("connectivity matrix over WebSockets through two proxies", "%d checks", env.Matrix(t, clusters, rome, milan))
 	for _, shown := range []string{
 		rome.Kubectl(t, "-n", "liqo", "logs", "deployment/liqo-gateway"), rome.Kubectl(t, "get", "events", "-A", "-o", "yaml"),
 		rome.Kubectl(t, "get", "tunnelendpoints,foreignclusters,networkconfigs", "-A", "-o", "yaml"), rome.Kubectl(t, "-n", "liqo", "get", "pods", "-o", "yaml"),
@@ -225,11 +225,11 @@ func throughProxies(t *testing.T) {
 // podsApart returns the network of a pod of rome, and the address there of one of milan.
 func podsApart(t *testing.T) (place env.Place, address netip.Addr) {
 	t.Helper()
-	view, err := rome.See(milan)
+	view, err := env.See(rome, milan)
 	if err != nil {
 		t.Fatal(err)
 	}
-	client, server := clusters.AllServers(t, rome)[0], clusters.AllServers(t, milan)[0]
+	client, server := env.AllServers(t, rome)[0], env.AllServers(t, milan)[0]
 	if address, err = view.Pod(server.Address); err != nil {
 		t.Fatal(err)
 	}

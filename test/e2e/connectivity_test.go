@@ -15,9 +15,9 @@ import (
 func connectivity(t *testing.T) {
 	for _, c := range both() {
 		t.Cleanup(func() { c.Kubectl(t, "delete", "namespace", env.Namespace, "--ignore-not-found", "--wait=false") })
-		c.Serve(t)
+		env.Serve(t, c)
 	}
-	checks := clusters.Matrix(t, rome, milan) + clusters.Matrix(t, milan, rome)
+	checks := env.Matrix(t, clusters, rome, milan) + env.Matrix(t, clusters, milan, rome)
 	if least := 4 * len(rome.Nodes) * len(milan.Nodes) * 2; checks < least {
 		t.Errorf("%d checks, want %d at least", checks, least)
 	}

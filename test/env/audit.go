@@ -11,7 +11,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"testing"
 	"time"
 )
 
@@ -52,19 +51,11 @@ func (c Call) String() string {
 		c.ObjectRef.APIGroup, c.Resource(), c.ObjectRef.Namespace, c.ObjectRef.Name, c.ResponseStatus.Code)
 }
 
-// Calls returns the requests of Liqo's identities from one moment to another, both in the clock of this machine; a zero time is no limit.
+// Calls returns the requests of Liqo's identities in an audit log from one moment to another; a zero time is no limit.
 // Liqo's identities are its service accounts, those of its tenants, and the nodes of virtual kubelets: all have liqo in their name.
-func (c *Cluster) Calls(t testing.TB, from, to time.Time) []Call {
-	t.Helper()
-	all, err := callsIn(c.AuditLog, from, to)
-	if err != nil {
-		t.Fatalf("audit log of %s: %v", c.Name, err)
-	}
-	return all
-}
-
-// callsIn reads an audit log and its rotated files: the API server renames the log to audit-TIME.log each 100 MB.
-func callsIn(log string, from, to time.Time) (all []Call, err error) {
+//
+// It reads the log and its rotated files: the API server renames the log to audit-TIME.log each 100 MB.
+func Calls(log string, from, to time.Time) (all []Call, err error) {
 	files, err := filepath.Glob(strings.TrimSuffix(log, ".log") + "*.log")
 	if err != nil || len(files) == 0 {
 		return nil, fmt.Errorf("no file %s (%w)", log, err)

@@ -35,7 +35,7 @@ func TestAuditLog(t *testing.T) {
 		{noon.Add(time.Minute), time.Time{}, "liqo-route list pods false false, "},
 		{time.Time{}, noon, "liqo-route get nodes false false, liqo-route patch pods/status true false, "},
 	} {
-		all, err := callsIn(filepath.Join(dir, "audit.log"), test.from, test.to)
+		all, err := Calls(filepath.Join(dir, "audit.log"), test.from, test.to)
 		got := ""
 		for _, call := range all {
 			got += fmt.Sprint(call.Account(), " ", call.Verb, " ", call.Resource(), " ", call.Writes(), " ", call.Reviews(), ", ")
@@ -44,7 +44,7 @@ func TestAuditLog(t *testing.T) {
 			t.Errorf("%v to %v: %s (%v), want %s", test.from, test.to, got, err, test.want)
 		}
 	}
-	if _, err := callsIn(filepath.Join(dir, "none.log"), noon, noon); err == nil {
+	if _, err := Calls(filepath.Join(dir, "none.log"), noon, noon); err == nil {
 		t.Error("a missing log is no error")
 	}
 }

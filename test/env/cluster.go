@@ -80,6 +80,16 @@ func (c *Cluster) NothingOfLiqo(t testing.TB, namespace string) {
 	})
 }
 
+// Calls returns the requests of Liqo's identities (see the function of this name), in the clock of this machine.
+func (c *Cluster) Calls(t testing.TB, from, to time.Time) []Call {
+	t.Helper()
+	all, err := Calls(c.AuditLog, from, to)
+	if err != nil {
+		t.Fatalf("audit log of %s: %v", c.Name, err)
+	}
+	return all
+}
+
 // TryLiqoctl runs liqoctl against the cluster.
 func (c *Cluster) TryLiqoctl(args ...string) Result {
 	return Execute("", filepath.Join(c.env.Bin, "liqoctl"), append(args, "--kubeconfig", c.kubeconfig)...)

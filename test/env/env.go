@@ -9,18 +9,15 @@
 package env
 
 import (
-	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"net/netip"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"k8s.io/apimachinery/pkg/runtime"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
@@ -45,40 +42,6 @@ type Env struct {
 	mu       sync.Mutex
 	measured []string
 	working  sync.Mutex // held while a command of the playground runs
-}
-
-// Result is how a program ended.
-type Result struct {
-	Args     string
-	Out, Err string
-	Code     int
-	Took     time.Duration
-}
-
-func (r Result) String() string {
-	return fmt.Sprintf("%s\n      exit code %d after %v\n      stdout: %s\n      stderr: %s",
-		r.Args, r.Code, r.Took.Round(time.Millisecond), strings.TrimSpace(r.Out), strings.TrimSpace(r.Err))
-}
-
-// Execute runs a program to its end, for at most five minutes.
-func Execute(stdin, name string, args ...string) Result {
-	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
-	defer cancel()
-	cmd := exec.CommandContext(ctx, name, args...)
-	var out, stderr strings.Builder
-	cmd.Stdin, cmd.Stdout, cmd.Stderr = strings.NewReader(stdin), &out, &stderr
-	start := time.Now()
-	err := cmd.Run()
-	r := Result{Args: filepath.Base(name) + " " + strings.Join(args, " "), Out: out.String(), Err: stderr.String(), Took: time.Since(start)}
-	if err != nil {
-		r.Code = 255
-		if cmd.ProcessState != nil && cmd.ProcessState.ExitCode() > 0 {
-			r.Code = cmd.ProcessState.ExitCode()
-		} else {
-			r.Err += err.Error()
-		}
-	}
-	return r
 }
 
 // Playground runs the playground's program.

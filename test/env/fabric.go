@@ -28,7 +28,7 @@ type View struct {
 }
 
 // See reads the tunnel endpoint that the cluster has of another.
-func (c *Cluster) See(there *Cluster) (View, error) {
+func See(c, there *Cluster) (View, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 	defer cancel()
 	var all network.TunnelEndpointList
@@ -84,7 +84,7 @@ func (v View) Source(pod netip.Addr) (netip.Addr, error) {
 
 // NodeSource is the address that there sees of a node of here.
 func (v View) NodeSource(node *Node) (netip.Addr, error) {
-	external, err := node.external(v.Spec.LocalPodCIDR, v.Spec.LocalExternalCIDR)
+	external, err := external(node, v.Spec.LocalPodCIDR, v.Spec.LocalExternalCIDR)
 	if err != nil {
 		return netip.Addr{}, err
 	}
@@ -93,7 +93,7 @@ func (v View) NodeSource(node *Node) (netip.Addr, error) {
 
 // Node is the address that here has for a node of there.
 func (v View) Node(node *Node) (netip.Addr, error) {
-	external, err := node.external(v.Spec.RemotePodCIDR, v.Spec.RemoteExternalCIDR)
+	external, err := external(node, v.Spec.RemotePodCIDR, v.Spec.RemoteExternalCIDR)
 	if err != nil {
 		return netip.Addr{}, err
 	}
@@ -101,7 +101,7 @@ func (v View) Node(node *Node) (netip.Addr, error) {
 }
 
 // external is the node's address in the external network: the first one of its pod network, moved (docs/adr/0013-network-fabric.md).
-func (n *Node) external(pods, external network.CIDR) (netip.Addr, error) {
+func external(n *Node, pods, external network.CIDR) (netip.Addr, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 	defer cancel()
 	var node corev1.Node
@@ -117,7 +117,7 @@ func (n *Node) external(pods, external network.CIDR) (netip.Addr, error) {
 
 // Doubt sets the network condition of another cluster to Pending and changes an annotation, so that the controller reconciles: a change of
 // the status alone triggers nothing.
-func (c *Cluster) Doubt(there *Cluster) error {
+func Doubt(c, there *Cluster) error {
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 	defer cancel()
 	return retry.RetryOnConflict(retry.DefaultBackoff, func() error {
@@ -140,7 +140,7 @@ func (c *Cluster) Doubt(there *Cluster) error {
 }
 
 // Networking returns the network condition of another cluster: status, reason and message.
-func (c *Cluster) Networking(there *Cluster) (discovery.PeeringCondition, error) {
+func Networking(c, there *Cluster) (discovery.PeeringCondition, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()
 	var all discovery.ForeignClusterList

@@ -91,6 +91,9 @@ func playgroundHas(e *Env, kubeconfigs []string) bool {
 	return true
 }
 
+// HasPlayground reports whether the clusters are the playground's.
+func (b *Env) HasPlayground() bool { return b.playground }
+
 // NeedsPlayground skips a test on other clusters than the playground's. what names the ability it needs, for example faults or audit logs.
 func (b *Env) NeedsPlayground(t testing.TB, what string) {
 	t.Helper()

@@ -3,7 +3,6 @@
 package env
 
 import (
-	"bytes"
 	"fmt"
 	"os"
 	"os/exec"
@@ -23,16 +22,17 @@ type Place struct {
 	groups []string
 }
 
-// Net is the node's own network, which pods with hostNetwork share.
-func (n *Node) Net() Place {
-	return Place{Name: n.Name, enter: Named("lpg-" + n.Name).enter}
-}
-
 // Router is where all that passes between clusters comes by, in the clear as it was sent.
 func Router() Place { return Place{Name: "router", enter: Named("lpg-wan").enter} }
 
 // Named is a network namespace by its name.
 func Named(name string) Place { return Place{Name: name, enter: []string{"--net=/run/netns/" + name}} }
+
+// OfProcess is the network of a process of this machine.
+func OfProcess(number int) Place {
+	id := strconv.Itoa(number)
+	return Place{Name: id, enter: []string{"--target", id, "--net"}}
+}
 
 // Host is this machine's own network.
 func Host() Place { return Place{Name: "host", enter: []string{"--net=/proc/self/ns/net"}} }
@@ -43,7 +43,7 @@ func (p Place) argv(program string, args []string) []string {
 	if len(p.groups) == 0 {
 		return call
 	}
-	const join = `for one in $0; do echo $$ > "$one" || exit 1; done; exec "$@"`
+	const join = `for group in $0; do echo $$ > "$group" || exit 1; done; exec "$@"`
 	return append([]string{"sh", "-c", join, strings.Join(p.groups, " ")}, call...)
 }
 
@@ -69,37 +69,17 @@ func (p Place) Run(t testing.TB, program string, args ...string) string {
 	return strings.TrimSpace(r.Out)
 }
 
-// Net is the pod's network. The pod must run.
-func (p Pod) Net() (Place, error) {
-	all, err := p.Processes()
-	if err != nil {
-		return Place{}, err
-	}
-	if len(all) == 0 {
-		return Place{}, fmt.Errorf("pod %s in %s has no process", p.Name, p.Node.Name)
-	}
-	return Place{Name: p.Node.Name + "/" + p.Name, enter: []string{"--target", strconv.Itoa(all[0]), "--net"}}, nil
-}
-
-// Beside is the pod's network, in the control groups for processor time of its program: what runs there gets the share of the pod, not that of this machine's
-// other programs.
-func (p Pod) Beside(program string) (Place, error) {
-	place, err := p.Net()
-	if err != nil {
-		return place, err
-	}
-	number, err := p.Process(program)
-	if err != nil {
-		return place, err
-	}
+// Beside is the place, in the control groups for processor time of a process: what runs there gets the share of its pod, not that of
+// this machine's other programs.
+func (p Place) Beside(number int) (Place, error) {
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/cgroup", number))
 	if err != nil {
-		return place, fmt.Errorf("control groups of pod %s: %w", p.Name, err)
+		return p, fmt.Errorf("control groups of process %d: %w", number, err)
 	}
-	if place.groups = processorGroups(string(text)); len(place.groups) == 0 {
-		return place, fmt.Errorf("pod %s is in no control group for processor time: %s", p.Name, text)
+	if p.groups = processorGroups(string(text)); len(p.groups) == 0 {
+		return p, fmt.Errorf("process %d is in no control group for processor time: %s", number, text)
 	}
-	return place, nil
+	return p, nil
 }
 
 // processorGroups are the lists of members of the groups that share out processor time, from /proc/PID/cgroup: of version 1 if there are some, else of version 2.
@@ -121,39 +101,4 @@ func processorGroups(text string) (files []string) {
 		files = []string{unified}
 	}
 	return files
-}
-
-// Processes are the pod's processes by their numbers on this machine; the control group of each names its pod.
-func (p Pod) Processes() (all []int, err error) {
-	groups, err := filepath.Glob("/proc/[0-9]*/cgroup")
-	if err != nil {
-		return nil, err
-	}
-	for _, file := range groups {
-		text, err := os.ReadFile(file)
-		if err != nil || !bytes.Contains(text, []byte("/pod"+p.UID)) {
-			continue // it may have ended since
-		}
-		number, err := strconv.Atoi(filepath.Base(filepath.Dir(file)))
-		if err != nil {
-			return nil, err
-		}
-		all = append(all, number)
-	}
-	return all, nil
-}
-
-// Process is the one process of the pod whose program has the name.
-func (p Pod) Process(program string) (int, error) {
-	all, err := p.Processes()
-	if err != nil {
-		return 0, err
-	}
-	for _, number := range all {
-		line, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", number))
-		if first, _, _ := strings.Cut(string(line), "\x00"); err == nil && filepath.Base(first) == program {
-			return number, nil
-		}
-	}
-	return 0, fmt.Errorf("none of the processes %v of pod %s is a %s", all, p.Name, program)
 }

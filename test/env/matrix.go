@@ -37,21 +37,21 @@ type end struct {
 	run  func(args ...string) Result
 }
 
-// place makes an end of a network namespace.
-func (b *Env) place(at Place) end {
+// fromPlace makes an end of a network namespace.
+func fromPlace(b *Env, at Place) end {
 	return end{at.Name, func(args ...string) Result { return at.Try(filepath.Join(b.Bin, "traffic"), args...) }}
 }
 
-// pod makes an end of a pod: in its network namespace on the playground, which needs neither an API server nor a kubelet; elsewhere by
+// fromPod makes an end of a pod: in its network namespace on the playground, which needs neither an API server nor a kubelet; elsewhere by
 // kubectl exec.
-func (b *Env) pod(t testing.TB, p Pod) end {
+func fromPod(t testing.TB, b *Env, p Pod) end {
 	t.Helper()
-	if b.playground {
+	if b.HasPlayground() {
 		at, err := p.Net()
 		if err != nil {
 			t.Fatal(err)
 		}
-		return b.place(at)
+		return fromPlace(b, at)
 	}
 	return end{p.Node.Name + "/" + p.Name, func(args ...string) Result {
 		return p.Node.Cluster.TryKubectl("", append([]string{"-n", Namespace, "exec", p.Name, "--", "/usr/bin/traffic"}, args...)...)
@@ -60,7 +60,7 @@ func (b *Env) pod(t testing.TB, p Pod) end {
 
 // Ask runs one check, and repeats it once if it fails: a route that is still being made is no fault. But each repeat is reported at the end of the run, as a
 // path that loses every first packet would otherwise look as good as any.
-func (b *Env) Ask(from string, run func(args ...string) Result, args ...string) (Answer, error) {
+func Ask(b *Env, from string, run func(args ...string) Result, args ...string) (Answer, error) {
 	var r Result
 	for i := range 2 {
 		r = run(append([]string{"check"}, args...)...)
@@ -76,9 +76,9 @@ func (b *Env) Ask(from string, run func(args ...string) Result, args ...string) 
 }
 
 // must checks and compares the address that the server saw; an invalid one stands for any.
-func (b *Env) must(t testing.TB, e end, want netip.Addr, args ...string) {
+func must(t testing.TB, b *Env, e end, want netip.Addr, args ...string) {
 	t.Helper()
-	a, err := b.Ask(e.name, e.run, args...)
+	a, err := Ask(b, e.name, e.run, args...)
 	switch {
 	case err != nil:
 		t.Error(err)
@@ -89,9 +89,9 @@ func (b *Env) must(t testing.TB, e end, want netip.Addr, args ...string) {
 
 // Matrix checks that every pod of one cluster reaches every pod of another, under the addresses that the documentation describes; on the
 // playground every node of it too. The clusters must be peered and serve (see Serve). It returns the number of checks.
-func (b *Env) Matrix(t *testing.T, here, there *Cluster) (checks int) {
+func Matrix(t *testing.T, b *Env, here, there *Cluster) (checks int) {
 	t.Helper()
-	view, err := here.See(there)
+	view, err := See(here, there)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -102,24 +102,24 @@ func (b *Env) Matrix(t *testing.T, here, there *Cluster) (checks int) {
 		}
 		return address
 	}
-	for _, server := range b.AllServers(t, there) {
+	for _, server := range AllServers(t, there) {
 		address := valid(view.Pod(server.Address))
-		for _, client := range b.AllServers(t, here) {
+		for _, client := range AllServers(t, here) {
 			t.Run(fmt.Sprintf("pod on %s to pod on %s", client.Node.Name, server.Node.Name), func(t *testing.T) {
 				for _, args := range Checks(address, EchoPort) {
-					if args[0] == "icmp" && !b.playground {
+					if args[0] == "icmp" && !b.HasPlayground() {
 						continue // a container without rights cannot send it
 					}
-					b.must(t, b.pod(t, client), valid(view.Source(client.Address)), args...)
+					must(t, b, fromPod(t, b, client), valid(view.Source(client.Address)), args...)
 					checks++
 				}
 			})
-			if !b.playground {
+			if !b.HasPlayground() {
 				continue
 			}
 			t.Run(fmt.Sprintf("node %s to pod on %s", client.Node.Name, server.Node.Name), func(t *testing.T) {
 				for _, args := range Checks(address, EchoPort) {
-					b.must(t, b.place(client.Node.Net()), valid(view.NodeSource(client.Node)), args...)
+					must(t, b, fromPlace(b, client.Node.Net()), valid(view.NodeSource(client.Node)), args...)
 					checks++
 				}
 			})
@@ -130,11 +130,11 @@ func (b *Env) Matrix(t *testing.T, here, there *Cluster) (checks int) {
 
 // AllServers waits until every node of a cluster has a server that is Ready: Kubernetes may take its pods for not Ready for a while after
 // its API server, or a node, was away.
-func (b *Env) AllServers(t testing.TB, c *Cluster) (all []Pod) {
+func AllServers(t testing.TB, c *Cluster) (all []Pod) {
 	t.Helper()
 	Eventually(t, Hang, "every node of "+c.Name+" has a server that is Ready", func() (string, bool) {
 		var err error
-		all, err = c.Servers()
+		all, err = Servers(c)
 		return fmt.Sprintf("%d of %d, %v", len(all), len(c.Nodes), err), len(all) == len(c.Nodes)
 	})
 	return all

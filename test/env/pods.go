@@ -3,12 +3,15 @@
 package env
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"net/netip"
+	"os"
+	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
-	"testing"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -23,13 +26,6 @@ type Pod struct {
 	Restarts  int32
 	Labels    map[string]string
 }
-
-// Namespace is where the servers run, and what they are asked at.
-const (
-	Namespace = "traffic"
-	EchoPort  = 7000 // TCP and UDP; HTTP is the next one
-	HostPort  = 7100 // the same of the servers on the nodes' own network
-)
 
 // Node finds one by name.
 func (c *Cluster) Node(name string) *Node {
@@ -67,73 +63,71 @@ func (c *Cluster) Pods(namespace string, labels map[string]string) ([]Pod, error
 	return all, nil
 }
 
-// Servers are the pods of DaemonSet server, one on each node.
-func (c *Cluster) Servers() ([]Pod, error) {
-	return c.Pods(Namespace, map[string]string{"app": "server"})
+// Net is the node's own network, which pods with hostNetwork share.
+func (n *Node) Net() Place {
+	place := Named("lpg-" + n.Name)
+	place.Name = n.Name
+	return place
 }
 
-const servers = `
-apiVersion: v1
-kind: Namespace
-metadata: {name: traffic}
----
-apiVersion: apps/v1
-kind: DaemonSet
-metadata: {name: server, namespace: traffic}
-spec:
-  selector: {matchLabels: {app: server}}
-  template:
-    metadata: {labels: {app: server}}
-    spec:
-      tolerations: [{operator: Exists}]
-      terminationGracePeriodSeconds: 0
-      affinity: {nodeAffinity: {requiredDuringSchedulingIgnoredDuringExecution: {nodeSelectorTerms: [{matchExpressions: [{key: liqo.io/type, operator: DoesNotExist}]}]}}}
-      containers:
-      - {name: server, image: "localhost/traffic:dev", imagePullPolicy: Never, args: [serve]}
----
-apiVersion: apps/v1
-kind: DaemonSet
-metadata: {name: host, namespace: traffic}
-spec:
-  selector: {matchLabels: {app: host}}
-  template:
-    metadata: {labels: {app: host}}
-    spec:
-      hostNetwork: true
-      tolerations: [{operator: Exists}]
-      terminationGracePeriodSeconds: 0
-      affinity: {nodeAffinity: {requiredDuringSchedulingIgnoredDuringExecution: {nodeSelectorTerms: [{matchExpressions: [{key: liqo.io/type, operator: DoesNotExist}]}]}}}
-      containers:
-      - {name: server, image: "localhost/traffic:dev", imagePullPolicy: Never, args: [serve, --port, "7100"]}
----
-apiVersion: v1
-kind: Service
-metadata: {name: server, namespace: traffic}
-spec:
-  type: NodePort
-  selector: {app: server}
-  ports:
-  - {name: tcp, port: 7000, protocol: TCP}
-  - {name: udp, port: 7000, protocol: UDP}
-  - {name: http, port: 7001, protocol: TCP}
-`
+// Net is the pod's network. The pod must run.
+func (p Pod) Net() (Place, error) {
+	all, err := p.Processes()
+	if err != nil {
+		return Place{}, err
+	}
+	if len(all) == 0 {
+		return Place{}, fmt.Errorf("pod %s in %s has no process", p.Name, p.Node.Name)
+	}
+	place := OfProcess(all[0])
+	place.Name = p.Node.Name + "/" + p.Name
+	return place, nil
+}
 
-// Serve starts a server on each node, as a pod and on the node's own network, with a Service of the pods.
-func (c *Cluster) Serve(t testing.TB) {
-	t.Helper()
-	c.Apply(t, servers)
-	Eventually(t, 90*time.Second, "servers run on all nodes of "+c.Name, func() (string, bool) {
-		all, err := c.Servers()
-		if err != nil {
-			return err.Error(), false
+// Beside is the pod's network, in the control groups for processor time of its program.
+func (p Pod) Beside(program string) (Place, error) {
+	place, err := p.Net()
+	if err != nil {
+		return place, err
+	}
+	number, err := p.Process(program)
+	if err != nil {
+		return place, err
+	}
+	return place.Beside(number)
+}
+
+// Processes are the pod's processes by their numbers on this machine; the control group of each names its pod.
+func (p Pod) Processes() (all []int, err error) {
+	groups, err := filepath.Glob("/proc/[0-9]*/cgroup")
+	if err != nil {
+		return nil, err
+	}
+	for _, file := range groups {
+		text, err := os.ReadFile(file)
+		if err != nil || !bytes.Contains(text, []byte("/pod"+p.UID)) {
+			continue // it may have ended since
 		}
-		hosts, err := c.Pods(Namespace, map[string]string{"app": "host"})
-		return fmt.Sprintf("%d and %d pods, %v", len(all), len(hosts), err), len(all) == len(c.Nodes) && len(hosts) == len(c.Nodes)
-	})
+		number, err := strconv.Atoi(filepath.Base(filepath.Dir(file)))
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, number)
+	}
+	return all, nil
 }
 
-// NodePort is the port that nodes have for a port of a Service.
-func (c *Cluster) NodePort(t testing.TB, service, port string) string {
-	t.Helper()
-	return c.Kubectl(t, "-n", Namespace, "get", "service", service, "-o", `jsonpath={.spec.ports[?(@.name=="`+port+`")].nodePort}`)
+// Process is the one process of the pod whose program has the name.
+func (p Pod) Process(program string) (int, error) {
+	all, err := p.Processes()
+	if err != nil {
+		return 0, err
+	}
+	for _, number := range all {
+		line, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", number))
+		if first, _, _ := strings.Cut(string(line), "\x00"); err == nil && filepath.Base(first) == program {
+			return number, nil
+		}
+	}
+	return 0, fmt.Errorf("none of the processes %v of pod %s is a %s", all, p.Name, program)
 }

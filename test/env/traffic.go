@@ -11,7 +11,7 @@ import (
 )
 
 // StartTraffic starts command traffic at a place and waits for its first line, which it prints when it is ready.
-func (b *Env) StartTraffic(t testing.TB, at Place, args ...string) (*exec.Cmd, *bufio.Scanner) {
+func StartTraffic(t testing.TB, b *Env, at Place, args ...string) (*exec.Cmd, *bufio.Scanner) {
 	t.Helper()
 	cmd := at.Command(filepath.Join(b.Bin, "traffic"), args...)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}

@@ -33,7 +33,7 @@ type WireGuard struct {
 const mtu = "1420"
 
 // BareWireGuard starts a device in a place and brings it up; it ends with the test. The link's name must be unique on this machine.
-func (b *Env) BareWireGuard(t testing.TB, at Place, link string) *WireGuard {
+func BareWireGuard(t testing.TB, b *Env, at Place, link string) *WireGuard {
 	t.Helper()
 	w := &WireGuard{Link: link, Place: at, sock: "/var/run/wireguard/" + link + ".sock"}
 	_ = os.Remove(w.sock) // of one that was killed
@@ -113,13 +113,13 @@ func (w *WireGuard) talk(t testing.TB, question string) (answer []string) {
 // pairs counts the pairs of this process, for names and networks of their own.
 var pairs atomic.Int32
 
-// BarePair connects two places by WireGuard alone. There listens on a port, which here reaches at an endpoint. It returns the address of
-// there in the tunnel.
-func (b *Env) BarePair(t testing.TB, here, there Place, port int, endpoint netip.AddrPort) netip.Addr {
+// BarePair connects two places by WireGuard alone. The second listens on a port, which the first reaches at an endpoint.
+// It returns the address of the second in the tunnel.
+func BarePair(t testing.TB, b *Env, ends [2]Place, endpoint netip.AddrPort, port int) netip.Addr {
 	t.Helper()
 	n := pairs.Add(1)
 	var private, public [2]string
-	var ends [2]*WireGuard
+	var devices [2]*WireGuard
 	for i := range private {
 		key, err := ecdh.X25519().GenerateKey(rand.Reader)
 		if err != nil {
@@ -127,15 +127,15 @@ func (b *Env) BarePair(t testing.TB, here, there Place, port int, endpoint netip
 		}
 		private[i], public[i] = hex.EncodeToString(key.Bytes()), hex.EncodeToString(key.PublicKey().Bytes())
 	}
-	for i, place := range []Place{here, there} {
-		ends[i] = b.BareWireGuard(t, place, fmt.Sprintf("bare%d.%d", n, i))
+	for i, place := range ends {
+		devices[i] = BareWireGuard(t, b, place, fmt.Sprintf("bare%d.%d", n, i))
 		settings := []string{"private_key=" + private[i], "listen_port=" + strconv.Itoa(port), "public_key=" + public[1-i], "allowed_ip=0.0.0.0/0"}
 		if i == 0 {
 			settings = append(settings, "endpoint="+endpoint.String(), "persistent_keepalive_interval=1")
 		}
-		ends[i].Set(t, settings...)
-		place.Run(t, "ip", "addr", "add", fmt.Sprintf("192.168.%d.%d/24", 200+n, i+1), "dev", ends[i].Link)
+		devices[i].Set(t, settings...)
+		place.Run(t, "ip", "addr", "add", fmt.Sprintf("192.168.%d.%d/24", 200+n, i+1), "dev", devices[i].Link)
 	}
-	ends[0].Connected(t)
+	devices[0].Connected(t)
 	return netip.AddrFrom4([4]byte{192, 168, byte(200 + n), 2})
 }

@@ -162,7 +162,7 @@ func connection(t *testing.T) (ended func()) {
 		t.Fatal(err)
 	}
 	address := rome.Kubectl(t, "-n", namespace, "get", "pod", "there", "-o", "jsonpath={.status.podIP}")
-	cmd, lines := clusters.StartTraffic(t, at, "stream", fmt.Sprintf("there=%s:%d", address, env.EchoPort))
+	cmd, lines := env.StartTraffic(t, clusters, at, "stream", fmt.Sprintf("there=%s:%d", address, env.EchoPort))
 	return func() {
 		t.Helper()
 		_ = cmd.Process.Signal(syscall.SIGTERM) // it may have exited

@@ -113,7 +113,7 @@ func TestNetworks(t *testing.T) {
 func seen(t *testing.T) (views []env.View) {
 	t.Helper()
 	for _, pair := range [][2]*env.Cluster{{rome, milan}, {milan, rome}} {
-		view, err := pair[0].See(pair[1])
+		view, err := env.See(pair[0], pair[1])
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -127,9 +127,9 @@ func matrix(t *testing.T) {
 	t.Helper()
 	for _, c := range clusters.Clusters {
 		t.Cleanup(func() { c.Kubectl(t, "delete", "namespace", env.Namespace, "--ignore-not-found") })
-		c.Serve(t)
+		env.Serve(t, c)
 	}
-	if checks := clusters.Matrix(t, rome, milan) + clusters.Matrix(t, milan, rome); checks < 20 {
+	if checks := env.Matrix(t, clusters, rome, milan) + env.Matrix(t, clusters, milan, rome); checks < 20 {
 		t.Errorf("%d checks, want at least 20", checks)
 	}
 }

@@ -28,7 +28,7 @@ func word() string { return fmt.Sprintf("marker-%016x", rand.Uint64()) }
 // capture searches all packets at a place for a word, until the caller calls the returned function, which returns the result.
 func capture(t *testing.T, at env.Place, what string) (end func() []seen) {
 	t.Helper()
-	cmd, lines := clusters.StartTraffic(t, at, "capture", "--word", what)
+	cmd, lines := env.StartTraffic(t, clusters, at, "capture", "--word", what)
 	return func() []seen { return finish(t, at, cmd, lines) }
 }
 
@@ -72,7 +72,7 @@ func nothingInTheClear(t *testing.T) {
 	for _, pair := range directions() {
 		here, there := pair[0], pair[1]
 		what := word()
-		client, server := clusters.AllServers(t, here)[0], clusters.AllServers(t, there)[0]
+		client, server := env.AllServers(t, here)[0], env.AllServers(t, there)[0]
 		address := valid(t)(see(t, here, there).Pod(server.Address))
 		between, onNode := capture(t, env.Router(), what), capture(t, client.Node.Net(), what)
 		must(t, inside(t, client), netip.Addr{}, "http", env.Endpoint(address, env.EchoPort+1), "--bytes", "300000", "--word", what, "--timeout", "20s")
@@ -127,7 +127,7 @@ func bridge(c *env.Cluster) string { return fmt.Sprintf("br%d", 1+slices.Index(c
 
 // smallerPath reduces the path MTU between the clusters without an ICMP error. The gateways must detect that.
 func smallerPath(t *testing.T) {
-	client, server := clusters.AllServers(t, alpha)[0], clusters.AllServers(t, beta)[0]
+	client, server := env.AllServers(t, alpha)[0], env.AllServers(t, beta)[0]
 	address := valid(t)(see(t, alpha, beta).Pod(server.Address))
 	narrowed(t, alpha, beta)
 	took := env.Eventually(t, env.Hang, "10 MB pass although packets of 1500 bytes are lost", func() (string, bool) {
@@ -137,7 +137,7 @@ func smallerPath(t *testing.T) {
 	clusters.Measure("path between clusters becomes narrower, ICMP blocked, to 10 MB", "%.1f s", took.Seconds())
 	must(t, inside(t, client), netip.Addr{}, "udp", env.Endpoint(address, env.EchoPort), "--bytes", "20000")
 	env.Eventually(t, env.Hang, "the status shows the path's MTU", func() (string, bool) {
-		view, err := alpha.See(beta)
+		view, err := env.See(alpha, beta)
 		return fmt.Sprint(view.MTU, err), err == nil && view.MTU > 0 && view.MTU <= narrow-60
 	})
 }

@@ -42,7 +42,7 @@ func withoutUDP(t *testing.T, all [][2]*env.Cluster, lanes string) {
 	})
 	for _, pair := range all {
 		env.Eventually(t, env.Hang, "the tunnel from "+pair[0].Name+" to "+pair[1].Name+" goes over TLS", func() (string, bool) {
-			view, err := pair[0].See(pair[1])
+			view, err := env.See(pair[0], pair[1])
 			return fmt.Sprint(view.Carrier, " ", view.Lanes, " ", err), err == nil && view.Carrier == network.CarrierTLS && view.Lanes == lanes
 		})
 	}

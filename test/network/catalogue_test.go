@@ -173,7 +173,7 @@ func outerFaults() []fault {
 				for _, pair := range pairs {
 					// Until Kubernetes' own components are back, no webhook can be called.
 					env.Eventually(t, env.Hang, pair[0].Name+" accepts a change of a ForeignCluster", func() (string, bool) {
-						err := pair[0].Doubt(pair[1])
+						err := env.Doubt(pair[0], pair[1])
 						return fmt.Sprint(err), err == nil
 					})
 				}

@@ -63,7 +63,7 @@ func reachedByNodes(t *testing.T) {
 	// By its name it leads to the peer: so it was the report that kept it.
 	write(`{"forcedCIDRs":["` + itsNetwork + `"]}`)
 	env.Eventually(t, env.Hang, "the forced network leads to the peer", func() (string, bool) {
-		view, err := beta.See(gamma)
+		view, err := env.See(beta, gamma)
 		if err != nil {
 			return err.Error(), false
 		}

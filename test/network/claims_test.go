@@ -54,7 +54,7 @@ func claimedAddresses(t *testing.T) {
 	peer.withdraw(t)
 	peer.announce(t, largeNetwork)
 	peer.decided(t, network.ReasonNetworkTooLarge)
-	if view, err := beta.See(gamma); err == nil {
+	if view, err := env.See(beta, gamma); err == nil {
 		t.Errorf("with %s claimed at first contact, beta has a tunnel endpoint with %s", largeNetwork, view.Spec.RemotePodCIDR)
 	}
 
@@ -113,7 +113,7 @@ func startOutsider(t *testing.T) {
 	for _, args := range [][]string{{"link", "set", "lo", "up"}, {"addr", "add", outsider.String() + "/30", "dev", "eth0"}, {"link", "set", "eth0", "up"}, {"route", "add", "default", "via", gate.String()}} {
 		place.Run(t, "ip", args...)
 	}
-	server, _ := clusters.StartTraffic(t, place, "serve")
+	server, _ := env.StartTraffic(t, clusters, place, "serve")
 	t.Cleanup(func() {
 		_ = server.Process.Kill() // it may have exited
 		_ = server.Wait()
@@ -125,7 +125,7 @@ func askOutsider(t *testing.T) *flows {
 	t.Helper()
 	f := &flows{now: map[flow]counts{}, sources: map[*exec.Cmd]*env.Node{}}
 	t.Cleanup(f.stop)
-	pod, node := clusters.AllServers(t, beta)[0], beta.Nodes[len(beta.Nodes)-1]
+	pod, node := env.AllServers(t, beta)[0], beta.Nodes[len(beta.Nodes)-1]
 	for kind, from := range map[string]struct {
 		place env.Place
 		node  *env.Node
@@ -156,7 +156,7 @@ func (c *claimant) withdraw(t *testing.T) {
 	}
 	env.Eventually(t, env.Hang, "the claim is withdrawn", func() (string, bool) {
 		err := beta.API.Get(context.Background(), key, &network.NetworkConfig{})
-		_, tunnel := beta.See(gamma)
+		_, tunnel := env.See(beta, gamma)
 		return fmt.Sprintf("%v; %v", err, tunnel), apierrors.IsNotFound(err) && tunnel != nil
 	})
 }
@@ -207,7 +207,7 @@ func (c *claimant) decided(t *testing.T, want string) {
 func (c *claimant) remapped(t *testing.T, pods string) {
 	t.Helper()
 	env.Eventually(t, env.Hang, "beta has a tunnel to the claimed network", func() (string, bool) {
-		view, err := beta.See(gamma)
+		view, err := env.See(beta, gamma)
 		return fmt.Sprint(view.Spec.RemotePodCIDR, err), err == nil && string(view.Spec.RemotePodCIDR) == pods
 	})
 	c.nothingElse(t, pods)
@@ -216,7 +216,7 @@ func (c *claimant) remapped(t *testing.T, pods string) {
 // nothingElse fails the test if a network leads to the peer that is not set apart for peers.
 func (c *claimant) nothingElse(t *testing.T, claimed string) {
 	t.Helper()
-	view, err := beta.See(gamma)
+	view, err := env.See(beta, gamma)
 	if err != nil {
 		t.Errorf("with %s claimed: %v", claimed, err)
 		return
@@ -247,7 +247,7 @@ func (c *claimant) keepChanging(t *testing.T, agreed string) string {
 			t.Errorf("claim %s: %s: %s", claimed, reason, message)
 		}
 		c.nothingElse(t, claimed)
-		if view, err := beta.See(gamma); err == nil && string(view.Spec.RemotePodCIDR) != agreed {
+		if view, err := env.See(beta, gamma); err == nil && string(view.Spec.RemotePodCIDR) != agreed {
 			t.Errorf("with %s claimed, beta uses %s, want %s, which is agreed", claimed, view.Spec.RemotePodCIDR, agreed)
 		}
 	}
@@ -267,7 +267,7 @@ func (c *claimant) wouldArrive(t *testing.T, lane env.Place) {
 	c.announce(t, itsNetwork)
 	c.remapped(t, itsNetwork)
 	address := valid(t)(see(t, beta, gamma).Pod(outsider))
-	from := inside(t, clusters.AllServers(t, beta)[0])
+	from := inside(t, env.AllServers(t, beta)[0])
 	env.Eventually(t, env.Hang, "a packet to "+address.String()+" arrives at gamma's gateway", func() (string, bool) {
 		what := word()
 		end := capture(t, lane, what)

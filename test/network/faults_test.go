@@ -82,7 +82,7 @@ func (f fault) inject(t *testing.T, lanes int, traffic *flows, status *statusLog
 	whole := map[int]string{1: "lane 0 up", 2: "lane 0, 1 up"}[lanes]
 	for _, pair := range directions() {
 		env.Eventually(t, env.Hang, pair[0].Name+" reports all lanes to "+pair[1].Name+" up", func() (string, bool) {
-			view, err := pair[0].See(pair[1])
+			view, err := env.See(pair[0], pair[1])
 			return fmt.Sprintf("%s (%v)", view.Lanes, err), view.Lanes == whole
 		})
 	}
@@ -308,7 +308,7 @@ func nodeUp(t *testing.T, node *env.Node) {
 			least int
 			check func(env.Pod) error
 		}{
-			{"servers", c.Servers, len(c.Nodes), hasNetwork},
+			{"servers", func() ([]env.Pod, error) { return env.Servers(c) }, len(c.Nodes), hasNetwork},
 			{"liqo-route", func() ([]env.Pod, error) { return c.Pods("liqo", map[string]string{labels.AppComponent: "route"}) }, len(c.Nodes), runs},
 			{"gateways", func() ([]env.Pod, error) { return gateways(c) }, 1, runs},
 		} {

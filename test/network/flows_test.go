@@ -68,7 +68,7 @@ func startFlows(t *testing.T) *flows {
 func (f *flows) start(t *testing.T) {
 	t.Helper()
 	for _, here := range clusters.Clusters {
-		for _, client := range clusters.AllServers(t, here) {
+		for _, client := range env.AllServers(t, here) {
 			targets := map[string]flow{}
 			var args []string
 			for _, pair := range directions() {
@@ -76,7 +76,7 @@ func (f *flows) start(t *testing.T) {
 					continue
 				}
 				view := see(t, here, pair[1])
-				for _, server := range clusters.AllServers(t, pair[1]) {
+				for _, server := range env.AllServers(t, pair[1]) {
 					args = append(args, server.Node.Name+"="+env.Endpoint(valid(t)(view.Pod(server.Address)), env.EchoPort))
 					targets[server.Node.Name] = flow{from: client.Node, to: server.Node}
 				}
@@ -94,7 +94,7 @@ func (f *flows) local(t *testing.T, c *env.Cluster, client env.Pod) {
 	t.Helper()
 	targets := map[string]flow{}
 	var args []string
-	for _, server := range clusters.AllServers(t, c) {
+	for _, server := range env.AllServers(t, c) {
 		if server.Node != client.Node {
 			args = append(args, server.Node.Name+"="+env.Endpoint(server.Address, env.EchoPort))
 			targets[server.Node.Name] = flow{from: client.Node, to: server.Node}
@@ -297,7 +297,7 @@ func followStatus(t *testing.T) *statusLog {
 			tick := time.NewTicker(250 * time.Millisecond)
 			defer tick.Stop()
 			for {
-				condition, err := pair[0].Networking(pair[1])
+				condition, err := env.Networking(pair[0], pair[1])
 				if err != nil {
 					condition.Status = ""
 				}

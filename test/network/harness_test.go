@@ -24,10 +24,10 @@ func TestHarness(t *testing.T) {
 	defer clusters.Step(t)()
 	uninstall(t)
 	for _, c := range []*env.Cluster{alpha, beta} {
-		c.Serve(t)
+		env.Serve(t, c)
 		t.Cleanup(func() { c.Kubectl(t, "delete", "namespace", env.Namespace, "--timeout=60s") })
 	}
-	pods := clusters.AllServers(t, alpha)
+	pods := env.AllServers(t, alpha)
 	client, server := pods[0], pods[1]
 	t.Run("check", func(t *testing.T) {
 		for _, args := range env.Checks(server.Address, env.EchoPort) {
@@ -52,7 +52,7 @@ func TestHarness(t *testing.T) {
 	t.Run("gaps", func(t *testing.T) {
 		f := &flows{now: map[flow]counts{}, sources: map[*exec.Cmd]*env.Node{}}
 		t.Cleanup(f.stop)
-		port := beta.NodePort(t, "server", "tcp")
+		port := env.NodePort(t, beta, "server", "tcp")
 		for _, kind := range []string{"stream", "requests"} {
 			f.client(t, inside(t, client), kind, []string{"there=" + beta.Nodes[0].Address.String() + ":" + port},
 				map[string]flow{"there": {from: client.Node, to: beta.Nodes[0]}})
@@ -81,7 +81,7 @@ func TestHarness(t *testing.T) {
 	})
 	t.Run("bare WireGuard", func(t *testing.T) {
 		here, there := alpha.Nodes[1], beta.Nodes[0]
-		address := clusters.BarePair(t, here.Net(), there.Net(), 51871, netip.AddrPortFrom(there.Address, 51871))
+		address := env.BarePair(t, clusters, [2]env.Place{here.Net(), there.Net()}, netip.AddrPortFrom(there.Address, 51871), 51871)
 		what := word()
 		end := capture(t, env.Router(), what)
 		must(t, here.Net(), netip.Addr{}, "http", env.Endpoint(address, env.HostPort+1), "--bytes", "1000000", "--word", what)
@@ -91,7 +91,7 @@ func TestHarness(t *testing.T) {
 	})
 	t.Run("narrow path", func(t *testing.T) {
 		here, there := alpha.Nodes[0], beta.Nodes[0]
-		address := clusters.BarePair(t, here.Net(), there.Net(), 51872, netip.AddrPortFrom(there.Address, 51872))
+		address := env.BarePair(t, clusters, [2]env.Place{here.Net(), there.Net()}, netip.AddrPortFrom(there.Address, 51872), 51872)
 		narrowed(t, alpha, beta)
 		must(t, here.Net(), netip.Addr{}, "udp", env.Endpoint(address, env.HostPort), "--bytes", "1000")
 		if _, err := ask(t, here.Net(), "http", env.Endpoint(address, env.HostPort+1), "--bytes", "1000000", "--timeout", "3s"); err == nil {
@@ -151,7 +151,7 @@ func intruderArrives(t *testing.T) {
 	gamma.Kubectl(t, "-n", "liqo", "create", "secret", "generic", "liqo-gateway-keys",
 		"--from-literal=lane-0.current="+base64.StdEncoding.EncodeToString(keys[0].Bytes()))
 	victim := alpha.Nodes[1]
-	device := clusters.BareWireGuard(t, victim.Net(), "victim")
+	device := env.BareWireGuard(t, clusters, victim.Net(), "victim")
 	device.Set(t, "private_key="+hex.EncodeToString(keys[1].Bytes()), "listen_port=51873",
 		"public_key="+hex.EncodeToString(keys[0].PublicKey().Bytes()), "allowed_ip=0.0.0.0/0")
 	peer := intrude(t, gamma, env.View{Here: gamma, There: alpha, Spec: network.TunnelEndpointSpec{

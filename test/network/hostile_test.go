@@ -15,10 +15,10 @@ import (
 // under the agreed addresses, and from the prefix that gamma was assigned, may arrive on a node of alpha or beta.
 func hostilePeer(t *testing.T) {
 	view := see(t, gamma, alpha)
-	server := clusters.AllServers(t, alpha)[0]
-	assigned := valid(t)(view.Source(clusters.AllServers(t, gamma)[0].Address)) // address of gamma's pod in alpha
+	server := env.AllServers(t, alpha)[0]
+	assigned := valid(t)(view.Source(env.AllServers(t, gamma)[0].Address)) // address of gamma's pod in alpha
 	pod := valid(t)(view.Pod(server.Address))
-	transit := valid(t)(see(t, alpha, beta).Pod(clusters.AllServers(t, beta)[0].Address))
+	transit := valid(t)(see(t, alpha, beta).Pod(env.AllServers(t, beta)[0].Address))
 	betaNode := valid(t)(see(t, alpha, beta).Node(beta.Nodes[0]))
 	lane := gateway(t, alpha, 0)
 	dns, err := netip.ParseAddr(alpha.Kubectl(t, "-n", "kube-system", "get", "service", "kube-dns", "-o", "jsonpath={.spec.clusterIP}"))

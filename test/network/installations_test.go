@@ -95,7 +95,7 @@ func nodeAddresses(c *env.Cluster) (all []string) {
 func carriers(t *testing.T, here, there *env.Cluster, what string, right func([]network.Carrier) bool) {
 	t.Helper()
 	env.Eventually(t, env.Hang, here.Name+" has "+what+" as carrier of "+there.Name, func() (string, bool) {
-		view, err := here.See(there)
+		view, err := env.See(here, there)
 		if err != nil || len(view.Spec.Lanes) == 0 {
 			return fmt.Sprintf("%d lanes, %v", len(view.Spec.Lanes), err), false
 		}
@@ -147,7 +147,7 @@ func podRoute(t *testing.T, node *env.Node) {
 		pod = all[0]
 		return "", true
 	})
-	address, from := valid(t)(see(t, alpha, c).Pod(pod.Address)), inside(t, clusters.AllServers(t, alpha)[0])
+	address, from := valid(t)(see(t, alpha, c).Pod(pod.Address)), inside(t, env.AllServers(t, alpha)[0])
 	took := env.Eventually(t, outageBound, "the new pod is reached", func() (string, bool) {
 		a, err := ask(t, from, "http", env.Endpoint(address, env.EchoPort+1), "--timeout", "500ms")
 		return fmt.Sprint(a, err), err == nil

@@ -54,7 +54,7 @@ func intrude(t *testing.T, c *env.Cluster, view env.View) *machine {
 	if err := c.API.Get(context.Background(), client.ObjectKey{Namespace: "liqo", Name: "liqo-gateway-keys"}, &secret); err != nil {
 		t.Fatal(err)
 	}
-	device := clusters.BareWireGuard(t, place, intruder)
+	device := env.BareWireGuard(t, clusters, place, intruder)
 	device.Set(t, "private_key="+env.Key(t, string(secret.Data["lane-0.current"])), "listen_port=5871")
 	key := env.Key(t, view.Spec.BackendConfig["publicKey"])
 	return &machine{place, device, key, []string{

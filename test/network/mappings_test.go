@@ -40,7 +40,7 @@ func mappedAddresses(t *testing.T) {
 	outside, onNode, behind := mappedFor(t, fromAlpha, host), mappedFor(t, fromAlpha, node), mappedFor(t, fromAlpha, service)
 
 	any := netip.Addr{}
-	pods := clusters.AllServers(t, alpha)
+	pods := env.AllServers(t, alpha)
 	reached(t, inside(t, pods[0]), outside, outsidePort)
 	reached(t, inside(t, pods[0]), behind, env.EchoPort)
 	for _, client := range pods {
@@ -62,7 +62,7 @@ func mappedAddresses(t *testing.T) {
 		must(t, from, any, "udp", env.Endpoint(behind, env.EchoPort), "--bytes", "1000")
 		must(t, client.Node.Net(), any, "http", env.Endpoint(outside, outsidePort+1))
 	}
-	gammaPod, fromGamma := inside(t, clusters.AllServers(t, gamma)[0]), see(t, gamma, beta)
+	gammaPod, fromGamma := inside(t, env.AllServers(t, gamma)[0]), see(t, gamma, beta)
 	must(t, gammaPod, any, "udp", env.Endpoint(mappedFor(t, fromGamma, host), outsidePort), "--bytes", "1000")
 	notForGamma, err := netip.ParseAddr(service.Status.ExternalAddress)
 	if err != nil {
@@ -94,7 +94,7 @@ func mappedAddresses(t *testing.T) {
 // see each other's pods at other addresses as well.
 func throughBeta(t *testing.T) {
 	t.Helper()
-	server := clusters.AllServers(t, gamma)[0]
+	server := env.AllServers(t, gamma)[0]
 	target := valid(t)(see(t, beta, gamma).Pod(server.Address))
 	mapping, remove := mapAddress(t, beta, "third", target, see(t, beta, alpha).Spec.ClusterIdentity.ClusterID)
 	defer remove()
@@ -105,7 +105,7 @@ func throughBeta(t *testing.T) {
 		t.Fatal(err)
 	}
 	sources := map[string]bool{}
-	for _, client := range clusters.AllServers(t, alpha) {
+	for _, client := range env.AllServers(t, alpha) {
 		from := inside(t, client)
 		reached(t, from, address, env.EchoPort)
 		for range 10 {
@@ -128,7 +128,7 @@ func throughBeta(t *testing.T) {
 // podIsNotMapped checks that a mapping of a pod is refused, because a pod needs none.
 func podIsNotMapped(t *testing.T) {
 	t.Helper()
-	pod := clusters.AllServers(t, beta)[0].Address
+	pod := env.AllServers(t, beta)[0].Address
 	mapping, remove := newMapping(t, beta, "pod", pod)
 	defer remove()
 	env.Eventually(t, env.Hang, "the mapping of a pod is refused", func() (string, bool) {
@@ -143,7 +143,7 @@ func podIsNotMapped(t *testing.T) {
 // serving starts a server at a place until the end of the test.
 func serving(t *testing.T, at env.Place, port int) {
 	t.Helper()
-	cmd, _ := clusters.StartTraffic(t, at, "serve", "--port", strconv.Itoa(port))
+	cmd, _ := env.StartTraffic(t, clusters, at, "serve", "--port", strconv.Itoa(port))
 	t.Cleanup(func() {
 		_ = cmd.Process.Signal(syscall.SIGTERM) // it may have exited
 		_ = cmd.Wait()

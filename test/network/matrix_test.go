@@ -15,7 +15,7 @@ import (
 // ask runs one check from a place.
 func ask(t *testing.T, from env.Place, args ...string) (env.Answer, error) {
 	t.Helper()
-	return clusters.Ask(from.Name, func(args ...string) env.Result { return from.Try(filepath.Join(clusters.Bin, "traffic"), args...) }, args...)
+	return env.Ask(clusters, from.Name, func(args ...string) env.Result { return from.Try(filepath.Join(clusters.Bin, "traffic"), args...) }, args...)
 }
 
 // must runs one check and compares the address that the server saw; an invalid address stands for any.
@@ -35,7 +35,7 @@ func must(t *testing.T, from env.Place, want netip.Addr, args ...string) {
 func matrix(t *testing.T) {
 	checks := 0
 	for _, pair := range directions() {
-		checks += clusters.Matrix(t, pair[0], pair[1])
+		checks += env.Matrix(t, clusters, pair[0], pair[1])
 	}
 	clusters.Measure("reachability", "%d checks", checks)
 }
@@ -45,9 +45,9 @@ func sample(t *testing.T, here, there *env.Cluster) {
 	t.Helper()
 	for _, pair := range [][2]*env.Cluster{{here, there}, {there, here}} {
 		view := see(t, pair[0], pair[1])
-		all := clusters.AllServers(t, pair[1])
+		all := env.AllServers(t, pair[1])
 		address := valid(t)(view.Pod(all[len(all)-1].Address))
-		for _, client := range clusters.AllServers(t, pair[0]) {
+		for _, client := range env.AllServers(t, pair[0]) {
 			source := valid(t)(view.Source(client.Address))
 			must(t, inside(t, client), source, "http", env.Endpoint(address, env.EchoPort+1), "--bytes", "1000000", "--timeout", "20s")
 			must(t, inside(t, client), source, "udp", env.Endpoint(address, env.EchoPort), "--bytes", "5000")
@@ -58,7 +58,7 @@ func sample(t *testing.T, here, there *env.Cluster) {
 // answered waits until a pod of there answers one of here, and both clusters report Established. It returns the time to the answer.
 func answered(t *testing.T, here, there *env.Cluster) time.Duration {
 	t.Helper()
-	client, server := clusters.AllServers(t, here)[0], clusters.AllServers(t, there)[0]
+	client, server := env.AllServers(t, here)[0], env.AllServers(t, there)[0]
 	address := valid(t)(see(t, here, there).Pod(server.Address))
 	took := env.Eventually(t, env.Hang, "pods of "+there.Name+" answer those of "+here.Name, func() (string, bool) {
 		a, err := ask(t, inside(t, client), "http", env.Endpoint(address, env.EchoPort+1), "--timeout", "1s")
@@ -74,7 +74,7 @@ func services(t *testing.T) {
 	for _, pair := range directions() {
 		here, there := pair[0], pair[1]
 		view := see(t, here, there)
-		server := clusters.AllServers(t, there)[0]
+		server := env.AllServers(t, there)[0]
 		remote := valid(t)(view.Pod(server.Address))
 		name := "in-" + there.Name
 		here.Apply(t, fmt.Sprintf(remoteService, name, remote))
@@ -83,14 +83,14 @@ func services(t *testing.T) {
 			t.Fatal(err)
 		}
 		// The first answer shows that kube-proxy of that node has programmed the Service and its node ports.
-		for _, client := range clusters.AllServers(t, here) {
+		for _, client := range env.AllServers(t, here) {
 			pod := inside(t, client)
 			env.Eventually(t, env.Hang, "the Service "+name+" of "+here.Name+" answers on "+client.Node.Name, func() (string, bool) {
 				a, err := ask(t, pod, "http", env.Endpoint(ip, env.EchoPort+1), "--timeout", "1s")
 				return fmt.Sprint(a, err), err == nil
 			})
 		}
-		for _, client := range clusters.AllServers(t, here) {
+		for _, client := range env.AllServers(t, here) {
 			t.Run(fmt.Sprintf("%s/%s", client.Node.Name, name), func(t *testing.T) {
 				pod, source := inside(t, client), valid(t)(view.Source(client.Address))
 				must(t, pod, source, "http", env.Endpoint(ip, env.EchoPort+1), "--bytes", "10000000", "--timeout", "30s")
@@ -108,7 +108,7 @@ func throughNodePorts(t *testing.T, here, there *env.Cluster, pod env.Place, ser
 	t.Helper()
 	any := netip.Addr{} // kube-proxy may masquerade
 	for _, node := range here.Nodes {
-		web, udp := here.NodePort(t, service, "http"), here.NodePort(t, service, "udp")
+		web, udp := env.NodePort(t, here, service, "http"), env.NodePort(t, here, service, "udp")
 		for _, from := range []env.Place{pod, env.Router()} { // the router is a client outside of all clusters
 			must(t, from, any, "http", node.Address.String()+":"+web, "--bytes", "1000000", "--timeout", "30s")
 			must(t, from, any, "udp", node.Address.String()+":"+udp, "--bytes", "1000")
@@ -117,8 +117,8 @@ func throughNodePorts(t *testing.T, here, there *env.Cluster, pod env.Place, ser
 	view := see(t, here, there)
 	for _, node := range there.Nodes {
 		address := valid(t)(view.Node(node)).String()
-		must(t, pod, any, "http", address+":"+there.NodePort(t, "server", "http"), "--bytes", "1000000", "--timeout", "30s")
-		must(t, pod, any, "udp", address+":"+there.NodePort(t, "server", "udp"), "--bytes", "1000")
+		must(t, pod, any, "http", address+":"+env.NodePort(t, there, "server", "http"), "--bytes", "1000000", "--timeout", "30s")
+		must(t, pod, any, "udp", address+":"+env.NodePort(t, there, "server", "udp"), "--bytes", "1000")
 	}
 }
 
@@ -146,7 +146,7 @@ endpoints:
 
 func see(t *testing.T, here, there *env.Cluster) env.View {
 	t.Helper()
-	view, err := here.See(there)
+	view, err := env.See(here, there)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -73,7 +73,7 @@ func restrictedTraffic(t *testing.T) {
 	})
 	must(t, here, valid(t)(fromAlpha.Source(local[0].Address)), "http", env.Endpoint(thereAddress, env.EchoPort+1), "--bytes", "10000000", "--timeout", "30s")
 
-	other, theirs := clusters.AllServers(t, alpha)[0], clusters.AllServers(t, beta)[0]
+	other, theirs := env.AllServers(t, alpha)[0], env.AllServers(t, beta)[0]
 	theirAddress, otherAddress := valid(t)(fromAlpha.Pod(theirs.Address)), valid(t)(fromBeta.Pod(other.Address))
 	for what, one := range map[string]struct {
 		from env.Place
@@ -94,7 +94,7 @@ func restrictedTraffic(t *testing.T) {
 		}
 	}
 	// Gamma restricts nothing, but beta's own value counts for beta's pods.
-	if _, err := ask(t, inside(t, clusters.AllServers(t, gamma)[0]), "udp", env.Endpoint(valid(t)(see(t, gamma, beta).Pod(theirs.Address)), env.EchoPort), "--timeout", "300ms"); err == nil {
+	if _, err := ask(t, inside(t, env.AllServers(t, gamma)[0]), "udp", env.Endpoint(valid(t)(see(t, gamma, beta).Pod(theirs.Address)), env.EchoPort), "--timeout", "300ms"); err == nil {
 		t.Error("a pod of a third cluster reaches a pod of beta that belongs to no peering")
 	}
 }

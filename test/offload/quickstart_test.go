@@ -93,7 +93,7 @@ func TestQuickStartObjects(t *testing.T) {
 // seenFromMilan returns the address under which milan sees an address of rome.
 func seenFromMilan(t *testing.T, address string) string {
 	t.Helper()
-	view, err := rome.See(milan)
+	view, err := env.See(rome, milan)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -200,7 +200,7 @@ status:
 func addresses(t *testing.T, s namespace, name string) {
 	t.Helper()
 	local, remote := s.local(t, podKind, name), s.inMilan(t, podKind, name)
-	view, err := rome.See(milan)
+	view, err := env.See(rome, milan)
 	if err != nil {
 		t.Fatal(err)
 	}

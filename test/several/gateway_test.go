@@ -26,7 +26,7 @@ func gatewayRestarts(t *testing.T) {
 	rome.Kill(t, "gateway")
 	answering(t, state, start)
 	env.Eventually(t, env.Hang, "the network of rome works", func() (string, bool) {
-		condition, err := rome.Networking(turin)
+		condition, err := env.Networking(rome, turin)
 		return fmt.Sprintf("%+v, %v", condition, err), condition.Status == "Established"
 	})
 	if now := state(); now.Broken > 0 {

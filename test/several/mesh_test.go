@@ -78,10 +78,10 @@ func fourClusters(t *testing.T) {
 	clusters.Measure("four clusters, each of which uses the others: peered", "%.1f s", time.Since(start).Seconds())
 	checks := 0
 	for _, c := range clusters.Clusters {
-		c.Serve(t)
+		env.Serve(t, c)
 	}
 	for _, one := range all {
-		checks += clusters.Matrix(t, one[0], one[1])
+		checks += env.Matrix(t, clusters, one[0], one[1])
 	}
 	clusters.Measure("reachability of four clusters", "%d checks", checks)
 	var apps []app

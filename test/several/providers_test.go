@@ -300,7 +300,7 @@ func (a app) progress(t *testing.T, when string) {
 
 func view(t *testing.T, here, there *env.Cluster) env.View {
 	t.Helper()
-	view, err := here.See(there)
+	view, err := env.See(here, there)
 	if err != nil {
 		t.Fatal(err)
 	}
