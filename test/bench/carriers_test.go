@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"liqo.io/liqo/test/env"
+	"liqo.io/liqo/test/env/networks"
 )
 
 // carrierKinds are the carriers, in the order in which gateways prefer them.
@@ -83,7 +84,7 @@ func (c carriers) use(t *testing.T, kind string) {
 		c.fault(t, "heal")
 	}
 	env.Eventually(t, time.Minute, "the tunnel goes over "+kind, func() (string, bool) {
-		view, err := env.See(c.consumer, c.provider)
+		view, err := networks.See(c.consumer, c.provider)
 		return fmt.Sprint(view.Carrier, " ", view.Lanes, " ", err), err == nil && view.Carrier == kind && view.Lanes == "lane 0 up"
 	})
 }

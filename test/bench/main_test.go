@@ -17,6 +17,8 @@ import (
 	"time"
 
 	"liqo.io/liqo/test/env"
+	"liqo.io/liqo/test/env/networks"
+	"liqo.io/liqo/test/env/traffic"
 )
 
 var (
@@ -53,8 +55,8 @@ func TestNetwork(t *testing.T) {
 	}
 	consumer, provider := clusters.Clusters[0], clusters.Clusters[1]
 	for _, c := range []*env.Cluster{consumer, provider} {
-		env.Serve(t, c)
-		t.Cleanup(func() { c.Kubectl(t, "delete", "namespace", env.Namespace, "--timeout=60s") })
+		traffic.Serve(t, c)
+		t.Cleanup(func() { c.Kubectl(t, "delete", "namespace", traffic.Namespace, "--timeout=60s") })
 		if !*alone && !*keep {
 			settings := []string{"--set", "networking.internal=true"}
 			if c == provider {
@@ -68,7 +70,7 @@ func TestNetwork(t *testing.T) {
 			consumer.Peer(t, provider)
 		}
 		env.Eventually(t, time.Minute, "the network is Established", func() (string, bool) {
-			condition, err := env.Networking(consumer, provider)
+			condition, err := networks.Condition(consumer, provider)
 			return fmt.Sprintf("%s %s (%v)", condition.Status, condition.Message, err), condition.Status == "Established"
 		})
 	}

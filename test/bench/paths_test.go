@@ -15,12 +15,16 @@ import (
 
 	"liqo.io/liqo/apis/labels"
 	"liqo.io/liqo/test/env"
+	"liqo.io/liqo/test/env/netns"
+	"liqo.io/liqo/test/env/networks"
+	"liqo.io/liqo/test/env/traffic"
+	"liqo.io/liqo/test/env/wireguard"
 )
 
 // path is a network path from a client to a server.
 type path struct {
 	name           string
-	client, server env.Place
+	client, server netns.Place
 	address        netip.Addr // of the server, as the client sees it
 	port           int        // of iperf3; that of HTTP is the next one
 }
@@ -32,7 +36,7 @@ const barePort = 51872
 func baselines(t *testing.T, clusters *env.Env, consumer, provider *env.Cluster) []path {
 	t.Helper()
 	client, server := consumer.Nodes[len(consumer.Nodes)-1], provider.Nodes[len(provider.Nodes)-1]
-	tunnel := env.BarePair(t, clusters, [2]env.Place{client.Net(), server.Net()}, netip.AddrPortFrom(server.Address, barePort-1), barePort-1)
+	tunnel := wireguard.Pair(t, clusters, [2]netns.Place{client.Net(), server.Net()}, netip.AddrPortFrom(server.Address, barePort-1), barePort-1)
 	return []path{
 		{"plain, node to node", client.Net(), server.Net(), server.Address, 5301},
 		{"bare wireguard-go, node to node", client.Net(), server.Net(), tunnel, 5301},
@@ -58,9 +62,9 @@ func liqoPaths(t *testing.T, clusters *env.Env, consumer, provider *env.Cluster)
 	if err != nil {
 		t.Fatal(err)
 	}
-	tunnel := env.BarePair(t, clusters, [2]env.Place{beside(t, from, "liqo"), beside(t, to, "liqo")}, netip.AddrPortFrom(to.Node.Address, uint16(port)), barePort)
+	tunnel := wireguard.Pair(t, clusters, [2]netns.Place{beside(t, from, "liqo"), beside(t, to, "liqo")}, netip.AddrPortFrom(to.Node.Address, uint16(port)), barePort)
 	paths := []path{{tunnelName, beside(t, from, "liqo"), beside(t, to, "liqo"), tunnel, 5301}}
-	view, err := env.See(consumer, provider)
+	view, err := networks.See(consumer, provider)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -100,7 +104,7 @@ func gateway(t *testing.T, c *env.Cluster) env.Pod {
 // pod returns a server pod on the node, or, if on is false, on another node.
 func pod(t *testing.T, c *env.Cluster, node *env.Node, on bool) env.Pod {
 	t.Helper()
-	all, err := env.Servers(c)
+	all, err := traffic.Servers(c)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -114,7 +118,7 @@ func pod(t *testing.T, c *env.Cluster, node *env.Node, on bool) env.Pod {
 }
 
 // beside returns the network namespace of a pod, in the control groups of its program. All that is compared gets processor time like a pod.
-func beside(t *testing.T, p env.Pod, program string) env.Place {
+func beside(t *testing.T, p env.Pod, program string) netns.Place {
 	t.Helper()
 	found, err := p.Beside(program)
 	if err != nil {

@@ -28,6 +28,9 @@ import (
 	discovery "liqo.io/liqo/apis/discovery/v1alpha1"
 	"liqo.io/liqo/apis/labels"
 	"liqo.io/liqo/test/env"
+	"liqo.io/liqo/test/env/execution"
+	"liqo.io/liqo/test/env/netns"
+	"liqo.io/liqo/test/env/networks"
 )
 
 // middle is a machine between two clusters that ends TLS and forwards everything. It can put its own API server into the answers.
@@ -98,7 +101,7 @@ func listen(t *testing.T, consumer *env.Cluster) net.Listener {
 	if at < 0 {
 		t.Fatalf("node %s has no default route: %v", consumer.Nodes[0].Name, route)
 	}
-	listener, err := env.Router().Listen(t.Context(), net.JoinHostPort(route[at+1], "0"))
+	listener, err := netns.Router().Listen(t.Context(), net.JoinHostPort(route[at+1], "0"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -134,7 +137,7 @@ func between(t *testing.T, consumer *env.Cluster, service string) *middle {
 		},
 		ModifyResponse: m.tamper,
 		Transport: &http.Transport{
-			DialContext: env.Router().Dial, DisableKeepAlives: true,
+			DialContext: netns.Router().Dial, DisableKeepAlives: true,
 			TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, //nolint:gosec // the service signs its own certificate
 		},
 	}
@@ -152,7 +155,7 @@ func attackC1(t *testing.T) {
 	command[service] = m.url
 
 	m.set(true)
-	peered := make(chan env.Result, 1)
+	peered := make(chan execution.Result, 1)
 	go func() { peered <- rome.TryLiqoctl(command...) }()
 	env.Eventually(t, env.Hang, "the consumer notices that the API server was swapped", func() (string, bool) {
 		fc := rome.Foreign(t, milan)
@@ -316,7 +319,7 @@ func rotateIdentity(t *testing.T) {
 	milan.WantColumns(t, rome, "None Established Established Established")
 	for _, c := range both() {
 		other := map[*env.Cluster]*env.Cluster{rome: milan, milan: rome}[c]
-		if _, err := env.Networking(c, other); err != nil {
+		if _, err := networks.Condition(c, other); err != nil {
 			t.Error(err)
 		}
 	}

@@ -16,6 +16,9 @@ import (
 	"time"
 
 	"liqo.io/liqo/test/env"
+	"liqo.io/liqo/test/env/netns"
+	"liqo.io/liqo/test/env/networks"
+	"liqo.io/liqo/test/env/traffic"
 )
 
 // carriersHere installs both clusters with a stream port, peers them, and returns how long the tunnel takes to go over a carrier.
@@ -23,11 +26,11 @@ func carriersHere(t *testing.T) (until func(want string) time.Duration) {
 	t.Helper()
 	for _, c := range both() {
 		c.Install(t, "--set", "gateway.config.streamPort=443")
-		env.Serve(t, c)
+		traffic.Serve(t, c)
 	}
 	t.Cleanup(func() {
 		for _, c := range both() {
-			c.Kubectl(t, "delete", "namespace", env.Namespace, "--ignore-not-found", "--wait=false")
+			c.Kubectl(t, "delete", "namespace", traffic.Namespace, "--ignore-not-found", "--wait=false")
 			c.Install(t, "--reset-values")
 		}
 	})
@@ -41,7 +44,7 @@ func carriersHere(t *testing.T) (until func(want string) time.Duration) {
 	return func(want string) time.Duration {
 		t.Helper()
 		return env.Eventually(t, env.Hang, "the tunnel goes over "+want, func() (string, bool) {
-			view, err := env.See(rome, milan)
+			view, err := networks.See(rome, milan)
 			if err != nil {
 				return err.Error(), false
 			}
@@ -85,7 +88,7 @@ func carriers(t *testing.T) {
 	onlyTCP(t)
 	until("TLS")
 	reasons(t)
-	clusters.Measure("connectivity matrix over TLS", "%d checks", env.Matrix(t, clusters, rome, milan)+env.Matrix(t, clusters, milan, rome))
+	clusters.Measure("connectivity matrix over TLS", "%d checks", traffic.Matrix(t, clusters, rome, milan)+traffic.Matrix(t, clusters, milan, rome))
 	open(t)
 	until("UDP")
 	var counted []followed
@@ -206,7 +209,7 @@ func throughProxies(t *testing.T) {
 	})
 	secret(password)
 	clusters.Measure("carriers: right password of the proxy until the status has WebSocket", "%.1f s", until("WebSocket").Seconds())
-	clusters.Measure("connectivity matrix over WebSockets through two proxies", "%d checks", env.Matrix(t, clusters, rome, milan))
+	clusters.Measure("connectivity matrix over WebSockets through two proxies", "%d checks", traffic.Matrix(t, clusters, rome, milan))
 	for _, shown := range []string{
 		rome.Kubectl(t, "-n", "liqo", "logs", "deployment/liqo-gateway"), rome.Kubectl(t, "get", "events", "-A", "-o", "yaml"),
 		rome.Kubectl(t, "get", "tunnelendpoints,foreignclusters,networkconfigs", "-A", "-o", "yaml"), rome.Kubectl(t, "-n", "liqo", "get", "pods", "-o", "yaml"),
@@ -223,13 +226,13 @@ func throughProxies(t *testing.T) {
 }
 
 // podsApart returns the network of a pod of rome, and the address there of one of milan.
-func podsApart(t *testing.T) (place env.Place, address netip.Addr) {
+func podsApart(t *testing.T) (place netns.Place, address netip.Addr) {
 	t.Helper()
-	view, err := env.See(rome, milan)
+	view, err := networks.See(rome, milan)
 	if err != nil {
 		t.Fatal(err)
 	}
-	client, server := env.AllServers(t, rome)[0], env.AllServers(t, milan)[0]
+	client, server := traffic.AllServers(t, rome)[0], traffic.AllServers(t, milan)[0]
 	if address, err = view.Pod(server.Address); err != nil {
 		t.Fatal(err)
 	}
@@ -244,7 +247,7 @@ func answers(t *testing.T) {
 	t.Helper()
 	place, address := podsApart(t)
 	env.Eventually(t, env.Hang, "a pod of milan answers", func() (string, bool) {
-		got := place.Try(filepath.Join(clusters.Bin, "traffic"), "check", "http", env.Endpoint(address, env.EchoPort+1))
+		got := place.Try(filepath.Join(clusters.Bin, "traffic"), "check", "http", traffic.Endpoint(address, traffic.EchoPort+1))
 		return got.String(), got.Code == 0
 	})
 }
@@ -267,7 +270,7 @@ func connection(t *testing.T, kind string) (result func() followed) {
 	t.Helper()
 	place, address := podsApart(t)
 	every := map[string]string{"stream": "50ms", "bulk": "10ms"}[kind]
-	command := place.Command(filepath.Join(clusters.Bin, "traffic"), kind, "--every", every, "milan="+env.Endpoint(address, env.EchoPort))
+	command := place.Command(filepath.Join(clusters.Bin, "traffic"), kind, "--every", every, "milan="+traffic.Endpoint(address, traffic.EchoPort))
 	command.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	out, err := command.StdoutPipe()
 	if err != nil {

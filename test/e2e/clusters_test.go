@@ -17,6 +17,7 @@ import (
 	discovery "liqo.io/liqo/apis/discovery/v1alpha1"
 	"liqo.io/liqo/apis/labels"
 	"liqo.io/liqo/test/env"
+	"liqo.io/liqo/test/env/inventory"
 )
 
 func nothingInstalled(t *testing.T) {
@@ -145,7 +146,7 @@ func badInput(t *testing.T) {
 			if result.Code != 1 || !strings.Contains(result.Out+result.Err, bad.words) {
 				t.Errorf("want exit code 1 and the word %q: %s", bad.words, result)
 			}
-			if extra := env.Added(before, rome.Everything(t)); len(extra) > 0 {
+			if extra := inventory.Added(before, rome.Everything(t)); len(extra) > 0 {
 				t.Errorf("it left %v", extra)
 			}
 		})

@@ -9,15 +9,16 @@ import (
 
 	"liqo.io/liqo/apis/labels"
 	"liqo.io/liqo/test/env"
+	"liqo.io/liqo/test/env/traffic"
 )
 
 // connectivity: every pod and every node of each cluster reaches every pod of the other, whose addresses are the same.
 func connectivity(t *testing.T) {
 	for _, c := range both() {
-		t.Cleanup(func() { c.Kubectl(t, "delete", "namespace", env.Namespace, "--ignore-not-found", "--wait=false") })
-		env.Serve(t, c)
+		t.Cleanup(func() { c.Kubectl(t, "delete", "namespace", traffic.Namespace, "--ignore-not-found", "--wait=false") })
+		traffic.Serve(t, c)
 	}
-	checks := env.Matrix(t, clusters, rome, milan) + env.Matrix(t, clusters, milan, rome)
+	checks := traffic.Matrix(t, clusters, rome, milan) + traffic.Matrix(t, clusters, milan, rome)
 	if least := 4 * len(rome.Nodes) * len(milan.Nodes) * 2; checks < least {
 		t.Errorf("%d checks, want %d at least", checks, least)
 	}

@@ -16,6 +16,7 @@ import (
 	network "liqo.io/liqo/apis/net/v1alpha1"
 	sharing "liqo.io/liqo/apis/sharing/v1alpha1"
 	"liqo.io/liqo/test/env"
+	"liqo.io/liqo/test/env/execution"
 )
 
 // point is a moment on the way of rome's peering with milan, as an outsider can see it.
@@ -145,7 +146,7 @@ func managersKilled() fault {
 // during runs liqoctl in rome, lets the fault happen once the point is reached, and wants success all the same.
 func during(t *testing.T, p point, f fault, args ...string) {
 	t.Helper()
-	done := make(chan env.Result, 1)
+	done := make(chan execution.Result, 1)
 	go func() { done <- rome.TryLiqoctl(args...) }()
 	// Watches that an API server dropped are made again up to a minute after it is back, by Kubernetes' own libraries.
 	deadline := time.Now().Add(150 * time.Second)

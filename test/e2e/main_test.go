@@ -15,6 +15,7 @@ import (
 	"testing"
 
 	"liqo.io/liqo/test/env"
+	"liqo.io/liqo/test/env/inventory"
 )
 
 var (
@@ -34,7 +35,7 @@ func TestMain(m *testing.M) {
 			return err
 		}
 		for _, c := range e.Clusters {
-			objects, err := env.Everything(c.Config())
+			objects, err := inventory.Everything(c.Config())
 			if err != nil {
 				return err
 			}

@@ -15,6 +15,10 @@ import (
 
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"liqo.io/liqo/test/env/audit"
+	"liqo.io/liqo/test/env/execution"
+	"liqo.io/liqo/test/env/inventory"
 )
 
 // Cluster is one of the playground's.
@@ -48,7 +52,7 @@ func (c *Cluster) Everything(t testing.TB) (all []string) {
 	t.Helper()
 	Eventually(t, 30*time.Second, "all objects of "+c.Name+" are listed", func() (string, bool) {
 		var err error
-		all, err = Everything(c.config)
+		all, err = inventory.Everything(c.config)
 		return fmt.Sprint(err), err == nil
 	})
 	return all
@@ -58,11 +62,11 @@ func (c *Cluster) Everything(t testing.TB) (all []string) {
 func (c *Cluster) NothingNew(t testing.TB, before []string, within time.Duration) {
 	t.Helper()
 	Eventually(t, within, "no object is left over in "+c.Name, func() (string, bool) {
-		now, err := Everything(c.config)
+		now, err := inventory.Everything(c.config)
 		if err != nil {
 			return err.Error(), false
 		}
-		extra := Added(before, now)
+		extra := inventory.Added(before, now)
 		return strings.Join(extra, "\n            "), len(extra) == 0
 	})
 }
@@ -81,9 +85,9 @@ func (c *Cluster) NothingOfLiqo(t testing.TB, namespace string) {
 }
 
 // Calls returns the requests of Liqo's identities (see the function of this name), in the clock of this machine.
-func (c *Cluster) Calls(t testing.TB, from, to time.Time) []Call {
+func (c *Cluster) Calls(t testing.TB, from, to time.Time) []audit.Call {
 	t.Helper()
-	all, err := Calls(c.AuditLog, from, to)
+	all, err := audit.Calls(c.AuditLog, from, to)
 	if err != nil {
 		t.Fatalf("audit log of %s: %v", c.Name, err)
 	}
@@ -91,8 +95,8 @@ func (c *Cluster) Calls(t testing.TB, from, to time.Time) []Call {
 }
 
 // TryLiqoctl runs liqoctl against the cluster.
-func (c *Cluster) TryLiqoctl(args ...string) Result {
-	return Execute("", filepath.Join(c.env.Bin, "liqoctl"), append(args, "--kubeconfig", c.kubeconfig)...)
+func (c *Cluster) TryLiqoctl(args ...string) execution.Result {
+	return execution.Run("", filepath.Join(c.env.Bin, "liqoctl"), append(args, "--kubeconfig", c.kubeconfig)...)
 }
 
 // LiqoctlCommand is a command that the test starts and ends itself.
@@ -101,7 +105,7 @@ func (c *Cluster) LiqoctlCommand(ctx context.Context, args ...string) *exec.Cmd 
 }
 
 // Liqoctl wants success.
-func (c *Cluster) Liqoctl(t testing.TB, args ...string) Result {
+func (c *Cluster) Liqoctl(t testing.TB, args ...string) execution.Result {
 	t.Helper()
 	r := c.TryLiqoctl(args...)
 	if r.Code != 0 {
@@ -112,8 +116,8 @@ func (c *Cluster) Liqoctl(t testing.TB, args ...string) Result {
 }
 
 // TryKubectl runs kubectl against the cluster.
-func (c *Cluster) TryKubectl(stdin string, args ...string) Result {
-	return Execute(stdin, filepath.Join(c.env.Tools, "kubectl"), append([]string{"--kubeconfig", c.kubeconfig}, args...)...)
+func (c *Cluster) TryKubectl(stdin string, args ...string) execution.Result {
+	return execution.Run(stdin, filepath.Join(c.env.Tools, "kubectl"), append([]string{"--kubeconfig", c.kubeconfig}, args...)...)
 }
 
 // Kubectl wants success and returns what was printed.

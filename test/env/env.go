@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package env is the environment of tests on real clusters: the clusters and their nodes, installing and peering Liqo on them,
-// programs that run in the network namespace of a node or a pod, servers to send traffic to, and the addresses that clusters have for
-// each other. The clusters are the playground's, or any two whose kubeconfigs are given by environment variables.
+// Package env is the environment of tests on real clusters: the clusters, their nodes and pods, installing and peering Liqo on them, and what
+// a failure leaves to read. The clusters are the playground's, or any two whose kubeconfigs are given by environment variables.
 //
-// It knows programs, kubeconfigs and the public API types, and nothing of the product's code. It computes addresses as the
-// documentation describes them, so that tests compare the product with its documentation. Its proof is the tests that use it.
+// It knows programs, kubeconfigs and the public API types, and nothing of the product's code. Each other noun of tests has a folder here: below
+// this package execution, netns, audit and inventory; above it networks, traffic, wireguard and recorder. Its proof is the tests that use it.
 package env
 
 import (
@@ -29,6 +28,7 @@ import (
 	network "liqo.io/liqo/apis/net/v1alpha1"
 	offloading "liqo.io/liqo/apis/offloading/v1alpha1"
 	sharing "liqo.io/liqo/apis/sharing/v1alpha1"
+	"liqo.io/liqo/test/env/execution"
 )
 
 // Env is a set of clusters that are up.
@@ -45,8 +45,8 @@ type Env struct {
 }
 
 // Playground runs the playground's program.
-func (b *Env) Playground(args ...string) Result {
-	return Execute("", filepath.Join(b.Bin, "playground"), args...)
+func (b *Env) Playground(args ...string) execution.Result {
+	return execution.Run("", filepath.Join(b.Bin, "playground"), args...)
 }
 
 // Needed are the files that must have been built.

@@ -19,10 +19,11 @@ import (
 
 	discovery "liqo.io/liqo/apis/discovery/v1alpha1"
 	"liqo.io/liqo/apis/labels"
+	"liqo.io/liqo/test/env/execution"
 )
 
 // Install installs Liqo as these tests want it. On a cluster that has it, values that a test has set stay, unless --reset-values is among the flags.
-func (c *Cluster) Install(t testing.TB, flags ...string) Result {
+func (c *Cluster) Install(t testing.TB, flags ...string) execution.Result {
 	t.Helper()
 	return c.Liqoctl(t, c.installation(flags...)...)
 }
@@ -40,7 +41,7 @@ func (c *Cluster) Installed(t testing.TB) {
 // installed installs Liqo in clusters, at the same time, unless it is there and healthy.
 func installed(t testing.TB, all ...*Cluster) {
 	t.Helper()
-	results := make([]Result, len(all))
+	results := make([]execution.Result, len(all))
 	var installing sync.WaitGroup
 	for i, c := range all {
 		installing.Go(func() {

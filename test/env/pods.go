@@ -16,6 +16,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"liqo.io/liqo/test/env/netns"
 )
 
 // Pod is a running pod of a node.
@@ -64,28 +66,28 @@ func (c *Cluster) Pods(namespace string, labels map[string]string) ([]Pod, error
 }
 
 // Net is the node's own network, which pods with hostNetwork share.
-func (n *Node) Net() Place {
-	place := Named("lpg-" + n.Name)
+func (n *Node) Net() netns.Place {
+	place := netns.Named("lpg-" + n.Name)
 	place.Name = n.Name
 	return place
 }
 
 // Net is the pod's network. The pod must run.
-func (p Pod) Net() (Place, error) {
+func (p Pod) Net() (netns.Place, error) {
 	all, err := p.Processes()
 	if err != nil {
-		return Place{}, err
+		return netns.Place{}, err
 	}
 	if len(all) == 0 {
-		return Place{}, fmt.Errorf("pod %s in %s has no process", p.Name, p.Node.Name)
+		return netns.Place{}, fmt.Errorf("pod %s in %s has no process", p.Name, p.Node.Name)
 	}
-	place := OfProcess(all[0])
+	place := netns.OfProcess(all[0])
 	place.Name = p.Node.Name + "/" + p.Name
 	return place, nil
 }
 
 // Beside is the pod's network, in the control groups for processor time of its program.
-func (p Pod) Beside(program string) (Place, error) {
+func (p Pod) Beside(program string) (netns.Place, error) {
 	place, err := p.Net()
 	if err != nil {
 		return place, err

@@ -20,6 +20,7 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 
 	"liqo.io/liqo/test/env"
+	"liqo.io/liqo/test/env/execution"
 	"liqo.io/liqo/test/guide"
 )
 
@@ -45,7 +46,7 @@ func follow(t *testing.T, example, scenario string, wants []guide.Want) []guide.
 	if _, _, err := guide.Start(text, example); err != nil {
 		t.Error(err)
 	}
-	down := func() { env.Execute("", filepath.Join(root, "bin", "playground"), "down") }
+	down := func() { execution.Run("", filepath.Join(root, "bin", "playground"), "down") }
 	down()
 	t.Cleanup(down)
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Minute)

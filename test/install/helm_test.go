@@ -12,6 +12,8 @@ import (
 	"testing"
 
 	"liqo.io/liqo/test/env"
+	"liqo.io/liqo/test/env/inventory"
+	"liqo.io/liqo/test/env/traffic"
 )
 
 // ofDefinition reports whether an object is a resource definition of Liqo, or the API that Kubernetes makes of it.
@@ -64,7 +66,7 @@ func TestHelm(t *testing.T) {
 		run(t, c, "", documented(t, "helm uninstall liqo"))
 		env.Eventually(t, env.Hang, "Helm has removed Liqo from "+c.Name, func() (string, bool) {
 			var left []string
-			for _, line := range env.Added(fresh[c], c.Everything(t)) {
+			for _, line := range inventory.Added(fresh[c], c.Everything(t)) {
 				if !keptByHelm(line) {
 					left = append(left, line)
 				}
@@ -102,7 +104,7 @@ func refusedByHelm(t *testing.T, c *env.Cluster, values, install string) {
 		if text, err := try(c, values, install+" --set "+set); err == nil || !strings.Contains(text, want) {
 			t.Errorf("%s: %v, want an error with %q:\n%s", set, err, want, text)
 		}
-		for _, line := range env.Added(fresh[c], c.Everything(t)) {
+		for _, line := range inventory.Added(fresh[c], c.Everything(t)) {
 			if !ofDefinition(line) {
 				t.Errorf("%s left %s", set, line)
 			}
@@ -162,7 +164,7 @@ func connection(t *testing.T) (ended func()) {
 		t.Fatal(err)
 	}
 	address := rome.Kubectl(t, "-n", namespace, "get", "pod", "there", "-o", "jsonpath={.status.podIP}")
-	cmd, lines := env.StartTraffic(t, clusters, at, "stream", fmt.Sprintf("there=%s:%d", address, env.EchoPort))
+	cmd, lines := traffic.Start(t, clusters, at, "stream", fmt.Sprintf("there=%s:%d", address, traffic.EchoPort))
 	return func() {
 		t.Helper()
 		_ = cmd.Process.Signal(syscall.SIGTERM) // it may have exited

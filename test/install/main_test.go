@@ -18,6 +18,8 @@ import (
 	"testing"
 
 	"liqo.io/liqo/test/env"
+	"liqo.io/liqo/test/env/execution"
+	"liqo.io/liqo/test/env/inventory"
 	"liqo.io/liqo/test/guide"
 )
 
@@ -34,7 +36,7 @@ func TestMain(m *testing.M) {
 	env.Main(m, "testdata/apart.yaml", keep, func(e *env.Env) error {
 		clusters, rome, milan = e, e.Clusters[0], e.Clusters[1]
 		for _, c := range e.Clusters {
-			objects, err := env.Everything(c.Config())
+			objects, err := inventory.Everything(c.Config())
 			if err != nil {
 				return err
 			}
@@ -159,7 +161,7 @@ func unoffload(t *testing.T, flags ...string) {
 }
 
 // ask requests a page of the Service, or of an address, from the pod in rome.
-func ask(host string) env.Result {
+func ask(host string) execution.Result {
 	return rome.TryKubectl("", "-n", namespace, "exec", "here", "--", "curl", "-sS", "--max-time", "5", "-o", "/dev/null", "-w", "%{http_code}", "http://"+host+"/")
 }
 

@@ -10,6 +10,9 @@ import (
 	"testing"
 
 	"liqo.io/liqo/test/env"
+	"liqo.io/liqo/test/env/netns"
+	"liqo.io/liqo/test/env/networks"
+	"liqo.io/liqo/test/env/traffic"
 )
 
 // TestNamespace installs rome in another namespace than milan, peers them in both ways, uses and removes them. liqoctl installs the chart of a
@@ -110,10 +113,10 @@ func TestNetworks(t *testing.T) {
 }
 
 // seen is how the clusters see each other.
-func seen(t *testing.T) (views []env.View) {
+func seen(t *testing.T) (views []networks.View) {
 	t.Helper()
 	for _, pair := range [][2]*env.Cluster{{rome, milan}, {milan, rome}} {
-		view, err := env.See(pair[0], pair[1])
+		view, err := networks.See(pair[0], pair[1])
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -126,10 +129,10 @@ func seen(t *testing.T) (views []env.View) {
 func matrix(t *testing.T) {
 	t.Helper()
 	for _, c := range clusters.Clusters {
-		t.Cleanup(func() { c.Kubectl(t, "delete", "namespace", env.Namespace, "--ignore-not-found") })
-		env.Serve(t, c)
+		t.Cleanup(func() { c.Kubectl(t, "delete", "namespace", traffic.Namespace, "--ignore-not-found") })
+		traffic.Serve(t, c)
 	}
-	if checks := env.Matrix(t, clusters, rome, milan) + env.Matrix(t, clusters, milan, rome); checks < 20 {
+	if checks := traffic.Matrix(t, clusters, rome, milan) + traffic.Matrix(t, clusters, milan, rome); checks < 20 {
 		t.Errorf("%d checks, want at least 20", checks)
 	}
 }
@@ -138,7 +141,7 @@ func matrix(t *testing.T) {
 func removed(t *testing.T) {
 	t.Helper()
 	for _, c := range clusters.Clusters {
-		c.Kubectl(t, "delete", "namespace", env.Namespace, "--ignore-not-found")
+		c.Kubectl(t, "delete", "namespace", traffic.Namespace, "--ignore-not-found")
 		c.Liqoctl(t, "uninstall", "--purge")
 	}
 	nothingLeft(t)
@@ -154,8 +157,8 @@ func TestExternalNetwork(t *testing.T) {
 	rome.WantColumns(t, milan, "Established None External Established")
 	for _, pair := range [][2]*env.Cluster{{rome, milan}, {milan, rome}} {
 		here, there := pair[0], pair[1]
-		env.Router().Run(t, "ip", "route", "replace", here.PodCIDR.String(), "via", here.Nodes[0].Address.String())
-		t.Cleanup(func() { env.Router().Try("ip", "route", "delete", here.PodCIDR.String()) })
+		netns.Router().Run(t, "ip", "route", "replace", here.PodCIDR.String(), "via", here.Nodes[0].Address.String())
+		t.Cleanup(func() { netns.Router().Try("ip", "route", "delete", here.PodCIDR.String()) })
 		here.Nodes[0].Net().Run(t, "nft", "insert", "rule", "ip", "playground", "postrouting", "ip", "daddr", there.PodCIDR.String(), "accept")
 	}
 	offload(t)

@@ -14,6 +14,9 @@ import (
 	"testing"
 
 	"liqo.io/liqo/test/env"
+	"liqo.io/liqo/test/env/netns"
+	"liqo.io/liqo/test/env/networks"
+	"liqo.io/liqo/test/env/traffic"
 )
 
 // seen counts the packets between two addresses of the outermost header, and those that contain the word.
@@ -26,13 +29,13 @@ type seen struct {
 func word() string { return fmt.Sprintf("marker-%016x", rand.Uint64()) }
 
 // capture searches all packets at a place for a word, until the caller calls the returned function, which returns the result.
-func capture(t *testing.T, at env.Place, what string) (end func() []seen) {
+func capture(t *testing.T, at netns.Place, what string) (end func() []seen) {
 	t.Helper()
-	cmd, lines := env.StartTraffic(t, clusters, at, "capture", "--word", what)
+	cmd, lines := traffic.Start(t, clusters, at, "capture", "--word", what)
 	return func() []seen { return finish(t, at, cmd, lines) }
 }
 
-func finish(t *testing.T, at env.Place, cmd *exec.Cmd, lines *bufio.Scanner) (all []seen) {
+func finish(t *testing.T, at netns.Place, cmd *exec.Cmd, lines *bufio.Scanner) (all []seen) {
 	t.Helper()
 	if err := cmd.Process.Signal(syscall.SIGTERM); err != nil {
 		t.Fatal(err)
@@ -72,12 +75,12 @@ func nothingInTheClear(t *testing.T) {
 	for _, pair := range directions() {
 		here, there := pair[0], pair[1]
 		what := word()
-		client, server := env.AllServers(t, here)[0], env.AllServers(t, there)[0]
+		client, server := traffic.AllServers(t, here)[0], traffic.AllServers(t, there)[0]
 		address := valid(t)(see(t, here, there).Pod(server.Address))
-		between, onNode := capture(t, env.Router(), what), capture(t, client.Node.Net(), what)
-		must(t, inside(t, client), netip.Addr{}, "http", env.Endpoint(address, env.EchoPort+1), "--bytes", "300000", "--word", what, "--timeout", "20s")
-		must(t, inside(t, client), netip.Addr{}, "udp", env.Endpoint(address, env.EchoPort), "--bytes", "1000", "--word", what)
-		must(t, client.Node.Net(), netip.Addr{}, "udp", env.Endpoint(address, env.EchoPort), "--bytes", "1000", "--word", what)
+		between, onNode := capture(t, netns.Router(), what), capture(t, client.Node.Net(), what)
+		must(t, inside(t, client), netip.Addr{}, "http", traffic.Endpoint(address, traffic.EchoPort+1), "--bytes", "300000", "--word", what, "--timeout", "20s")
+		must(t, inside(t, client), netip.Addr{}, "udp", traffic.Endpoint(address, traffic.EchoPort), "--bytes", "1000", "--word", what)
+		must(t, client.Node.Net(), netip.Addr{}, "udp", traffic.Endpoint(address, traffic.EchoPort), "--bytes", "1000", "--word", what)
 		passed, clear := 0, 0
 		for _, packets := range between() {
 			if here.NodeCIDR.Contains(packets.From) && there.NodeCIDR.Contains(packets.To) || there.NodeCIDR.Contains(packets.From) && here.NodeCIDR.Contains(packets.To) {
@@ -105,7 +108,7 @@ const narrow = 1300
 // narrowed reduces the MTU for UDP between two clusters and blocks ICMP: larger packets are lost without an error.
 func narrowed(t *testing.T, all ...*env.Cluster) {
 	t.Helper()
-	router := env.Router()
+	router := netns.Router()
 	undo := func() {
 		for _, script := range []string{"nft delete table ip narrow", "while ip rule del pref 77; do :; done", "ip route flush table 77"} {
 			_ = router.Try("sh", "-c", script) // some of it may not exist
@@ -127,17 +130,17 @@ func bridge(c *env.Cluster) string { return fmt.Sprintf("br%d", 1+slices.Index(c
 
 // smallerPath reduces the path MTU between the clusters without an ICMP error. The gateways must detect that.
 func smallerPath(t *testing.T) {
-	client, server := env.AllServers(t, alpha)[0], env.AllServers(t, beta)[0]
+	client, server := traffic.AllServers(t, alpha)[0], traffic.AllServers(t, beta)[0]
 	address := valid(t)(see(t, alpha, beta).Pod(server.Address))
 	narrowed(t, alpha, beta)
 	took := env.Eventually(t, env.Hang, "10 MB pass although packets of 1500 bytes are lost", func() (string, bool) {
-		a, err := ask(t, inside(t, client), "http", env.Endpoint(address, env.EchoPort+1), "--bytes", "10000000", "--timeout", "10s")
+		a, err := ask(t, inside(t, client), "http", traffic.Endpoint(address, traffic.EchoPort+1), "--bytes", "10000000", "--timeout", "10s")
 		return fmt.Sprint(a, err), err == nil
 	})
 	clusters.Measure("path between clusters becomes narrower, ICMP blocked, to 10 MB", "%.1f s", took.Seconds())
-	must(t, inside(t, client), netip.Addr{}, "udp", env.Endpoint(address, env.EchoPort), "--bytes", "20000")
+	must(t, inside(t, client), netip.Addr{}, "udp", traffic.Endpoint(address, traffic.EchoPort), "--bytes", "20000")
 	env.Eventually(t, env.Hang, "the status shows the path's MTU", func() (string, bool) {
-		view, err := env.See(alpha, beta)
+		view, err := networks.See(alpha, beta)
 		return fmt.Sprint(view.MTU, err), err == nil && view.MTU > 0 && view.MTU <= narrow-60
 	})
 }

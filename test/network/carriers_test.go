@@ -13,6 +13,7 @@ import (
 
 	network "liqo.io/liqo/apis/net/v1alpha1"
 	"liqo.io/liqo/test/env"
+	"liqo.io/liqo/test/env/networks"
 )
 
 // streaming has the gateways of all clusters accept streams until the test ends.
@@ -42,7 +43,7 @@ func withoutUDP(t *testing.T, all [][2]*env.Cluster, lanes string) {
 	})
 	for _, pair := range all {
 		env.Eventually(t, env.Hang, "the tunnel from "+pair[0].Name+" to "+pair[1].Name+" goes over TLS", func() (string, bool) {
-			view, err := env.See(pair[0], pair[1])
+			view, err := networks.See(pair[0], pair[1])
 			return fmt.Sprint(view.Carrier, " ", view.Lanes, " ", err), err == nil && view.Carrier == network.CarrierTLS && view.Lanes == lanes
 		})
 	}

@@ -11,6 +11,7 @@ import (
 
 	"liqo.io/liqo/apis/labels"
 	"liqo.io/liqo/test/env"
+	"liqo.io/liqo/test/env/networks"
 )
 
 const (
@@ -173,7 +174,7 @@ func outerFaults() []fault {
 				for _, pair := range pairs {
 					// Until Kubernetes' own components are back, no webhook can be called.
 					env.Eventually(t, env.Hang, pair[0].Name+" accepts a change of a ForeignCluster", func() (string, bool) {
-						err := env.Doubt(pair[0], pair[1])
+						err := networks.Doubt(pair[0], pair[1])
 						return fmt.Sprint(err), err == nil
 					})
 				}

@@ -9,6 +9,7 @@ import (
 
 	network "liqo.io/liqo/apis/net/v1alpha1"
 	"liqo.io/liqo/test/env"
+	"liqo.io/liqo/test/env/networks"
 )
 
 // reachedByNodes: beta's administrator has written down the network that gamma announces, and one node of beta has a route to a host in it. The node reports
@@ -63,7 +64,7 @@ func reachedByNodes(t *testing.T) {
 	// By its name it leads to the peer: so it was the report that kept it.
 	write(`{"forcedCIDRs":["` + itsNetwork + `"]}`)
 	env.Eventually(t, env.Hang, "the forced network leads to the peer", func() (string, bool) {
-		view, err := env.See(beta, gamma)
+		view, err := networks.See(beta, gamma)
 		if err != nil {
 			return err.Error(), false
 		}

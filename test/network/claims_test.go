@@ -17,6 +17,9 @@ import (
 
 	network "liqo.io/liqo/apis/net/v1alpha1"
 	"liqo.io/liqo/test/env"
+	"liqo.io/liqo/test/env/netns"
+	"liqo.io/liqo/test/env/networks"
+	"liqo.io/liqo/test/env/traffic"
 )
 
 var (
@@ -54,7 +57,7 @@ func claimedAddresses(t *testing.T) {
 	peer.withdraw(t)
 	peer.announce(t, largeNetwork)
 	peer.decided(t, network.ReasonNetworkTooLarge)
-	if view, err := env.See(beta, gamma); err == nil {
+	if view, err := networks.See(beta, gamma); err == nil {
 		t.Errorf("with %s claimed at first contact, beta has a tunnel endpoint with %s", largeNetwork, view.Spec.RemotePodCIDR)
 	}
 
@@ -102,7 +105,7 @@ func startOutsider(t *testing.T) {
 		}
 	}
 	const name = "outsider"
-	host, router, place := env.Host(), env.Router(), env.Named(name)
+	host, router, place := netns.Host(), netns.Router(), netns.Named(name)
 	_ = host.Try("ip", "netns", "del", name) // left by an interrupted run
 	host.Run(t, "ip", "netns", "add", name)
 	t.Cleanup(func() { host.Run(t, "ip", "netns", "del", name) })
@@ -113,7 +116,7 @@ func startOutsider(t *testing.T) {
 	for _, args := range [][]string{{"link", "set", "lo", "up"}, {"addr", "add", outsider.String() + "/30", "dev", "eth0"}, {"link", "set", "eth0", "up"}, {"route", "add", "default", "via", gate.String()}} {
 		place.Run(t, "ip", args...)
 	}
-	server, _ := env.StartTraffic(t, clusters, place, "serve")
+	server, _ := traffic.Start(t, clusters, place, "serve")
 	t.Cleanup(func() {
 		_ = server.Process.Kill() // it may have exited
 		_ = server.Wait()
@@ -125,13 +128,13 @@ func askOutsider(t *testing.T) *flows {
 	t.Helper()
 	f := &flows{now: map[flow]counts{}, sources: map[*exec.Cmd]*env.Node{}}
 	t.Cleanup(f.stop)
-	pod, node := env.AllServers(t, beta)[0], beta.Nodes[len(beta.Nodes)-1]
+	pod, node := traffic.AllServers(t, beta)[0], beta.Nodes[len(beta.Nodes)-1]
 	for kind, from := range map[string]struct {
-		place env.Place
+		place netns.Place
 		node  *env.Node
 	}{"requests": {inside(t, pod), pod.Node}, "local": {node.Net(), node}} { // two kinds, because on a cluster of one node the flows would be the same
-		must(t, from.place, netip.Addr{}, "http", env.Endpoint(outsider, env.EchoPort+1))
-		f.client(t, from.place, kind, []string{"host=" + env.Endpoint(outsider, env.EchoPort)}, map[string]flow{"host": {from: from.node, to: from.node}})
+		must(t, from.place, netip.Addr{}, "http", traffic.Endpoint(outsider, traffic.EchoPort+1))
+		f.client(t, from.place, kind, []string{"host=" + traffic.Endpoint(outsider, traffic.EchoPort)}, map[string]flow{"host": {from: from.node, to: from.node}})
 	}
 	return f
 }
@@ -156,7 +159,7 @@ func (c *claimant) withdraw(t *testing.T) {
 	}
 	env.Eventually(t, env.Hang, "the claim is withdrawn", func() (string, bool) {
 		err := beta.API.Get(context.Background(), key, &network.NetworkConfig{})
-		_, tunnel := env.See(beta, gamma)
+		_, tunnel := networks.See(beta, gamma)
 		return fmt.Sprintf("%v; %v", err, tunnel), apierrors.IsNotFound(err) && tunnel != nil
 	})
 }
@@ -207,7 +210,7 @@ func (c *claimant) decided(t *testing.T, want string) {
 func (c *claimant) remapped(t *testing.T, pods string) {
 	t.Helper()
 	env.Eventually(t, env.Hang, "beta has a tunnel to the claimed network", func() (string, bool) {
-		view, err := env.See(beta, gamma)
+		view, err := networks.See(beta, gamma)
 		return fmt.Sprint(view.Spec.RemotePodCIDR, err), err == nil && string(view.Spec.RemotePodCIDR) == pods
 	})
 	c.nothingElse(t, pods)
@@ -216,7 +219,7 @@ func (c *claimant) remapped(t *testing.T, pods string) {
 // nothingElse fails the test if a network leads to the peer that is not set apart for peers.
 func (c *claimant) nothingElse(t *testing.T, claimed string) {
 	t.Helper()
-	view, err := env.See(beta, gamma)
+	view, err := networks.See(beta, gamma)
 	if err != nil {
 		t.Errorf("with %s claimed: %v", claimed, err)
 		return
@@ -247,7 +250,7 @@ func (c *claimant) keepChanging(t *testing.T, agreed string) string {
 			t.Errorf("claim %s: %s: %s", claimed, reason, message)
 		}
 		c.nothingElse(t, claimed)
-		if view, err := env.See(beta, gamma); err == nil && string(view.Spec.RemotePodCIDR) != agreed {
+		if view, err := networks.See(beta, gamma); err == nil && string(view.Spec.RemotePodCIDR) != agreed {
 			t.Errorf("with %s claimed, beta uses %s, want %s, which is agreed", claimed, view.Spec.RemotePodCIDR, agreed)
 		}
 	}
@@ -261,17 +264,17 @@ func (c *claimant) keepChanging(t *testing.T, agreed string) string {
 
 // wouldArrive: a packet to the address that beta has for one of the claimed network does arrive at gamma's gateway, which is the one that translates it. So the
 // capture would have seen those for the host.
-func (c *claimant) wouldArrive(t *testing.T, lane env.Place) {
+func (c *claimant) wouldArrive(t *testing.T, lane netns.Place) {
 	t.Helper()
 	c.withdraw(t)
 	c.announce(t, itsNetwork)
 	c.remapped(t, itsNetwork)
 	address := valid(t)(see(t, beta, gamma).Pod(outsider))
-	from := inside(t, env.AllServers(t, beta)[0])
+	from := inside(t, traffic.AllServers(t, beta)[0])
 	env.Eventually(t, env.Hang, "a packet to "+address.String()+" arrives at gamma's gateway", func() (string, bool) {
 		what := word()
 		end := capture(t, lane, what)
-		_, _ = ask(t, from, "udp", env.Endpoint(address, env.EchoPort), "--word", what, "--bytes", "100", "--timeout", "300ms") // nothing answers
+		_, _ = ask(t, from, "udp", traffic.Endpoint(address, traffic.EchoPort), "--word", what, "--bytes", "100", "--timeout", "300ms") // nothing answers
 		n := 0
 		for _, packets := range end() {
 			if packets.To == address || packets.To == outsider {

@@ -13,6 +13,8 @@ import (
 
 	"liqo.io/liqo/apis/labels"
 	"liqo.io/liqo/test/env"
+	"liqo.io/liqo/test/env/networks"
+	"liqo.io/liqo/test/env/traffic"
 )
 
 // fault is a fault that the test causes while traffic runs.
@@ -82,7 +84,7 @@ func (f fault) inject(t *testing.T, lanes int, traffic *flows, status *statusLog
 	whole := map[int]string{1: "lane 0 up", 2: "lane 0, 1 up"}[lanes]
 	for _, pair := range directions() {
 		env.Eventually(t, env.Hang, pair[0].Name+" reports all lanes to "+pair[1].Name+" up", func() (string, bool) {
-			view, err := env.See(pair[0], pair[1])
+			view, err := networks.See(pair[0], pair[1])
 			return fmt.Sprintf("%s (%v)", view.Lanes, err), view.Lanes == whole
 		})
 	}
@@ -294,7 +296,7 @@ func nodeUp(t *testing.T, node *env.Node) {
 		for _, args := range [][]string{
 			{"wait", "node/" + node.Name, "--for=condition=Ready", "--timeout=60s"},
 			{"-n", "liqo", "rollout", "status", "daemonset/liqo-route", "--timeout=60s"},
-			{"-n", env.Namespace, "rollout", "status", "daemonset/server", "--timeout=60s"},
+			{"-n", traffic.Namespace, "rollout", "status", "daemonset/server", "--timeout=60s"},
 			{"-n", "liqo", "wait", "deployment", "-l", gatewayLabel, "--for=condition=Available", "--timeout=60s"},
 		} {
 			if result := c.TryKubectl("", args...); result.Code != 0 && !strings.Contains(result.Err, "no matching resources") {
@@ -308,7 +310,7 @@ func nodeUp(t *testing.T, node *env.Node) {
 			least int
 			check func(env.Pod) error
 		}{
-			{"servers", func() ([]env.Pod, error) { return env.Servers(c) }, len(c.Nodes), hasNetwork},
+			{"servers", func() ([]env.Pod, error) { return traffic.Servers(c) }, len(c.Nodes), hasNetwork},
 			{"liqo-route", func() ([]env.Pod, error) { return c.Pods("liqo", map[string]string{labels.AppComponent: "route"}) }, len(c.Nodes), runs},
 			{"gateways", func() ([]env.Pod, error) { return gateways(c) }, 1, runs},
 		} {

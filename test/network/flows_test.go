@@ -17,6 +17,9 @@ import (
 	"time"
 
 	"liqo.io/liqo/test/env"
+	"liqo.io/liqo/test/env/netns"
+	"liqo.io/liqo/test/env/networks"
+	"liqo.io/liqo/test/env/traffic"
 )
 
 // flow is the traffic from a pod of one cluster to one of another.
@@ -68,7 +71,7 @@ func startFlows(t *testing.T) *flows {
 func (f *flows) start(t *testing.T) {
 	t.Helper()
 	for _, here := range clusters.Clusters {
-		for _, client := range env.AllServers(t, here) {
+		for _, client := range traffic.AllServers(t, here) {
 			targets := map[string]flow{}
 			var args []string
 			for _, pair := range directions() {
@@ -76,8 +79,8 @@ func (f *flows) start(t *testing.T) {
 					continue
 				}
 				view := see(t, here, pair[1])
-				for _, server := range env.AllServers(t, pair[1]) {
-					args = append(args, server.Node.Name+"="+env.Endpoint(valid(t)(view.Pod(server.Address)), env.EchoPort))
+				for _, server := range traffic.AllServers(t, pair[1]) {
+					args = append(args, server.Node.Name+"="+traffic.Endpoint(valid(t)(view.Pod(server.Address)), traffic.EchoPort))
 					targets[server.Node.Name] = flow{from: client.Node, to: server.Node}
 				}
 			}
@@ -94,9 +97,9 @@ func (f *flows) local(t *testing.T, c *env.Cluster, client env.Pod) {
 	t.Helper()
 	targets := map[string]flow{}
 	var args []string
-	for _, server := range env.AllServers(t, c) {
+	for _, server := range traffic.AllServers(t, c) {
 		if server.Node != client.Node {
-			args = append(args, server.Node.Name+"="+env.Endpoint(server.Address, env.EchoPort))
+			args = append(args, server.Node.Name+"="+traffic.Endpoint(server.Address, traffic.EchoPort))
 			targets[server.Node.Name] = flow{from: client.Node, to: server.Node}
 		}
 	}
@@ -105,7 +108,7 @@ func (f *flows) local(t *testing.T, c *env.Cluster, client env.Pod) {
 	}
 }
 
-func (f *flows) client(t *testing.T, from env.Place, kind string, args []string, targets map[string]flow) {
+func (f *flows) client(t *testing.T, from netns.Place, kind string, args []string, targets map[string]flow) {
 	t.Helper()
 	command := kind
 	if kind == "local" {
@@ -297,7 +300,7 @@ func followStatus(t *testing.T) *statusLog {
 			tick := time.NewTicker(250 * time.Millisecond)
 			defer tick.Stop()
 			for {
-				condition, err := env.Networking(pair[0], pair[1])
+				condition, err := networks.Condition(pair[0], pair[1])
 				if err != nil {
 					condition.Status = ""
 				}

@@ -17,6 +17,10 @@ import (
 
 	network "liqo.io/liqo/apis/net/v1alpha1"
 	"liqo.io/liqo/test/env"
+	"liqo.io/liqo/test/env/netns"
+	"liqo.io/liqo/test/env/networks"
+	"liqo.io/liqo/test/env/traffic"
+	"liqo.io/liqo/test/env/wireguard"
 )
 
 // TestHarness checks the tools of these tests on the playground without Liqo: with a tool that sees nothing, every test would pass.
@@ -24,16 +28,16 @@ func TestHarness(t *testing.T) {
 	defer clusters.Step(t)()
 	uninstall(t)
 	for _, c := range []*env.Cluster{alpha, beta} {
-		env.Serve(t, c)
-		t.Cleanup(func() { c.Kubectl(t, "delete", "namespace", env.Namespace, "--timeout=60s") })
+		traffic.Serve(t, c)
+		t.Cleanup(func() { c.Kubectl(t, "delete", "namespace", traffic.Namespace, "--timeout=60s") })
 	}
-	pods := env.AllServers(t, alpha)
+	pods := traffic.AllServers(t, alpha)
 	client, server := pods[0], pods[1]
 	t.Run("check", func(t *testing.T) {
-		for _, args := range env.Checks(server.Address, env.EchoPort) {
+		for _, args := range traffic.Checks(server.Address, traffic.EchoPort) {
 			must(t, inside(t, client), client.Address, args...)
 		}
-		if _, err := ask(t, inside(t, client), "udp", env.Endpoint(server.Address, 9), "--timeout", "300ms"); err == nil {
+		if _, err := ask(t, inside(t, client), "udp", traffic.Endpoint(server.Address, 9), "--timeout", "300ms"); err == nil {
 			t.Error("a port without a listener answers")
 		}
 	})
@@ -41,7 +45,7 @@ func TestHarness(t *testing.T) {
 		what := word()
 		other := capture(t, client.Node.Net(), word())
 		end := capture(t, client.Node.Net(), what)
-		must(t, inside(t, client), client.Address, "http", env.Endpoint(server.Address, env.EchoPort+1), "--bytes", "300000", "--word", what)
+		must(t, inside(t, client), client.Address, "http", traffic.Endpoint(server.Address, traffic.EchoPort+1), "--bytes", "300000", "--word", what)
 		if n := found(end()); n == 0 {
 			t.Error("the capture does not see an unencrypted packet")
 		}
@@ -52,7 +56,7 @@ func TestHarness(t *testing.T) {
 	t.Run("gaps", func(t *testing.T) {
 		f := &flows{now: map[flow]counts{}, sources: map[*exec.Cmd]*env.Node{}}
 		t.Cleanup(f.stop)
-		port := env.NodePort(t, beta, "server", "tcp")
+		port := traffic.NodePort(t, beta, "server", "tcp")
 		for _, kind := range []string{"stream", "requests"} {
 			f.client(t, inside(t, client), kind, []string{"there=" + beta.Nodes[0].Address.String() + ":" + port},
 				map[string]flow{"there": {from: client.Node, to: beta.Nodes[0]}})
@@ -81,20 +85,20 @@ func TestHarness(t *testing.T) {
 	})
 	t.Run("bare WireGuard", func(t *testing.T) {
 		here, there := alpha.Nodes[1], beta.Nodes[0]
-		address := env.BarePair(t, clusters, [2]env.Place{here.Net(), there.Net()}, netip.AddrPortFrom(there.Address, 51871), 51871)
+		address := wireguard.Pair(t, clusters, [2]netns.Place{here.Net(), there.Net()}, netip.AddrPortFrom(there.Address, 51871), 51871)
 		what := word()
-		end := capture(t, env.Router(), what)
-		must(t, here.Net(), netip.Addr{}, "http", env.Endpoint(address, env.HostPort+1), "--bytes", "1000000", "--word", what)
+		end := capture(t, netns.Router(), what)
+		must(t, here.Net(), netip.Addr{}, "http", traffic.Endpoint(address, traffic.HostPort+1), "--bytes", "1000000", "--word", what)
 		if n := found(end()); n != 0 {
 			t.Errorf("%d packets in the clear", n)
 		}
 	})
 	t.Run("narrow path", func(t *testing.T) {
 		here, there := alpha.Nodes[0], beta.Nodes[0]
-		address := env.BarePair(t, clusters, [2]env.Place{here.Net(), there.Net()}, netip.AddrPortFrom(there.Address, 51872), 51872)
+		address := wireguard.Pair(t, clusters, [2]netns.Place{here.Net(), there.Net()}, netip.AddrPortFrom(there.Address, 51872), 51872)
 		narrowed(t, alpha, beta)
-		must(t, here.Net(), netip.Addr{}, "udp", env.Endpoint(address, env.HostPort), "--bytes", "1000")
-		if _, err := ask(t, here.Net(), "http", env.Endpoint(address, env.HostPort+1), "--bytes", "1000000", "--timeout", "3s"); err == nil {
+		must(t, here.Net(), netip.Addr{}, "udp", traffic.Endpoint(address, traffic.HostPort), "--bytes", "1000")
+		if _, err := ask(t, here.Net(), "http", traffic.Endpoint(address, traffic.HostPort+1), "--bytes", "1000000", "--timeout", "3s"); err == nil {
 			t.Error("large bodies pass through a bare tunnel, so the path is not narrow")
 		}
 	})
@@ -151,10 +155,10 @@ func intruderArrives(t *testing.T) {
 	gamma.Kubectl(t, "-n", "liqo", "create", "secret", "generic", "liqo-gateway-keys",
 		"--from-literal=lane-0.current="+base64.StdEncoding.EncodeToString(keys[0].Bytes()))
 	victim := alpha.Nodes[1]
-	device := env.BareWireGuard(t, clusters, victim.Net(), "victim")
+	device := wireguard.Start(t, clusters, victim.Net(), "victim")
 	device.Set(t, "private_key="+hex.EncodeToString(keys[1].Bytes()), "listen_port=51873",
 		"public_key="+hex.EncodeToString(keys[0].PublicKey().Bytes()), "allowed_ip=0.0.0.0/0")
-	peer := intrude(t, gamma, env.View{Here: gamma, There: alpha, Spec: network.TunnelEndpointSpec{
+	peer := intrude(t, gamma, networks.View{Here: gamma, There: alpha, Spec: network.TunnelEndpointSpec{
 		EndpointIP:    victim.Address.String(),
 		BackendConfig: map[string]string{"publicKey": base64.StdEncoding.EncodeToString(keys[1].PublicKey().Bytes()), "port": "51873"},
 	}})

@@ -9,16 +9,17 @@ import (
 	"time"
 
 	"liqo.io/liqo/test/env"
+	"liqo.io/liqo/test/env/traffic"
 )
 
 // hostilePeer replaces gamma's gateway by a program that has gamma's key and sends arbitrary packets. Only packets for alpha's pods and nodes
 // under the agreed addresses, and from the prefix that gamma was assigned, may arrive on a node of alpha or beta.
 func hostilePeer(t *testing.T) {
 	view := see(t, gamma, alpha)
-	server := env.AllServers(t, alpha)[0]
-	assigned := valid(t)(view.Source(env.AllServers(t, gamma)[0].Address)) // address of gamma's pod in alpha
+	server := traffic.AllServers(t, alpha)[0]
+	assigned := valid(t)(view.Source(traffic.AllServers(t, gamma)[0].Address)) // address of gamma's pod in alpha
 	pod := valid(t)(view.Pod(server.Address))
-	transit := valid(t)(see(t, alpha, beta).Pod(env.AllServers(t, beta)[0].Address))
+	transit := valid(t)(see(t, alpha, beta).Pod(traffic.AllServers(t, beta)[0].Address))
 	betaNode := valid(t)(see(t, alpha, beta).Node(beta.Nodes[0]))
 	lane := gateway(t, alpha, 0)
 	dns, err := netip.ParseAddr(alpha.Kubectl(t, "-n", "kube-system", "get", "service", "kube-dns", "-o", "jsonpath={.spec.clusterIP}"))
@@ -37,10 +38,10 @@ func hostilePeer(t *testing.T) {
 	}()
 	peer := intrude(t, gamma, view)
 
-	port := uint16(env.EchoPort)
+	port := uint16(traffic.EchoPort)
 	send := func(t *testing.T, from, to netip.Addr, port uint16, what string) {
 		t.Helper()
-		peer.Run(t, filepath.Join(clusters.Bin, "traffic"), "send", "--link", intruder, "--from", from.String(), "--to", env.Endpoint(to, int(port)), "--word", what)
+		peer.Run(t, filepath.Join(clusters.Bin, "traffic"), "send", "--link", intruder, "--from", from.String(), "--to", traffic.Endpoint(to, int(port)), "--word", what)
 	}
 	both := []*env.Cluster{alpha, beta}
 	onlyBeta := both[1:] // for gamma the same address may be one of alpha's pods
@@ -52,11 +53,11 @@ func hostilePeer(t *testing.T) {
 	}{
 		{"alpha's service", assigned, dns, 53, both},
 		{"alpha's pod by its own address", assigned, server.Address, port, both},
-		{"alpha's node", assigned, alpha.Nodes[0].Address, env.HostPort, both},
-		{"alpha's other node", assigned, alpha.Nodes[len(alpha.Nodes)-1].Address, env.HostPort, both},
+		{"alpha's node", assigned, alpha.Nodes[0].Address, traffic.HostPort, both},
+		{"alpha's other node", assigned, alpha.Nodes[len(alpha.Nodes)-1].Address, traffic.HostPort, both},
 		{"beta's pod through alpha", assigned, transit, port, onlyBeta},
-		{"beta's node through alpha", assigned, betaNode, env.HostPort, onlyBeta},
-		{"the node of another cluster", assigned, beta.Nodes[0].Address, env.HostPort, both},
+		{"beta's node through alpha", assigned, betaNode, traffic.HostPort, onlyBeta},
+		{"the node of another cluster", assigned, beta.Nodes[0].Address, traffic.HostPort, both},
 		{"an unassigned address of the external network", assigned, unmapped, port, both},
 		{"the gateway's pod", assigned, lane.Address, port, both},
 		{"the world", assigned, netip.MustParseAddr("192.0.2.1"), port, both},

@@ -18,6 +18,8 @@ import (
 	"liqo.io/liqo/apis/labels"
 	network "liqo.io/liqo/apis/net/v1alpha1"
 	"liqo.io/liqo/test/env"
+	"liqo.io/liqo/test/env/networks"
+	"liqo.io/liqo/test/env/traffic"
 )
 
 // install installs Liqo again in several clusters at the same time, each with another Helm value; an empty one is none.
@@ -95,7 +97,7 @@ func nodeAddresses(c *env.Cluster) (all []string) {
 func carriers(t *testing.T, here, there *env.Cluster, what string, right func([]network.Carrier) bool) {
 	t.Helper()
 	env.Eventually(t, env.Hang, here.Name+" has "+what+" as carrier of "+there.Name, func() (string, bool) {
-		view, err := env.See(here, there)
+		view, err := networks.See(here, there)
 		if err != nil || len(view.Spec.Lanes) == 0 {
 			return fmt.Sprintf("%d lanes, %v", len(view.Spec.Lanes), err), false
 		}
@@ -137,19 +139,19 @@ func podRoute(t *testing.T, node *env.Node) {
 	t.Helper()
 	c := node.Cluster
 	c.Apply(t, fmt.Sprintf(newcomer, node.Name))
-	t.Cleanup(func() { c.Kubectl(t, "-n", env.Namespace, "delete", "pod/newcomer", "--ignore-not-found") })
+	t.Cleanup(func() { c.Kubectl(t, "-n", traffic.Namespace, "delete", "pod/newcomer", "--ignore-not-found") })
 	var pod env.Pod
 	env.Eventually(t, env.Hang, "a new pod runs", func() (string, bool) {
-		all, err := c.Pods(env.Namespace, map[string]string{"app": "newcomer"})
+		all, err := c.Pods(traffic.Namespace, map[string]string{"app": "newcomer"})
 		if err != nil || len(all) != 1 {
 			return fmt.Sprintf("%d pods, %v", len(all), err), false
 		}
 		pod = all[0]
 		return "", true
 	})
-	address, from := valid(t)(see(t, alpha, c).Pod(pod.Address)), inside(t, env.AllServers(t, alpha)[0])
+	address, from := valid(t)(see(t, alpha, c).Pod(pod.Address)), inside(t, traffic.AllServers(t, alpha)[0])
 	took := env.Eventually(t, outageBound, "the new pod is reached", func() (string, bool) {
-		a, err := ask(t, from, "http", env.Endpoint(address, env.EchoPort+1), "--timeout", "500ms")
+		a, err := ask(t, from, "http", traffic.Endpoint(address, traffic.EchoPort+1), "--timeout", "500ms")
 		return fmt.Sprint(a, err), err == nil
 	})
 	clusters.Measure("pod on a node without a pod network is Ready, to first answer", "%s", versus(took, repaired))
@@ -157,7 +159,7 @@ func podRoute(t *testing.T, node *env.Node) {
 	if routes := routesOf(t, c); !strings.Contains(routes, route) {
 		t.Errorf("%s is reached, but the gateway has no route to it:\n%s", pod.Address, routes)
 	}
-	c.Kubectl(t, "-n", env.Namespace, "delete", "pod/newcomer")
+	c.Kubectl(t, "-n", traffic.Namespace, "delete", "pod/newcomer")
 	env.Eventually(t, outageBound, "the gateway removes the route to a deleted pod", func() (string, bool) {
 		routes := routesOf(t, c)
 		return routes, !strings.Contains(routes, route)

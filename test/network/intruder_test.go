@@ -11,6 +11,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"liqo.io/liqo/test/env"
+	"liqo.io/liqo/test/env/netns"
+	"liqo.io/liqo/test/env/networks"
+	"liqo.io/liqo/test/env/wireguard"
 )
 
 // intruder is the name of a hostile machine's namespace, links and device.
@@ -18,8 +21,8 @@ const intruder = "intruder"
 
 // machine is the machine of the intruder.
 type machine struct {
-	env.Place
-	device *env.WireGuard
+	netns.Place
+	device *wireguard.Device
 	key    string // of the gateway that it attacks
 	peer   []string
 }
@@ -33,19 +36,19 @@ func (m *machine) Handshake(t *testing.T) {
 }
 
 // intrude adds a machine to a cluster's network that poses as its gateway to the peer of the view, with the cluster's own key.
-func intrude(t *testing.T, c *env.Cluster, view env.View) *machine {
+func intrude(t *testing.T, c *env.Cluster, view networks.View) *machine {
 	t.Helper()
-	host := env.Host()
+	host := netns.Host()
 	_ = host.Try("ip", "netns", "del", intruder) // left by an interrupted run
 	host.Run(t, "ip", "netns", "add", intruder)
 	t.Cleanup(func() { host.Run(t, "ip", "netns", "del", intruder) })
-	place := env.Named(intruder)
+	place := netns.Named(intruder)
 	address := c.NodeCIDR.Addr()
 	for range 99 {
 		address = address.Next()
 	}
 	host.Run(t, "ip", "link", "add", "eth0", "netns", intruder, "type", "veth", "peer", "name", intruder, "netns", "lpg-wan")
-	env.Router().Run(t, "ip", "link", "set", intruder, "master", bridge(c), "up")
+	netns.Router().Run(t, "ip", "link", "set", intruder, "master", bridge(c), "up")
 	place.Run(t, "ip", "addr", "add", fmt.Sprintf("%s/%d", address, c.NodeCIDR.Bits()), "dev", "eth0")
 	place.Run(t, "ip", "link", "set", "eth0", "up")
 	place.Run(t, "ip", "route", "add", "default", "via", c.NodeCIDR.Addr().Next().String())
@@ -54,9 +57,9 @@ func intrude(t *testing.T, c *env.Cluster, view env.View) *machine {
 	if err := c.API.Get(context.Background(), client.ObjectKey{Namespace: "liqo", Name: "liqo-gateway-keys"}, &secret); err != nil {
 		t.Fatal(err)
 	}
-	device := env.BareWireGuard(t, clusters, place, intruder)
-	device.Set(t, "private_key="+env.Key(t, string(secret.Data["lane-0.current"])), "listen_port=5871")
-	key := env.Key(t, view.Spec.BackendConfig["publicKey"])
+	device := wireguard.Start(t, clusters, place, intruder)
+	device.Set(t, "private_key="+wireguard.Key(t, string(secret.Data["lane-0.current"])), "listen_port=5871")
+	key := wireguard.Key(t, view.Spec.BackendConfig["publicKey"])
 	return &machine{place, device, key, []string{
 		"public_key=" + key, "endpoint=" + view.Spec.EndpointIP + ":" + view.Spec.BackendConfig["port"],
 		"persistent_keepalive_interval=1", "allowed_ip=0.0.0.0/0",

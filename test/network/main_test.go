@@ -18,6 +18,8 @@ import (
 
 	discovery "liqo.io/liqo/apis/discovery/v1alpha1"
 	"liqo.io/liqo/test/env"
+	"liqo.io/liqo/test/env/networks"
+	"liqo.io/liqo/test/env/traffic"
 )
 
 var (
@@ -130,19 +132,19 @@ func directions() (all [][2]*env.Cluster) {
 func peered(t *testing.T, lanes int) {
 	t.Helper()
 	for _, c := range clusters.Clusters {
-		env.Serve(t, c)
+		traffic.Serve(t, c)
 		if all, err := gateways(c); err != nil || len(all) != lanes {
 			installLanes(t, c, lanes)
 		}
 	}
 	for _, pair := range pairs() {
-		if condition, err := env.Networking(pair[0], pair[1]); err != nil || condition.Status != discovery.StatusEstablished {
+		if condition, err := networks.Condition(pair[0], pair[1]); err != nil || condition.Status != discovery.StatusEstablished {
 			pair[0].Peer(t, pair[1])
 		}
 	}
 	for _, pair := range directions() {
 		env.Eventually(t, env.Hang, fmt.Sprintf("%s knows %d lanes to %s", pair[0].Name, lanes, pair[1].Name), func() (string, bool) {
-			view, err := env.See(pair[0], pair[1])
+			view, err := networks.See(pair[0], pair[1])
 			return fmt.Sprintf("%d lanes, %v", len(view.Spec.Lanes), err), err == nil && len(view.Spec.Lanes) == lanes
 		})
 		established(t, pair[0], pair[1])
@@ -176,7 +178,7 @@ func peer(t *testing.T) {
 func established(t *testing.T, here, there *env.Cluster) {
 	t.Helper()
 	env.Eventually(t, env.Hang, here.Name+" reports the network to "+there.Name+" Established", func() (string, bool) {
-		condition, err := env.Networking(here, there)
+		condition, err := networks.Condition(here, there)
 		return fmt.Sprintf("%s %s %s (%v)", condition.Status, condition.Reason, condition.Message, err), condition.Status == discovery.StatusEstablished
 	})
 }
@@ -210,6 +212,6 @@ func uninstall(t *testing.T) {
 	unpeer(t)
 	for _, c := range clusters.Clusters {
 		c.Uninstalled(t)
-		c.Kubectl(t, "delete", "namespace", env.Namespace, "--ignore-not-found", "--timeout=60s")
+		c.Kubectl(t, "delete", "namespace", traffic.Namespace, "--ignore-not-found", "--timeout=60s")
 	}
 }

@@ -18,6 +18,9 @@ import (
 
 	network "liqo.io/liqo/apis/net/v1alpha1"
 	"liqo.io/liqo/test/env"
+	"liqo.io/liqo/test/env/netns"
+	"liqo.io/liqo/test/env/networks"
+	"liqo.io/liqo/test/env/traffic"
 )
 
 // outsidePort is the port of the server on a host outside of beta: TCP and UDP, and HTTP on the next one.
@@ -26,10 +29,10 @@ const outsidePort = 7300
 // mappedAddresses checks that peers reach the targets of beta's IPMappings under addresses of beta's external network: only the peers that
 // the mapping lists, and only while it exists. A pod needs no mapping.
 func mappedAddresses(t *testing.T) {
-	serving(t, env.Router(), outsidePort)
+	serving(t, netns.Router(), outsidePort)
 	fromAlpha := see(t, alpha, beta)
 	id := see(t, beta, alpha).Spec.ClusterIdentity.ClusterID
-	ip, err := netip.ParseAddr(beta.Kubectl(t, "-n", env.Namespace, "get", "service", "server", "-o", "jsonpath={.spec.clusterIP}"))
+	ip, err := netip.ParseAddr(beta.Kubectl(t, "-n", traffic.Namespace, "get", "service", "server", "-o", "jsonpath={.spec.clusterIP}"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -40,15 +43,15 @@ func mappedAddresses(t *testing.T) {
 	outside, onNode, behind := mappedFor(t, fromAlpha, host), mappedFor(t, fromAlpha, node), mappedFor(t, fromAlpha, service)
 
 	any := netip.Addr{}
-	pods := env.AllServers(t, alpha)
+	pods := traffic.AllServers(t, alpha)
 	reached(t, inside(t, pods[0]), outside, outsidePort)
-	reached(t, inside(t, pods[0]), behind, env.EchoPort)
+	reached(t, inside(t, pods[0]), behind, traffic.EchoPort)
 	for _, client := range pods {
 		from := inside(t, client)
 		for _, args := range [][]string{
-			{"http", env.Endpoint(outside, outsidePort+1), "--bytes", "1000000", "--timeout", "20s"},
-			{"udp", env.Endpoint(outside, outsidePort), "--bytes", "1"},
-			{"udp", env.Endpoint(outside, outsidePort), "--bytes", "5000"},
+			{"http", traffic.Endpoint(outside, outsidePort+1), "--bytes", "1000000", "--timeout", "20s"},
+			{"udp", traffic.Endpoint(outside, outsidePort), "--bytes", "1"},
+			{"udp", traffic.Endpoint(outside, outsidePort), "--bytes", "5000"},
 		} {
 			// The host has no route to alpha's pods, so it must see the address of one of beta's nodes.
 			if a, err := ask(t, from, args...); err != nil {
@@ -57,32 +60,32 @@ func mappedAddresses(t *testing.T) {
 				t.Errorf("from %s, %v: the host saw %q, want a node of beta, in %s", from.Name, args, a.From, beta.NodeCIDR)
 			}
 		}
-		must(t, from, any, "http", env.Endpoint(onNode, env.HostPort+1), "--bytes", "1000000", "--timeout", "20s")
-		must(t, from, any, "http", env.Endpoint(behind, env.EchoPort+1), "--bytes", "1000000", "--timeout", "20s")
-		must(t, from, any, "udp", env.Endpoint(behind, env.EchoPort), "--bytes", "1000")
-		must(t, client.Node.Net(), any, "http", env.Endpoint(outside, outsidePort+1))
+		must(t, from, any, "http", traffic.Endpoint(onNode, traffic.HostPort+1), "--bytes", "1000000", "--timeout", "20s")
+		must(t, from, any, "http", traffic.Endpoint(behind, traffic.EchoPort+1), "--bytes", "1000000", "--timeout", "20s")
+		must(t, from, any, "udp", traffic.Endpoint(behind, traffic.EchoPort), "--bytes", "1000")
+		must(t, client.Node.Net(), any, "http", traffic.Endpoint(outside, outsidePort+1))
 	}
-	gammaPod, fromGamma := inside(t, env.AllServers(t, gamma)[0]), see(t, gamma, beta)
-	must(t, gammaPod, any, "udp", env.Endpoint(mappedFor(t, fromGamma, host), outsidePort), "--bytes", "1000")
+	gammaPod, fromGamma := inside(t, traffic.AllServers(t, gamma)[0]), see(t, gamma, beta)
+	must(t, gammaPod, any, "udp", traffic.Endpoint(mappedFor(t, fromGamma, host), outsidePort), "--bytes", "1000")
 	notForGamma, err := netip.ParseAddr(service.Status.ExternalAddress)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if a, err := ask(t, gammaPod, "http", env.Endpoint(valid(t)(fromGamma.Mapped(notForGamma)), env.EchoPort+1), "--timeout", "500ms"); err == nil {
+	if a, err := ask(t, gammaPod, "http", traffic.Endpoint(valid(t)(fromGamma.Mapped(notForGamma)), traffic.EchoPort+1), "--timeout", "500ms"); err == nil {
 		t.Errorf("gamma reaches a target that is mapped for alpha only: %+v", a)
 	}
 	sample(t, alpha, beta) // the addresses of pods still work
 
 	deleteHost()
 	env.Eventually(t, outageBound, "the address of a deleted mapping does not answer", func() (string, bool) {
-		for _, args := range [][]string{{"http", env.Endpoint(outside, outsidePort+1)}, {"udp", env.Endpoint(outside, outsidePort)}} {
+		for _, args := range [][]string{{"http", traffic.Endpoint(outside, outsidePort+1)}, {"udp", traffic.Endpoint(outside, outsidePort)}} {
 			if a, err := ask(t, inside(t, pods[0]), append(args, "--timeout", "300ms")...); err == nil {
 				return fmt.Sprintf("%s: %+v", args[0], a), false
 			}
 		}
 		return "", true
 	})
-	must(t, inside(t, pods[0]), any, "http", env.Endpoint(behind, env.EchoPort+1))
+	must(t, inside(t, pods[0]), any, "http", traffic.Endpoint(behind, traffic.EchoPort+1))
 	deleteNode()
 	deleteService()
 	podIsNotMapped(t)
@@ -94,7 +97,7 @@ func mappedAddresses(t *testing.T) {
 // see each other's pods at other addresses as well.
 func throughBeta(t *testing.T) {
 	t.Helper()
-	server := env.AllServers(t, gamma)[0]
+	server := traffic.AllServers(t, gamma)[0]
 	target := valid(t)(see(t, beta, gamma).Pod(server.Address))
 	mapping, remove := mapAddress(t, beta, "third", target, see(t, beta, alpha).Spec.ClusterIdentity.ClusterID)
 	defer remove()
@@ -105,13 +108,13 @@ func throughBeta(t *testing.T) {
 		t.Fatal(err)
 	}
 	sources := map[string]bool{}
-	for _, client := range env.AllServers(t, alpha) {
+	for _, client := range traffic.AllServers(t, alpha) {
 		from := inside(t, client)
-		reached(t, from, address, env.EchoPort)
+		reached(t, from, address, traffic.EchoPort)
 		for range 10 {
 			for _, args := range [][]string{
-				{"http", env.Endpoint(address, env.EchoPort+1), "--bytes", "1000000", "--timeout", "20s"},
-				{"udp", env.Endpoint(address, env.EchoPort), "--bytes", "5000"},
+				{"http", traffic.Endpoint(address, traffic.EchoPort+1), "--bytes", "1000000", "--timeout", "20s"},
+				{"udp", traffic.Endpoint(address, traffic.EchoPort), "--bytes", "5000"},
 			} {
 				a, err := ask(t, from, args...)
 				source, _ := netip.ParseAddr(a.From) // of no network if it is invalid
@@ -128,7 +131,7 @@ func throughBeta(t *testing.T) {
 // podIsNotMapped checks that a mapping of a pod is refused, because a pod needs none.
 func podIsNotMapped(t *testing.T) {
 	t.Helper()
-	pod := env.AllServers(t, beta)[0].Address
+	pod := traffic.AllServers(t, beta)[0].Address
 	mapping, remove := newMapping(t, beta, "pod", pod)
 	defer remove()
 	env.Eventually(t, env.Hang, "the mapping of a pod is refused", func() (string, bool) {
@@ -141,9 +144,9 @@ func podIsNotMapped(t *testing.T) {
 }
 
 // serving starts a server at a place until the end of the test.
-func serving(t *testing.T, at env.Place, port int) {
+func serving(t *testing.T, at netns.Place, port int) {
 	t.Helper()
-	cmd, _ := env.StartTraffic(t, clusters, at, "serve", "--port", strconv.Itoa(port))
+	cmd, _ := traffic.Start(t, clusters, at, "serve", "--port", strconv.Itoa(port))
 	t.Cleanup(func() {
 		_ = cmd.Process.Signal(syscall.SIGTERM) // it may have exited
 		_ = cmd.Wait()
@@ -195,7 +198,7 @@ func readyOf(t *testing.T, c *env.Cluster, mapping *network.IPMapping) metav1.Co
 }
 
 // mappedFor computes the address that a peer uses from the agreed networks, and checks that the mapping's status shows the same.
-func mappedFor(t *testing.T, view env.View, mapping *network.IPMapping) netip.Addr {
+func mappedFor(t *testing.T, view networks.View, mapping *network.IPMapping) netip.Addr {
 	t.Helper()
 	external, err := netip.ParseAddr(mapping.Status.ExternalAddress)
 	if err != nil {
@@ -210,10 +213,10 @@ func mappedFor(t *testing.T, view env.View, mapping *network.IPMapping) netip.Ad
 }
 
 // reached waits for the first answer at an address that was just mapped, and reports how long that took.
-func reached(t *testing.T, from env.Place, address netip.Addr, port int) {
+func reached(t *testing.T, from netns.Place, address netip.Addr, port int) {
 	t.Helper()
 	took := env.Eventually(t, outageBound, fmt.Sprintf("%s is reached from %s", address, from.Name), func() (string, bool) {
-		a, err := ask(t, from, "http", env.Endpoint(address, port+1), "--timeout", "500ms")
+		a, err := ask(t, from, "http", traffic.Endpoint(address, port+1), "--timeout", "500ms")
 		return fmt.Sprint(a, err), err == nil
 	})
 	clusters.Measure(fmt.Sprintf("IPMapping has its address to first answer at port %d", port), "%s", versus(took, repaired))

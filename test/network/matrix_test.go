@@ -10,16 +10,20 @@ import (
 	"time"
 
 	"liqo.io/liqo/test/env"
+	"liqo.io/liqo/test/env/execution"
+	"liqo.io/liqo/test/env/netns"
+	"liqo.io/liqo/test/env/networks"
+	"liqo.io/liqo/test/env/traffic"
 )
 
 // ask runs one check from a place.
-func ask(t *testing.T, from env.Place, args ...string) (env.Answer, error) {
+func ask(t *testing.T, from netns.Place, args ...string) (traffic.Answer, error) {
 	t.Helper()
-	return env.Ask(clusters, from.Name, func(args ...string) env.Result { return from.Try(filepath.Join(clusters.Bin, "traffic"), args...) }, args...)
+	return traffic.Ask(clusters, from.Name, func(args ...string) execution.Result { return from.Try(filepath.Join(clusters.Bin, "traffic"), args...) }, args...)
 }
 
 // must runs one check and compares the address that the server saw; an invalid address stands for any.
-func must(t *testing.T, from env.Place, want netip.Addr, args ...string) {
+func must(t *testing.T, from netns.Place, want netip.Addr, args ...string) {
 	t.Helper()
 	a, err := ask(t, from, args...)
 	switch {
@@ -35,7 +39,7 @@ func must(t *testing.T, from env.Place, want netip.Addr, args ...string) {
 func matrix(t *testing.T) {
 	checks := 0
 	for _, pair := range directions() {
-		checks += env.Matrix(t, clusters, pair[0], pair[1])
+		checks += traffic.Matrix(t, clusters, pair[0], pair[1])
 	}
 	clusters.Measure("reachability", "%d checks", checks)
 }
@@ -45,12 +49,12 @@ func sample(t *testing.T, here, there *env.Cluster) {
 	t.Helper()
 	for _, pair := range [][2]*env.Cluster{{here, there}, {there, here}} {
 		view := see(t, pair[0], pair[1])
-		all := env.AllServers(t, pair[1])
+		all := traffic.AllServers(t, pair[1])
 		address := valid(t)(view.Pod(all[len(all)-1].Address))
-		for _, client := range env.AllServers(t, pair[0]) {
+		for _, client := range traffic.AllServers(t, pair[0]) {
 			source := valid(t)(view.Source(client.Address))
-			must(t, inside(t, client), source, "http", env.Endpoint(address, env.EchoPort+1), "--bytes", "1000000", "--timeout", "20s")
-			must(t, inside(t, client), source, "udp", env.Endpoint(address, env.EchoPort), "--bytes", "5000")
+			must(t, inside(t, client), source, "http", traffic.Endpoint(address, traffic.EchoPort+1), "--bytes", "1000000", "--timeout", "20s")
+			must(t, inside(t, client), source, "udp", traffic.Endpoint(address, traffic.EchoPort), "--bytes", "5000")
 		}
 	}
 }
@@ -58,10 +62,10 @@ func sample(t *testing.T, here, there *env.Cluster) {
 // answered waits until a pod of there answers one of here, and both clusters report Established. It returns the time to the answer.
 func answered(t *testing.T, here, there *env.Cluster) time.Duration {
 	t.Helper()
-	client, server := env.AllServers(t, here)[0], env.AllServers(t, there)[0]
+	client, server := traffic.AllServers(t, here)[0], traffic.AllServers(t, there)[0]
 	address := valid(t)(see(t, here, there).Pod(server.Address))
 	took := env.Eventually(t, env.Hang, "pods of "+there.Name+" answer those of "+here.Name, func() (string, bool) {
-		a, err := ask(t, inside(t, client), "http", env.Endpoint(address, env.EchoPort+1), "--timeout", "1s")
+		a, err := ask(t, inside(t, client), "http", traffic.Endpoint(address, traffic.EchoPort+1), "--timeout", "1s")
 		return fmt.Sprint(a, err), err == nil
 	})
 	established(t, here, there)
@@ -74,42 +78,42 @@ func services(t *testing.T) {
 	for _, pair := range directions() {
 		here, there := pair[0], pair[1]
 		view := see(t, here, there)
-		server := env.AllServers(t, there)[0]
+		server := traffic.AllServers(t, there)[0]
 		remote := valid(t)(view.Pod(server.Address))
 		name := "in-" + there.Name
 		here.Apply(t, fmt.Sprintf(remoteService, name, remote))
-		ip, err := netip.ParseAddr(here.Kubectl(t, "-n", env.Namespace, "get", "service", name, "-o", "jsonpath={.spec.clusterIP}"))
+		ip, err := netip.ParseAddr(here.Kubectl(t, "-n", traffic.Namespace, "get", "service", name, "-o", "jsonpath={.spec.clusterIP}"))
 		if err != nil {
 			t.Fatal(err)
 		}
 		// The first answer shows that kube-proxy of that node has programmed the Service and its node ports.
-		for _, client := range env.AllServers(t, here) {
+		for _, client := range traffic.AllServers(t, here) {
 			pod := inside(t, client)
 			env.Eventually(t, env.Hang, "the Service "+name+" of "+here.Name+" answers on "+client.Node.Name, func() (string, bool) {
-				a, err := ask(t, pod, "http", env.Endpoint(ip, env.EchoPort+1), "--timeout", "1s")
+				a, err := ask(t, pod, "http", traffic.Endpoint(ip, traffic.EchoPort+1), "--timeout", "1s")
 				return fmt.Sprint(a, err), err == nil
 			})
 		}
-		for _, client := range env.AllServers(t, here) {
+		for _, client := range traffic.AllServers(t, here) {
 			t.Run(fmt.Sprintf("%s/%s", client.Node.Name, name), func(t *testing.T) {
 				pod, source := inside(t, client), valid(t)(view.Source(client.Address))
-				must(t, pod, source, "http", env.Endpoint(ip, env.EchoPort+1), "--bytes", "10000000", "--timeout", "30s")
-				must(t, pod, source, "udp", env.Endpoint(ip, env.EchoPort), "--bytes", "1000")
-				must(t, client.Node.Net(), valid(t)(view.NodeSource(client.Node)), "http", env.Endpoint(ip, env.EchoPort+1))
+				must(t, pod, source, "http", traffic.Endpoint(ip, traffic.EchoPort+1), "--bytes", "10000000", "--timeout", "30s")
+				must(t, pod, source, "udp", traffic.Endpoint(ip, traffic.EchoPort), "--bytes", "1000")
+				must(t, client.Node.Net(), valid(t)(view.NodeSource(client.Node)), "http", traffic.Endpoint(ip, traffic.EchoPort+1))
 				throughNodePorts(t, here, there, pod, name)
 			})
 		}
-		here.Kubectl(t, "-n", env.Namespace, "delete", "service/"+name, "endpointslice/"+name)
+		here.Kubectl(t, "-n", traffic.Namespace, "delete", "service/"+name, "endpointslice/"+name)
 	}
 }
 
 // throughNodePorts uses node ports of the local Service with the remote endpoint, and node ports of the other cluster's own Service.
-func throughNodePorts(t *testing.T, here, there *env.Cluster, pod env.Place, service string) {
+func throughNodePorts(t *testing.T, here, there *env.Cluster, pod netns.Place, service string) {
 	t.Helper()
 	any := netip.Addr{} // kube-proxy may masquerade
 	for _, node := range here.Nodes {
-		web, udp := env.NodePort(t, here, service, "http"), env.NodePort(t, here, service, "udp")
-		for _, from := range []env.Place{pod, env.Router()} { // the router is a client outside of all clusters
+		web, udp := traffic.NodePort(t, here, service, "http"), traffic.NodePort(t, here, service, "udp")
+		for _, from := range []netns.Place{pod, netns.Router()} { // the router is a client outside of all clusters
 			must(t, from, any, "http", node.Address.String()+":"+web, "--bytes", "1000000", "--timeout", "30s")
 			must(t, from, any, "udp", node.Address.String()+":"+udp, "--bytes", "1000")
 		}
@@ -117,8 +121,8 @@ func throughNodePorts(t *testing.T, here, there *env.Cluster, pod env.Place, ser
 	view := see(t, here, there)
 	for _, node := range there.Nodes {
 		address := valid(t)(view.Node(node)).String()
-		must(t, pod, any, "http", address+":"+env.NodePort(t, there, "server", "http"), "--bytes", "1000000", "--timeout", "30s")
-		must(t, pod, any, "udp", address+":"+env.NodePort(t, there, "server", "udp"), "--bytes", "1000")
+		must(t, pod, any, "http", address+":"+traffic.NodePort(t, there, "server", "http"), "--bytes", "1000000", "--timeout", "30s")
+		must(t, pod, any, "udp", address+":"+traffic.NodePort(t, there, "server", "udp"), "--bytes", "1000")
 	}
 }
 
@@ -144,16 +148,16 @@ endpoints:
   conditions: {ready: true}
 `
 
-func see(t *testing.T, here, there *env.Cluster) env.View {
+func see(t *testing.T, here, there *env.Cluster) networks.View {
 	t.Helper()
-	view, err := env.See(here, there)
+	view, err := networks.See(here, there)
 	if err != nil {
 		t.Fatal(err)
 	}
 	return view
 }
 
-func inside(t *testing.T, pod env.Pod) env.Place {
+func inside(t *testing.T, pod env.Pod) netns.Place {
 	t.Helper()
 	place, err := pod.Net()
 	if err != nil {

@@ -10,6 +10,8 @@ import (
 
 	"liqo.io/liqo/apis/labels"
 	"liqo.io/liqo/test/env"
+	"liqo.io/liqo/test/env/netns"
+	"liqo.io/liqo/test/env/traffic"
 )
 
 const pairOfPods = `
@@ -67,34 +69,34 @@ func restrictedTraffic(t *testing.T) {
 	hereAddress, thereAddress := valid(t)(fromBeta.Pod(local[0].Address)), valid(t)(fromAlpha.Pod(offloaded[0].Address))
 	// The gateways observe the addresses a moment after the kubelets.
 	env.Eventually(t, env.Hang, "the pods of the offloaded namespace reach each other", func() (string, bool) {
-		_, out := ask(t, here, "http", env.Endpoint(thereAddress, env.EchoPort+1), "--timeout", "1s")
-		_, back := ask(t, there, "udp", env.Endpoint(hereAddress, env.EchoPort), "--timeout", "1s")
+		_, out := ask(t, here, "http", traffic.Endpoint(thereAddress, traffic.EchoPort+1), "--timeout", "1s")
+		_, back := ask(t, there, "udp", traffic.Endpoint(hereAddress, traffic.EchoPort), "--timeout", "1s")
 		return fmt.Sprint(out, back), out == nil && back == nil
 	})
-	must(t, here, valid(t)(fromAlpha.Source(local[0].Address)), "http", env.Endpoint(thereAddress, env.EchoPort+1), "--bytes", "10000000", "--timeout", "30s")
+	must(t, here, valid(t)(fromAlpha.Source(local[0].Address)), "http", traffic.Endpoint(thereAddress, traffic.EchoPort+1), "--bytes", "10000000", "--timeout", "30s")
 
-	other, theirs := env.AllServers(t, alpha)[0], env.AllServers(t, beta)[0]
+	other, theirs := traffic.AllServers(t, alpha)[0], traffic.AllServers(t, beta)[0]
 	theirAddress, otherAddress := valid(t)(fromAlpha.Pod(theirs.Address)), valid(t)(fromBeta.Pod(other.Address))
 	for what, one := range map[string]struct {
-		from env.Place
+		from netns.Place
 		to   netip.Addr
 		port int
 	}{
-		"another pod to an offloaded one":      {inside(t, other), thereAddress, env.EchoPort},
-		"a pod to another one of the provider": {here, theirAddress, env.EchoPort},
-		"an offloaded pod to another one":      {there, otherAddress, env.EchoPort},
-		"two others":                           {inside(t, other), theirAddress, env.EchoPort},
-		"an offloaded pod to a node":           {there, valid(t)(fromBeta.Node(alpha.Nodes[0])), env.HostPort},
+		"another pod to an offloaded one":      {inside(t, other), thereAddress, traffic.EchoPort},
+		"a pod to another one of the provider": {here, theirAddress, traffic.EchoPort},
+		"an offloaded pod to another one":      {there, otherAddress, traffic.EchoPort},
+		"two others":                           {inside(t, other), theirAddress, traffic.EchoPort},
+		"an offloaded pod to a node":           {there, valid(t)(fromBeta.Node(alpha.Nodes[0])), traffic.HostPort},
 	} {
 		for protocol, port := range map[string]int{"udp": one.port, "http": one.port + 1} {
-			_, err := ask(t, one.from, protocol, env.Endpoint(one.to, port), "--timeout", "300ms")
+			_, err := ask(t, one.from, protocol, traffic.Endpoint(one.to, port), "--timeout", "300ms")
 			if err == nil || !strings.Contains(err.Error(), "timeout") && !strings.Contains(err.Error(), "deadline") {
 				t.Errorf("%s: %s to %s: %v, want no answer", what, protocol, one.to, err)
 			}
 		}
 	}
 	// Gamma restricts nothing, but beta's own value counts for beta's pods.
-	if _, err := ask(t, inside(t, env.AllServers(t, gamma)[0]), "udp", env.Endpoint(valid(t)(see(t, gamma, beta).Pod(theirs.Address)), env.EchoPort), "--timeout", "300ms"); err == nil {
+	if _, err := ask(t, inside(t, traffic.AllServers(t, gamma)[0]), "udp", traffic.Endpoint(valid(t)(see(t, gamma, beta).Pod(theirs.Address)), traffic.EchoPort), "--timeout", "300ms"); err == nil {
 		t.Error("a pod of a third cluster reaches a pod of beta that belongs to no peering")
 	}
 }

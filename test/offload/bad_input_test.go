@@ -8,6 +8,8 @@ import (
 	"testing"
 
 	"liqo.io/liqo/test/env"
+	"liqo.io/liqo/test/env/execution"
+	"liqo.io/liqo/test/env/fields"
 )
 
 // TestBadInput: invalid input is refused, or reported on the object that its user reads, and has no effect.
@@ -111,7 +113,7 @@ func tooMuch(t *testing.T) {
 	s.wantEvent(t, "Pod", "bound", "FailedScheduling", "topology spread constraints")
 	s.wantLocal(t, podKind, "bound", "{status: {phase: Pending}}")
 	env.Eventually(t, env.Hang, "the condition has the reason", func() (string, bool) {
-		conditions := inJSON(env.At(s.local(t, podKind, "bound").Object, "status.conditions"))
+		conditions := inJSON(fields.At(s.local(t, podKind, "bound").Object, "status.conditions"))
 		return conditions, strings.Contains(conditions, `"Unschedulable"`) && strings.Contains(conditions, "topology spread constraints")
 	})
 	s.apply(t, customPod("preferred", "", "nodeName: "+virtualNode+"\n  "+spread, "")) // a constraint for the nodes of rome
@@ -157,17 +159,17 @@ func badCommands(t *testing.T) {
 	if result.Code == 0 || !strings.Contains(result.Err, "cannot be changed") {
 		t.Errorf("another mapping: %s", result)
 	}
-	if found := object(t, rome, offloadingKind, name, "offloading"); env.At(found.Object, "spec.namespaceMappingStrategy") != "DefaultName" {
+	if found := object(t, rome, offloadingKind, name, "offloading"); fields.At(found.Object, "spec.namespaceMappingStrategy") != "DefaultName" {
 		t.Error("the mapping has changed")
 	}
 }
 
 func badOffloadings(t *testing.T) {
 	name := newNamespace(t)
-	apply := func(object, spec string) env.Result {
+	apply := func(object, spec string) execution.Result {
 		return rome.TryKubectl(fmt.Sprintf("{apiVersion: offloading.liqo.io/v1alpha1, kind: NamespaceOffloading, metadata: {name: %s, namespace: %s}, spec: %s}", object, name, spec), "apply", "-f", "-")
 	}
-	refused := func(result env.Result, words ...string) {
+	refused := func(result execution.Result, words ...string) {
 		t.Helper()
 		for _, word := range words {
 			if result.Code == 0 || !strings.Contains(result.Err, word) {

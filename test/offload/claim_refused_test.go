@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"liqo.io/liqo/test/env"
+	"liqo.io/liqo/test/env/fields"
 )
 
 // storageClass is a further virtual class.
@@ -47,7 +47,7 @@ func TestClaimRefused(t *testing.T) {
 			s.apply(t, strings.NewReplacer("NAME", name, "AFFINITY", affinity).Replace(mounting))
 			s.wantEvent(t, "PersistentVolumeClaim", name, "ProvisioningFailed", test.want)
 			found := s.wantLocal(t, claimKind, name, "{status: {phase: Pending}}")
-			if volume := env.At(found.Object, "spec.volumeName"); volume != nil {
+			if volume := fields.At(found.Object, "spec.volumeName"); volume != nil {
 				t.Errorf("it has the volume %v", volume)
 			}
 			if found := s.inMilan(t, claimKind, name); found != nil {

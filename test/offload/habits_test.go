@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"liqo.io/liqo/test/env"
+	"liqo.io/liqo/test/env/execution"
 )
 
 // habitsDeployment prefers milan: its pods can move to rome.
@@ -149,7 +150,7 @@ func debugNode(t *testing.T) {
 const budget = "{apiVersion: policy/v1, kind: PodDisruptionBudget, metadata: {name: web}, spec: {minAvailable: 2, selector: {matchLabels: {app: web}}}}"
 
 // evict requests the eviction of a pod, as kubectl drain does.
-func (s namespace) evict(pod string) env.Result {
+func (s namespace) evict(pod string) execution.Result {
 	return rome.TryKubectl(fmt.Sprintf(`{"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": %q, "namespace": %q}}`, pod, s.name),
 		"create", "--raw", "/api/v1/namespaces/"+s.name+"/pods/"+pod+"/eviction", "-f", "-")
 }

@@ -20,6 +20,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"liqo.io/liqo/test/env"
+	"liqo.io/liqo/test/env/fields"
 )
 
 const (
@@ -231,7 +232,7 @@ func (c *crash) follow(ctx context.Context) {
 		for event := range events.ResultChan() {
 			if move, is := event.Object.(*unstructured.Unstructured); is && move.GetKind() == "VolumeMove" {
 				c.mu.Lock()
-				c.phase[move.GetName()], _ = env.At(move.Object, "status.phase").(string)
+				c.phase[move.GetName()], _ = fields.At(move.Object, "status.phase").(string)
 				c.mu.Unlock()
 			}
 		}

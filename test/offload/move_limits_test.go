@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"liqo.io/liqo/test/env"
+	"liqo.io/liqo/test/env/execution"
 )
 
 // volumesDirectory has the volumes of a node of the playground.
@@ -28,7 +29,7 @@ func TestMoveLimits(t *testing.T) {
 	before := s.kubectl(t, "exec", "data", "--", "sh", "-c", content)
 	at := s.kubectl(t, "get", "pod", "data", "-o", "jsonpath={.spec.nodeName}")
 	s.kubectl(t, "delete", "pod", "data", timeout)
-	unchanged := func(t *testing.T, result env.Result, words ...string) {
+	unchanged := func(t *testing.T, result execution.Result, words ...string) {
 		t.Helper()
 		for _, word := range append(words, "was not moved, and is as before") {
 			if result.Code == 0 || !strings.Contains(result.Err, word) {
@@ -93,7 +94,7 @@ func TestMoveLimits(t *testing.T) {
 
 // moveToFull moves the volume to a disk with little space: it covers the directory of volumes of each node of milan with a small file system, and makes the
 // directory of the new volume there, because the provisioner makes it on the disk.
-func (s namespace) moveToFull(t *testing.T) env.Result {
+func (s namespace) moveToFull(t *testing.T) execution.Result {
 	t.Helper()
 	for _, node := range milan.Nodes {
 		clusters.Do(t, "exec", milan.Name, node.Name, "--", "mkdir", "-p", volumesDirectory)
@@ -116,5 +117,5 @@ func (s namespace) moveToFull(t *testing.T) env.Result {
 		clusters.Do(t, "exec", milan.Name, node.Name, "--", "mkdir", "-m", "777", directory)
 	}
 	_ = command.Wait() // its text is compared
-	return env.Result{Args: "move to a full disk", Code: command.ProcessState.ExitCode(), Out: out.String(), Err: text.String()}
+	return execution.Result{Args: "move to a full disk", Code: command.ProcessState.ExitCode(), Out: out.String(), Err: text.String()}
 }

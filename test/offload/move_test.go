@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"liqo.io/liqo/test/env"
+	"liqo.io/liqo/test/env/execution"
 )
 
 // files makes files of every kind, and sums of all that a move must keep: content, owners, modes, times, links, extended attributes and holes.
@@ -17,7 +17,7 @@ touch -d @1000000000 a/one; dd if=/dev/zero of=holes bs=1 count=1 seek=8000000 2
 // content is a listing by tools that know nothing of the mover. A copy may have more holes than the original.
 const content = `cd /data; find . -name lost+found -prune -o -exec stat -c '%n %F %a %u %g %s %h %Y' {} + | sed '/ directory /s/ [0-9]* [0-9]* \([0-9]*\)$/ \1/' | sort; find . -type f | sort | xargs -d '\n' cat | cksum; readlink a/b/link; [ $(stat -c %b holes) -le 8 ] && echo holes`
 
-func (s namespace) move(args ...string) env.Result {
+func (s namespace) move(args ...string) execution.Result {
 	return rome.TryLiqoctl(append([]string{"move", "volume", "-n", s.name}, args...)...)
 }
 

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"liqo.io/liqo/test/env"
+	"liqo.io/liqo/test/env/fields"
 )
 
 // deployment is a Deployment whose pods may run in both clusters.
@@ -63,7 +64,7 @@ metadata:
 spec: {namespaceMappingStrategy: DefaultName, podOffloadingStrategy: LocalAndRemote}
 status: {offloadingPhase: Ready, observedGeneration: 1, remoteNamespaceName: '*', remoteNamespacesConditions: '*'}
 `)
-	conditions := inJSON(env.At(s.local(t, offloadingKind, "offloading").Object, "status.remoteNamespacesConditions"))
+	conditions := inJSON(fields.At(s.local(t, offloadingKind, "offloading").Object, "status.remoteNamespacesConditions"))
 	for _, want := range []string{`"milan-`, `"OffloadingRequired"`, `"ClusterSelected"`, `"NamespaceCreated"`} {
 		if !strings.Contains(conditions, want) {
 			t.Errorf("%s is not in the conditions %s", want, conditions)
@@ -113,12 +114,12 @@ func webPods(s namespace) (nodes map[string]int, ready int, err error) {
 	all, err := rome.Objects(podKind, s.name)
 	nodes = map[string]int{}
 	for _, pod := range all {
-		if pod.GetLabels()["app"] != "web" || env.At(pod.Object, "status.reason") == "OffloadingAborted" {
+		if pod.GetLabels()["app"] != "web" || fields.At(pod.Object, "status.reason") == "OffloadingAborted" {
 			continue
 		}
-		node, _ := env.At(pod.Object, "spec.nodeName").(string)
+		node, _ := fields.At(pod.Object, "spec.nodeName").(string)
 		nodes[node]++
-		conditions, _ := env.At(pod.Object, "status.conditions").([]any)
+		conditions, _ := fields.At(pod.Object, "status.conditions").([]any)
 		if slices.ContainsFunc(conditions, func(one any) bool {
 			condition, _ := one.(map[string]any)
 			return condition["type"] == "Ready" && condition["status"] == "True"
@@ -177,7 +178,7 @@ func localOnly(t *testing.T) {
 		all, err := rome.Objects(podKind, s.name)
 		n := 0
 		for _, pod := range all {
-			if env.At(pod.Object, "spec.nodeName") == virtualNode && env.At(pod.Object, "status.phase") == "Running" {
+			if fields.At(pod.Object, "spec.nodeName") == virtualNode && fields.At(pod.Object, "status.phase") == "Running" {
 				n++
 			}
 		}
@@ -202,14 +203,14 @@ func localAndRemote(t *testing.T) {
 	s.apply(t, strings.ReplaceAll(local, "NAME", "local"))
 	s.apply(t, strings.ReplaceAll(plainPod, "NAME", "remote"))
 	s.running(t, "local", "remote")
-	if node := env.At(s.local(t, podKind, "local").Object, "spec.nodeName"); node == virtualNode {
+	if node := fields.At(s.local(t, podKind, "local").Object, "spec.nodeName"); node == virtualNode {
 		t.Error("the local pod is remote")
 	}
 	if found := s.inMilan(t, podKind, "local"); found != nil {
 		t.Error("the local pod is in milan as well")
 	}
 	for _, pod := range []string{"local", "remote"} {
-		tolerations := inJSON(env.At(s.local(t, podKind, pod).Object, "spec.tolerations"))
+		tolerations := inJSON(fields.At(s.local(t, podKind, pod).Object, "spec.tolerations"))
 		if !strings.Contains(tolerations, `"virtual-node.liqo.io/not-allowed"`) {
 			t.Errorf("tolerations of %s are %s", pod, tolerations)
 		}
@@ -257,7 +258,7 @@ func allInOneCommand(t *testing.T) {
 			strings.Replace(deployment, "{name: web}", "{name: web, namespace: "+name+"}", 1))
 		env.Eventually(t, env.Hang, "the namespace has a remote name", func() (string, bool) {
 			found := object(t, rome, offloadingKind, name, "offloading")
-			return "", found != nil && env.At(found.Object, "status.remoteNamespaceName") != nil
+			return "", found != nil && fields.At(found.Object, "status.remoteNamespaceName") != nil
 		})
 		if nodes := nodesOf(t, namespace{name, remoteName(t, name)}, 4); nodes[virtualNode] != 4 {
 			t.Errorf("pods run on %v, want all of them on %s", nodes, virtualNode)
@@ -314,7 +315,7 @@ func remoteDeleted(t *testing.T) {
 	start := time.Now()
 	env.Eventually(t, env.Hang, "the remote namespace is back", func() (string, bool) {
 		now := object(t, milan, namespaceKind, "", s.remote)
-		return "", now != nil && now.GetUID() != remote && env.At(now.Object, "status.phase") == "Active"
+		return "", now != nil && now.GetUID() != remote && fields.At(now.Object, "status.phase") == "Active"
 	})
 	s.wantRemote(t, configMapKind, "c", "{data: {k: v}}")
 	s.wantRemote(t, serviceKind, "web", "{spec: {ports: [{port: 80}]}}")

@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"liqo.io/liqo/test/env"
+	"liqo.io/liqo/test/env/fields"
 )
 
 // Kinds, as package env writes them.
@@ -156,7 +157,7 @@ func wantObject(t *testing.T, c *env.Cluster, kind, namespace, name, want string
 		if found = object(t, c, kind, namespace, name); found == nil {
 			return "there is none", false
 		}
-		differ := env.Differences(found.Object, want)
+		differ := fields.Differences(found.Object, want)
 		return strings.Join(differ, "\n            "), len(differ) == 0
 	})
 	return found
@@ -197,7 +198,7 @@ func (s namespace) wantEvent(t *testing.T, kind, name string, words ...string) (
 		}
 		var seen []string
 		for _, event := range all {
-			if env.At(event.Object, "involvedObject.kind") != kind || env.At(event.Object, "involvedObject.name") != name {
+			if fields.At(event.Object, "involvedObject.kind") != kind || fields.At(event.Object, "involvedObject.name") != name {
 				continue
 			}
 			text = fmt.Sprintf("%v %v: %v", event.Object["type"], event.Object["reason"], event.Object["message"])

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"liqo.io/liqo/test/env"
+	"liqo.io/liqo/test/env/networks"
 )
 
 // helloWorld are the two pods and the Service of the documented quick start, with an image of the playground.
@@ -93,7 +94,7 @@ func TestQuickStartObjects(t *testing.T) {
 // seenFromMilan returns the address under which milan sees an address of rome.
 func seenFromMilan(t *testing.T, address string) string {
 	t.Helper()
-	view, err := env.See(rome, milan)
+	view, err := networks.See(rome, milan)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -7,7 +7,8 @@ import (
 	"strings"
 	"testing"
 
-	"liqo.io/liqo/test/env"
+	"liqo.io/liqo/test/env/execution"
+	"liqo.io/liqo/test/env/fields"
 )
 
 const sizedPod = `
@@ -33,7 +34,7 @@ func TestResize(t *testing.T) {
 	s.running(t, "sized")
 	s.wantLocal(t, podKind, "sized", "status: {containerStatuses: [{resources: {requests: {cpu: 50m, memory: 32Mi}, limits: {cpu: 100m, memory: 64Mi}}}]}")
 	before := s.inMilan(t, podKind, "sized").GetUID()
-	resize := func(requests, limits string) env.Result {
+	resize := func(requests, limits string) execution.Result {
 		return rome.TryKubectl("", "-n", s.name, "patch", "pod", "sized", "--subresource", "resize", "-p",
 			fmt.Sprintf(`{"spec":{"containers":[{"name":"main","resources":{"requests":{%s},"limits":{%s}}}]}}`, requests, limits))
 	}
@@ -60,7 +61,7 @@ func TestPeeringLeavesNoWarning(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, event := range all {
-		if env.At(event.Object, "involvedObject.name") == virtualNode && (env.At(event.Object, "type") == "Warning" || env.At(event.Object, "reason") == "CIDRAssignmentFailed") {
+		if fields.At(event.Object, "involvedObject.name") == virtualNode && (fields.At(event.Object, "type") == "Warning" || fields.At(event.Object, "reason") == "CIDRAssignmentFailed") {
 			t.Errorf("%v %v: %v", event.Object["type"], event.Object["reason"], event.Object["message"])
 		}
 	}

@@ -12,6 +12,8 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"liqo.io/liqo/test/env"
+	"liqo.io/liqo/test/env/fields"
+	"liqo.io/liqo/test/env/networks"
 )
 
 // wholePod has every field that controls where and how a pod runs. It sets nodeName itself, so that it can name a scheduler that does not
@@ -172,7 +174,7 @@ func podRow(t *testing.T) {
 	}
 	want := strings.NewReplacer("    - SECRETS", "    - "+strings.Join(secrets, "\n    - "), "    - ENVIRONMENT", "    - "+strings.Join(environment, "\n    - "), "ENVIRONMENT", strings.Join(environment, ", ")).Replace(wholeRemote)
 	pod := s.wantRemote(t, podKind, "whole", want)
-	tolerations := inJSON(env.At(pod.Object, "spec.tolerations"))
+	tolerations := inJSON(fields.At(pod.Object, "spec.tolerations"))
 	if !strings.Contains(tolerations, `"mine"`) || strings.Contains(tolerations, "virtual-node.liqo.io/not-allowed") {
 		t.Errorf("tolerations are %s", tolerations)
 	}
@@ -200,7 +202,7 @@ status:
 func addresses(t *testing.T, s namespace, name string) {
 	t.Helper()
 	local, remote := s.local(t, podKind, name), s.inMilan(t, podKind, name)
-	view, err := env.See(rome, milan)
+	view, err := networks.See(rome, milan)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -218,8 +220,8 @@ func addresses(t *testing.T, s namespace, name string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if is := env.At(local.Object, "status.podIP"); is != want.String() {
-		t.Errorf("pod %s has the address %v in rome, and %v in milan: want %s", name, is, env.At(remote.Object, "status.podIP"), want)
+	if is := fields.At(local.Object, "status.podIP"); is != want.String() {
+		t.Errorf("pod %s has the address %v in rome, and %v in milan: want %s", name, is, fields.At(remote.Object, "status.podIP"), want)
 	}
 }
 
@@ -254,12 +256,12 @@ func podLifecycle(t *testing.T, s namespace) {
 	recreated := func(command ...string) {
 		t.Helper()
 		before := s.inMilan(t, podKind, "lifecycle")
-		restarts := env.At(s.local(t, podKind, "lifecycle").Object, "status.containerStatuses.0.restartCount")
+		restarts := fields.At(s.local(t, podKind, "lifecycle").Object, "status.containerStatuses.0.restartCount")
 		start := time.Now()
 		s.remoteKubectl(t, append(command, "--wait=false")...)
 		env.Eventually(t, env.Hang, "lifecycle runs again in milan", func() (string, bool) {
 			now := s.inMilan(t, podKind, "lifecycle")
-			return "", now != nil && now.GetUID() != before.GetUID() && env.At(now.Object, "status.phase") == "Running"
+			return "", now != nil && now.GetUID() != before.GetUID() && fields.At(now.Object, "status.phase") == "Running"
 		})
 		clusters.Measure("remote pod deleted to Running again: "+strings.Join(command, " "), "%.1f s", time.Since(start).Seconds())
 		count, _ := restarts.(int64)
@@ -350,7 +352,7 @@ spec:
 
 	s.kubectl(t, "patch", "pod", "changing", "--type=json", "-p", `[{"op":"add","path":"/spec/tolerations/-","value":{"key":"late","operator":"Exists","effect":"NoSchedule"}}]`)
 	env.Eventually(t, env.Hang, "the toleration arrives in milan", func() (string, bool) {
-		is, _ := env.At(s.inMilan(t, podKind, "changing").Object, "spec.tolerations").([]any)
+		is, _ := fields.At(s.inMilan(t, podKind, "changing").Object, "spec.tolerations").([]any)
 		return inJSON(is), slices.ContainsFunc(is, func(one any) bool { return strings.Contains(inJSON(one), `"late"`) })
 	})
 	s.kubectl(t, "patch", "pod", "changing", "-p", `{"spec":{"activeDeadlineSeconds":1800}}`)

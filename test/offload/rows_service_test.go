@@ -8,6 +8,8 @@ import (
 	"testing"
 
 	"liqo.io/liqo/test/env"
+	"liqo.io/liqo/test/env/execution"
+	"liqo.io/liqo/test/env/fields"
 )
 
 const services = `
@@ -79,13 +81,13 @@ spec:
   sessionAffinityConfig: {clientIP: {timeoutSeconds: 600}}
   publishNotReadyAddresses: true
 `)
-	if fmt.Sprint(env.At(whole.Object, "spec.healthCheckNodePort")) == "30066" {
+	if fmt.Sprint(fields.At(whole.Object, "spec.healthCheckNodePort")) == "30066" {
 		t.Error("the port of the health check is the same as in rome")
 	}
 	s.wantRemote(t, serviceKind, "headless", "{spec: {type: ClusterIP, clusterIP: None, selector: {app: x}}}")
 	s.wantRemote(t, serviceKind, "elsewhere", "{spec: {type: ExternalName, externalName: example.org, clusterIP: null, ports: null}}")
 	nodes := s.wantRemote(t, serviceKind, "nodes", "{spec: {type: NodePort, ports: [{port: 80, nodePort: '*'}]}}")
-	if fmt.Sprint(env.At(nodes.Object, "spec.ports.0.nodePort")) == "30067" {
+	if fmt.Sprint(fields.At(nodes.Object, "spec.ports.0.nodePort")) == "30067" {
 		t.Error("the node port is the same as in rome, without a request for that")
 	}
 	s.wantRemote(t, serviceKind, "same-nodes", "{spec: {type: NodePort, ports: [{port: 80, nodePort: 30068}]}}")
@@ -247,11 +249,11 @@ data: {}
 	if len(data) != 3 {
 		t.Errorf("the Secret of tokens has %d keys, want two tokens and the namespace", len(data))
 	}
-	exec := func(script string) env.Result {
+	exec := func(script string) execution.Result {
 		return rome.TryKubectl("", "-n", s.name, "exec", "caller", "--", "sh", "-c", script)
 	}
 	const folder = "/var/run/secrets/kubernetes.io/serviceaccount"
-	get := func(path string) env.Result {
+	get := func(path string) execution.Result {
 		return exec(`curl -sS --max-time 5 --cacert ` + folder + `/ca.crt -H "Authorization: Bearer $(cat ` + folder + `/token)" https://$KUBERNETES_SERVICE_HOST:$KUBERNETES_SERVICE_PORT` + path)
 	}
 	if result := exec("echo $ACCOUNT $KUBERNETES_SERVICE_HOST; cat " + folder + "/namespace"); strings.Join(strings.Fields(result.Out), " ") != "robot kubernetes.default "+s.name {

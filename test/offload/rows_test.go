@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"liqo.io/liqo/test/env"
+	"liqo.io/liqo/test/env/fields"
 )
 
 // TestRows tests the reflected kinds, as the rows of the table in docs/offloading.md: which fields arrive, and what a change by either cluster
@@ -234,7 +235,7 @@ spec:
 		manifest: "{apiVersion: networking.k8s.io/v1, kind: Ingress, metadata: {name: lifecycle, " + meta + "}, spec: {defaultBackend: {service: {name: web, port: {number: 80}}}}}",
 	}
 	lifecycle(t, s, o)
-	if ip := env.At(s.local(t, ingressKind, "whole").Object, "status.loadBalancer.ingress"); ip != nil {
+	if ip := fields.At(s.local(t, ingressKind, "whole").Object, "status.loadBalancer.ingress"); ip != nil {
 		t.Errorf("the status of the Ingress was reflected to rome: %v", ip)
 	}
 	o.name, o.manifest = "unmanaged", strings.Replace(o.manifest, "lifecycle", "unmanaged", 1)

@@ -12,6 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"liqo.io/liqo/test/env"
+	"liqo.io/liqo/test/env/fields"
 )
 
 const (
@@ -122,9 +123,9 @@ spec:
 		syncs++
 		s.remoteKubectl(t, "annotate", "--overwrite", "pod", "crashing", fmt.Sprintf("test/syncs=%d", syncs))
 		remote, local := s.inMilan(t, podKind, "crashing"), s.local(t, podKind, "crashing")
-		count, _ = env.At(local.Object, "status.containerStatuses.0.restartCount").(int64)
-		differ := env.Differences(local.Object, "status: {phase: Running, containerStatuses: [{ready: false, restartCount: '*', state: {waiting: {reason: CrashLoopBackOff, message: '*'}}, lastState: {terminated: {exitCode: 5, reason: Error}}}]}")
-		if was := env.At(remote.Object, "status.containerStatuses.0.restartCount"); count == 0 || was != count {
+		count, _ = fields.At(local.Object, "status.containerStatuses.0.restartCount").(int64)
+		differ := fields.Differences(local.Object, "status: {phase: Running, containerStatuses: [{ready: false, restartCount: '*', state: {waiting: {reason: CrashLoopBackOff, message: '*'}}, lastState: {terminated: {exitCode: 5, reason: Error}}}]}")
+		if was := fields.At(remote.Object, "status.containerStatuses.0.restartCount"); count == 0 || was != count {
 			differ = append(differ, fmt.Sprintf("%d restarts, in milan %v", count, was))
 		}
 		if line := s.kubectl(t, "get", "pod", "crashing", "--no-headers"); !strings.Contains(line, "CrashLoopBackOff") {
@@ -134,7 +135,7 @@ spec:
 	})
 	s.remoteKubectl(t, "delete", "pod", "crashing", "--wait=false")
 	env.Eventually(t, env.Hang, "the recreated pod counts as a restart", func() (string, bool) {
-		is, _ := env.At(s.local(t, podKind, "crashing").Object, "status.containerStatuses.0.restartCount").(int64)
+		is, _ := fields.At(s.local(t, podKind, "crashing").Object, "status.containerStatuses.0.restartCount").(int64)
 		return fmt.Sprintf("%d, was %d", is, count), is > count
 	})
 }
@@ -168,7 +169,7 @@ spec:
 		}
 		phases := map[string]string{}
 		for _, pod := range all {
-			phases[pod.GetName()] = fmt.Sprintf("%v %v", pod.GetUID(), env.At(pod.Object, "status.phase"))
+			phases[pod.GetName()] = fmt.Sprintf("%v %v", pod.GetUID(), fields.At(pod.Object, "status.phase"))
 		}
 		return phases
 	}
@@ -185,7 +186,7 @@ spec:
 	s.running(t, "later")
 	for name := range before {
 		if found := s.inMilan(t, podKind, name); found != nil {
-			t.Errorf("pod %s of a Job that has ended exists again, %v", name, env.At(found.Object, "status.phase"))
+			t.Errorf("pod %s of a Job that has ended exists again, %v", name, fields.At(found.Object, "status.phase"))
 		}
 	}
 	after := pods()

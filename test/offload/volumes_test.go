@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"liqo.io/liqo/test/env"
+	"liqo.io/liqo/test/env/fields"
 )
 
 const (
@@ -58,7 +58,7 @@ func (s namespace) read(t *testing.T, pod string) string {
 func (s namespace) volumeOf(t *testing.T, name string) string {
 	t.Helper()
 	found := s.wantLocal(t, claimKind, name, "{status: {phase: Bound}}")
-	return fmt.Sprint(env.At(found.Object, "spec.volumeName"))
+	return fmt.Sprint(fields.At(found.Object, "spec.volumeName"))
 }
 
 // cordoned: a pod waits for the node that has its data.
@@ -99,7 +99,7 @@ func ownVolumes(t *testing.T) {
 		s.write(t, name, "first-"+name)
 	}
 	there := s.wantRemote(t, claimKind, "there", "{metadata: {labels: {app: db}}, spec: {storageClassName: standard, resources: {requests: {storage: 25Mi}}}, status: {phase: Bound}}")
-	remoteVolume := fmt.Sprint(env.At(there.Object, "spec.volumeName"))
+	remoteVolume := fmt.Sprint(fields.At(there.Object, "spec.volumeName"))
 	wantObject(t, rome, volumeKind, "", s.volumeOf(t, "there"), "{metadata: {annotations: {storage.liqo.io/remote-volume: "+remoteVolume+"}}}")
 	if found := s.inMilan(t, claimKind, "here"); found != nil {
 		t.Errorf("milan has a claim whose data is in rome: %v", found.Object)

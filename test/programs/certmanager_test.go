@@ -12,12 +12,13 @@ import (
 	"time"
 
 	"liqo.io/liqo/test/env"
+	"liqo.io/liqo/test/env/execution"
 )
 
 // chart lays out cert-manager's chart as its release does, from its module, and returns what Helm makes of it.
 func (p program) chart(t *testing.T) string {
 	t.Helper()
-	where := env.Execute("", "../../hack/go", "list", "-C", "certmanager", "-m", "-f", "{{.Dir}}", "github.com/cert-manager/cert-manager")
+	where := execution.Run("", "../../hack/go", "list", "-C", "certmanager", "-m", "-f", "{{.Dir}}", "github.com/cert-manager/cert-manager")
 	if where.Code != 0 {
 		t.Fatal(where)
 	}
@@ -49,7 +50,7 @@ func (p program) chart(t *testing.T) string {
 			t.Fatal(err)
 		}
 	}
-	made := env.Execute("", filepath.Join(clusters.Bin, "helm"), "template", "cert-manager", folder, "--namespace", p.namespace, "-f", filepath.Join(folder, "here.yaml"))
+	made := execution.Run("", filepath.Join(clusters.Bin, "helm"), "template", "cert-manager", folder, "--namespace", p.namespace, "-f", filepath.Join(folder, "here.yaml"))
 	if made.Code != 0 {
 		t.Fatal(made)
 	}

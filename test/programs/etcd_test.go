@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"liqo.io/liqo/test/env"
+	"liqo.io/liqo/test/env/execution"
 )
 
 // TestEtcd: a quorum of three by names, one member here and two at the provider. The leader dies, once here and once there: the two others elect
@@ -49,7 +50,7 @@ func TestEtcd(t *testing.T) {
 }
 
 // etcd asks a member by the API of etcd in JSON, through the API server.
-func (p program) etcd(member, what string, body any) env.Result {
+func (p program) etcd(member, what string, body any) execution.Result {
 	text, err := json.Marshal(body)
 	if err != nil {
 		panic(err) // it stands in the test

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"liqo.io/liqo/test/env"
+	"liqo.io/liqo/test/env/execution"
 )
 
 // TestGalera: the database of examples/stateful-applications, whose members know each other, and themselves, by full names. Its replicas lead each
@@ -57,7 +58,7 @@ func TestGalera(t *testing.T) {
 	})
 }
 
-func (p program) mariadb(pod, statement string) env.Result {
+func (p program) mariadb(pod, statement string) execution.Result {
 	return p.try("exec", pod, "--", "sh", "-c", `MYSQL_PWD=$PASSWORD mariadb --no-defaults --host=127.0.0.1 --user=user --batch --skip-column-names my_database --execute="$0"`, statement)
 }
 

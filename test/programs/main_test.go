@@ -18,6 +18,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"liqo.io/liqo/test/env"
+	"liqo.io/liqo/test/env/execution"
 )
 
 var (
@@ -110,7 +111,7 @@ func (p program) kubectl(t *testing.T, args ...string) string {
 	return rome.Kubectl(t, append([]string{"-n", p.namespace}, args...)...)
 }
 
-func (p program) try(args ...string) env.Result {
+func (p program) try(args ...string) execution.Result {
 	return rome.TryKubectl("", append([]string{"-n", p.namespace}, args...)...)
 }
 

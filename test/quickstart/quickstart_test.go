@@ -26,6 +26,7 @@ import (
 	"time"
 
 	"liqo.io/liqo/test/env"
+	"liqo.io/liqo/test/env/execution"
 	"liqo.io/liqo/test/guide"
 )
 
@@ -85,9 +86,9 @@ func TestQuickStart(t *testing.T) {
 			t.Cleanup(func() { c.Kubectl(t, "delete", "namespace", "liqo-demo", "--ignore-not-found", "--timeout=120s") })
 		}
 	} else if !*keep {
-		t.Cleanup(func() { env.Execute("", filepath.Join(root, "bin", "playground"), "down") })
+		t.Cleanup(func() { execution.Run("", filepath.Join(root, "bin", "playground"), "down") })
 	}
-	up := env.Execute("", "sh", "-c", script+" 2>&1") // as a reader sees it
+	up := execution.Run("", "sh", "-c", script+" 2>&1") // as a reader sees it
 	if up.Code != 0 {
 		t.Fatal(up)
 	}
@@ -104,7 +105,7 @@ func TestQuickStart(t *testing.T) {
 	if *keep {
 		return
 	}
-	down := env.Execute("", "sh", "-c", script+" down 2>&1")
+	down := execution.Run("", "sh", "-c", script+" down 2>&1")
 	if down.Code != 0 {
 		t.Fatal(down)
 	}

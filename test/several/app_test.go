@@ -13,6 +13,9 @@ import (
 	"testing"
 
 	"liqo.io/liqo/test/env"
+	"liqo.io/liqo/test/env/fields"
+	"liqo.io/liqo/test/env/netns"
+	"liqo.io/liqo/test/env/traffic"
 )
 
 // app is a namespace that a cluster offloads, with one server in each of some clusters and one Service of all of them.
@@ -143,7 +146,7 @@ func (a app) pod(t *testing.T, c *env.Cluster) env.Pod {
 }
 
 // at is the network of the server in a cluster.
-func (a app) at(t *testing.T, c *env.Cluster) env.Place {
+func (a app) at(t *testing.T, c *env.Cluster) netns.Place {
 	t.Helper()
 	place, err := a.pod(t, c).Net()
 	if err != nil {
@@ -174,8 +177,8 @@ func (a app) endpoint(t *testing.T, c, of *env.Cluster) netip.Addr {
 		endpoints, _ := slice.Object["endpoints"].([]any)
 		for _, one := range endpoints {
 			endpoint, _ := one.(map[string]any)
-			text, _ := env.At(endpoint, "addresses.0").(string)
-			if address, err := netip.ParseAddr(text); err == nil && env.At(endpoint, "targetRef.name") == "web-"+of.Name && env.At(endpoint, "conditions.ready") == true {
+			text, _ := fields.At(endpoint, "addresses.0").(string)
+			if address, err := netip.ParseAddr(text); err == nil && fields.At(endpoint, "targetRef.name") == "web-"+of.Name && fields.At(endpoint, "conditions.ready") == true {
 				return address
 			}
 		}
@@ -185,7 +188,7 @@ func (a app) endpoint(t *testing.T, c, of *env.Cluster) netip.Addr {
 
 // answers waits until the servers of exactly these clusters answer at an address: each of them has, and many requests in a row were answered by
 // one of them.
-func answers(t *testing.T, from env.Place, address string, in ...*env.Cluster) {
+func answers(t *testing.T, from netns.Place, address string, in ...*env.Cluster) {
 	t.Helper()
 	want := map[string]bool{}
 	for _, c := range in {
@@ -223,7 +226,7 @@ func (a app) answersEverywhere(t *testing.T, from, in []*env.Cluster) {
 func program() string { return filepath.Join(clusters.Bin, "traffic") }
 
 // check asks once.
-func check(from env.Place, protocol, address string, flags ...string) (a env.Answer, err error) {
+func check(from netns.Place, protocol, address string, flags ...string) (a traffic.Answer, err error) {
 	r := from.Try(program(), append([]string{"check", protocol, address}, flags...)...)
 	if r.Code != 0 {
 		return a, fmt.Errorf("from %s: %s", from.Name, strings.TrimSpace(r.Err))
@@ -232,7 +235,7 @@ func check(from env.Place, protocol, address string, flags ...string) (a env.Ans
 }
 
 // must asks and returns the answer.
-func must(t *testing.T, from env.Place, protocol, address string, flags ...string) env.Answer {
+func must(t *testing.T, from netns.Place, protocol, address string, flags ...string) traffic.Answer {
 	t.Helper()
 	a, err := check(from, protocol, address, flags...)
 	if err != nil {

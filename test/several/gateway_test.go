@@ -11,6 +11,9 @@ import (
 	"time"
 
 	"liqo.io/liqo/test/env"
+	"liqo.io/liqo/test/env/netns"
+	"liqo.io/liqo/test/env/networks"
+	"liqo.io/liqo/test/env/traffic"
 )
 
 // gatewayRestarts: a connection from one provider to the other passes the gateway of rome, which tracks it. It survives that the gateway is killed, and that its
@@ -19,14 +22,14 @@ func gatewayRestarts(t *testing.T) {
 	peered(t, star()...)
 	a := deploy(t, rome, "tracked", milan, turin)
 	a.answersEverywhere(t, []*env.Cluster{milan, turin}, a.in)
-	state := stream(t, a.at(t, milan), env.Endpoint(a.endpoint(t, milan, turin), 7000))
+	state := stream(t, a.at(t, milan), traffic.Endpoint(a.endpoint(t, milan, turin), 7000))
 	answering(t, state, time.Now())
 
 	start := time.Now()
 	rome.Kill(t, "gateway")
 	answering(t, state, start)
 	env.Eventually(t, env.Hang, "the network of rome works", func() (string, bool) {
-		condition, err := env.Networking(rome, turin)
+		condition, err := networks.Condition(rome, turin)
 		return fmt.Sprintf("%+v, %v", condition, err), condition.Status == "Established"
 	})
 	if now := state(); now.Broken > 0 {
@@ -63,7 +66,7 @@ func answering(t *testing.T, state func() report, after time.Time) time.Duration
 }
 
 // stream keeps a connection with requests open until the end of the test. The function that it returns reports the present state.
-func stream(t *testing.T, from env.Place, address string) (state func() report) {
+func stream(t *testing.T, from netns.Place, address string) (state func() report) {
 	t.Helper()
 	cmd := from.Command(program(), "stream", "there="+address)
 	out, err := cmd.StdoutPipe()

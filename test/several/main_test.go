@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"liqo.io/liqo/test/env"
+	"liqo.io/liqo/test/env/netns"
 )
 
 var (
@@ -146,7 +147,7 @@ func others(without *env.Cluster) []*env.Cluster {
 // available is the memory that this machine can still give to programs.
 func available(t *testing.T) string {
 	t.Helper()
-	for line := range strings.Lines(env.Host().Run(t, "cat", "/proc/meminfo")) {
+	for line := range strings.Lines(netns.Host().Run(t, "cat", "/proc/meminfo")) {
 		var kib int
 		if _, err := fmt.Sscanf(line, "MemAvailable: %d kB", &kib); err == nil {
 			return fmt.Sprintf("%.1f GiB", float64(kib)/(1<<20))

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"liqo.io/liqo/test/env"
+	"liqo.io/liqo/test/env/traffic"
 )
 
 // consumerAndProvider: rome and milan use each other, and rome uses turin as well. The applications of both work in both, and the one of rome goes on when
@@ -78,10 +79,10 @@ func fourClusters(t *testing.T) {
 	clusters.Measure("four clusters, each of which uses the others: peered", "%.1f s", time.Since(start).Seconds())
 	checks := 0
 	for _, c := range clusters.Clusters {
-		env.Serve(t, c)
+		traffic.Serve(t, c)
 	}
 	for _, one := range all {
-		checks += env.Matrix(t, clusters, one[0], one[1])
+		checks += traffic.Matrix(t, clusters, one[0], one[1])
 	}
 	clusters.Measure("reachability of four clusters", "%d checks", checks)
 	var apps []app
@@ -95,7 +96,7 @@ func fourClusters(t *testing.T) {
 
 	// Nothing that one does to the others keeps them from ending it.
 	for _, c := range clusters.Clusters {
-		c.Kubectl(t, "delete", "namespace", env.Namespace, "--timeout=60s")
+		c.Kubectl(t, "delete", "namespace", traffic.Namespace, "--timeout=60s")
 	}
 	peered(t)
 	for _, c := range clusters.Clusters {

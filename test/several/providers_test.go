@@ -12,6 +12,10 @@ import (
 	"time"
 
 	"liqo.io/liqo/test/env"
+	"liqo.io/liqo/test/env/fields"
+	"liqo.io/liqo/test/env/netns"
+	"liqo.io/liqo/test/env/networks"
+	"liqo.io/liqo/test/env/traffic"
 )
 
 // application runs one application here and in two providers. Its Service answers from all three clusters, in all three.
@@ -60,10 +64,10 @@ func (a app) throughConsumer(t *testing.T, from, to *env.Cluster) {
 	}
 	source := prefix(t, view(t, to, a.consumer).Spec.RemoteNATExternalCIDR, string(view(t, to, a.consumer).Spec.RemoteExternalCIDR))
 	for _, args := range [][]string{
-		{"http", env.Endpoint(address, 7001), "--bytes", "1"},
-		{"http", env.Endpoint(address, 7001), "--bytes", "10000000", "--timeout", "30s"},
-		{"udp", env.Endpoint(address, 7000), "--bytes", "1000"},
-		{"udp", env.Endpoint(address, 7000), "--bytes", "5000"},
+		{"http", traffic.Endpoint(address, 7001), "--bytes", "1"},
+		{"http", traffic.Endpoint(address, 7001), "--bytes", "10000000", "--timeout", "30s"},
+		{"udp", traffic.Endpoint(address, 7000), "--bytes", "1000"},
+		{"udp", traffic.Endpoint(address, 7000), "--bytes", "5000"},
 	} {
 		got := must(t, a.at(t, from), args[0], args[1], args[2:]...)
 		if seen, err := netip.ParseAddr(got.From); err != nil || !source.Contains(seen) {
@@ -73,7 +77,7 @@ func (a app) throughConsumer(t *testing.T, from, to *env.Cluster) {
 			t.Errorf("from %s, %v: %s answers", from.Name, args, got.Server)
 		}
 	}
-	if got, err := check(a.at(t, from), "udp", env.Endpoint(address, 7001), "--timeout", "500ms"); err == nil {
+	if got, err := check(a.at(t, from), "udp", traffic.Endpoint(address, 7001), "--timeout", "500ms"); err == nil {
 		t.Errorf("a port that the Service does not have answers: %+v", got)
 	}
 }
@@ -94,7 +98,7 @@ func peeredProviders(t *testing.T) {
 		if err != nil || err2 != nil {
 			t.Fatal(err, err2)
 		}
-		direct = env.Endpoint(address, 7001)
+		direct = traffic.Endpoint(address, 7001)
 		got := must(t, a.at(t, pair[0]), "http", direct, "--bytes", "10000000", "--timeout", "30s")
 		if got.Server != "web-"+pair[1].Name || got.From != source.String() {
 			t.Errorf("from %s to %s at %s: %+v, want an answer to %s", pair[0].Name, pair[1].Name, direct, got, source)
@@ -119,7 +123,7 @@ func nodePorts(t *testing.T) {
 	a := deploy(t, rome, "ports", milan, turin)
 	for _, c := range a.in {
 		port := a.service(t, c, `.spec.ports[?(@.name=="http")].nodePort`)
-		answers(t, env.Router(), c.Nodes[0].Address.String()+":"+port, a.in...)
+		answers(t, netns.Router(), c.Nodes[0].Address.String()+":"+port, a.in...)
 	}
 }
 
@@ -168,7 +172,7 @@ func unpeerOne(t *testing.T) {
 	a := deploy(t, rome, "leaves", milan, turin)
 	a.answersEverywhere(t, a.in, a.in)
 	before, local := a.state(t, turin, rome), rome.Kubectl(t, "-n", a.name, "get", "pod", "web-turin", "-o", "jsonpath={.metadata.uid}")
-	stop := requests(t, a.at(t, turin), env.Endpoint(a.endpoint(t, turin, rome), 7001))
+	stop := requests(t, a.at(t, turin), traffic.Endpoint(a.endpoint(t, turin, rome), 7001))
 	rome.Liqoctl(t, "unpeer", "out-of-band", milan.Name)
 	milan.WantColumns(t, rome, "absent")
 	sent, failed := stop()
@@ -197,7 +201,7 @@ func unpeerOne(t *testing.T) {
 }
 
 // requests sends requests from a place, one after the other, until the function that it returns is called.
-func requests(t *testing.T, from env.Place, address string) (stop func() (sent int, failed []string)) {
+func requests(t *testing.T, from netns.Place, address string) (stop func() (sent int, failed []string)) {
 	t.Helper()
 	end := make(chan struct{})
 	var running sync.WaitGroup
@@ -289,7 +293,7 @@ func (a app) progress(t *testing.T, when string) {
 		a.apply(t, fmt.Sprintf("{apiVersion: v1, kind: ConfigMap, metadata: {name: progress}, data: {value: %q}}", value))
 		env.Eventually(t, env.Hang, "the ConfigMap is in turin", func() (string, bool) {
 			found, err := turin.Object("v1/ConfigMap", a.namespace(t, turin), "progress")
-			return fmt.Sprint(err), err == nil && env.At(found.Object, "data.value") == value
+			return fmt.Sprint(err), err == nil && fields.At(found.Object, "data.value") == value
 		})
 		maps = append(maps, time.Since(start))
 		rome.Kubectl(t, "-n", a.name, "delete", "pod", name, "--timeout=60s")
@@ -298,9 +302,9 @@ func (a app) progress(t *testing.T, when string) {
 	clusters.Measure(when+": in the other one", "pod Ready after %.1f s, ConfigMap there after %.2f s (medians of %d)", median(pods), median(maps), rounds)
 }
 
-func view(t *testing.T, here, there *env.Cluster) env.View {
+func view(t *testing.T, here, there *env.Cluster) networks.View {
 	t.Helper()
-	view, err := env.See(here, there)
+	view, err := networks.See(here, there)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"liqo.io/liqo/test/env"
+	"liqo.io/liqo/test/env/execution"
 	"liqo.io/liqo/test/env/recorder"
 	"liqo.io/liqo/test/soak/plan"
 )
@@ -306,13 +307,13 @@ func (a *applier) succeeded(action plan.Action, attempts int, took time.Duration
 func change(one plan.Change) string { return one.Namespace + " in " + one.Provider }
 
 // command does the action of a user once. Done twice, it changes nothing: the answer to the first time may have been lost.
-func command(a plan.Action) env.Result {
+func command(a plan.Action) execution.Result {
 	kind, name, _ := strings.Cut(a.Object, "/")
-	kubectl := func(stdin string, args ...string) env.Result {
+	kubectl := func(stdin string, args ...string) execution.Result {
 		return consumer.TryKubectl(stdin, append(args, "--request-timeout=20s")...)
 	}
 	// gone is true if an object is gone, or if that is not known; the result distinguishes them.
-	gone := func(args ...string) (env.Result, bool) {
+	gone := func(args ...string) (execution.Result, bool) {
 		found := kubectl("", slices.Concat([]string{"get"}, args, []string{"--ignore-not-found", "-o", "name"})...)
 		return found, found.Code != 0 || found.Out == ""
 	}
@@ -359,7 +360,7 @@ func command(a plan.Action) env.Result {
 	case plan.Unlabel:
 		return kubectl("", "label", "node", node, "pool-")
 	}
-	return env.Result{Args: a.String(), Err: "no user does that", Code: 1}
+	return execution.Result{Args: a.String(), Err: "no user does that", Code: 1}
 }
 
 func cluster(name string) *env.Cluster {
@@ -371,7 +372,7 @@ func cluster(name string) *env.Cluster {
 	panic("the plan names cluster " + name + ", which is not in testdata/four.yaml")
 }
 
-func peer(name string) env.Result {
+func peer(name string) execution.Result {
 	line := cluster(name).TryLiqoctl("generate", "peer-command", "--only-command")
 	words := strings.Fields(line.Out)
 	if line.Code != 0 || len(words) < 2 {

@@ -17,6 +17,7 @@ import (
 
 	"liqo.io/liqo/apis/labels"
 	"liqo.io/liqo/test/env"
+	"liqo.io/liqo/test/env/inventory"
 	"liqo.io/liqo/test/soak/plan"
 )
 
@@ -148,7 +149,7 @@ func remote(s plan.State, id string) string {
 	}
 	slices.Sort(want)
 	slices.Sort(have)
-	missing, extra := env.Added(have, want), env.Added(want, have)
+	missing, extra := inventory.Added(have, want), inventory.Added(want, have)
 	if len(missing)+len(extra) == 0 {
 		return ""
 	}

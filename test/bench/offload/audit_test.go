@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"liqo.io/liqo/test/env"
+	"liqo.io/liqo/test/env/audit"
 )
 
 // writes counts the write requests of Liqo's identities.
@@ -23,7 +24,7 @@ type writes struct {
 const peerAccount = ":liqo-peer"
 
 // countWrites counts Liqo's write requests between two moments, except those for which except returns true.
-func countWrites(t testing.TB, c *env.Cluster, from, to time.Time, except func(env.Call) bool) writes {
+func countWrites(t testing.TB, c *env.Cluster, from, to time.Time, except func(audit.Call) bool) writes {
 	t.Helper()
 	sum := writes{ByCall: map[string]int{}, Failed: map[string]int{}}
 	for _, call := range c.Calls(t, from, to) {

@@ -17,7 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"liqo.io/liqo/test/env"
+	"liqo.io/liqo/test/env/audit"
 )
 
 // objectWrites is the cost of one step of an object's life, over all rounds.
@@ -123,7 +123,7 @@ func (l life) step(name string, do func() error, good func(watch.EventType, clie
 }
 
 // periodic returns true for renewals of leases and of the node's status, which do not depend on objects. Part idle counts them.
-func periodic(c env.Call) bool {
+func periodic(c audit.Call) bool {
 	return c.ObjectRef.Resource == "leases" || c.ObjectRef.Resource == "nodes"
 }
 

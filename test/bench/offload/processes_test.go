@@ -14,6 +14,7 @@ import (
 	"testing"
 
 	"liqo.io/liqo/test/env"
+	"liqo.io/liqo/test/env/netns"
 	"liqo.io/liqo/test/env/process"
 )
 
@@ -137,7 +138,7 @@ func (m memory) String() string {
 }
 
 // byteCounters count the bytes between the nodes of two clusters, on the router between them.
-type byteCounters struct{ router env.Place }
+type byteCounters struct{ router netns.Place }
 
 // transferred is the number of bytes from the consumer to the provider, and back.
 type transferred struct{ To, Back float64 }
@@ -146,7 +147,7 @@ const countersTable = "offload_bench"
 
 func countBytes(t testing.TB, consumer, provider *env.Cluster) *byteCounters {
 	t.Helper()
-	c := &byteCounters{env.Router()}
+	c := &byteCounters{netns.Router()}
 	c.router.Try("nft", "delete", "table", "ip", countersTable) // left by an interrupted run
 	rule := func(from, to *env.Cluster, name string) string {
 		return fmt.Sprintf("add rule ip %s passing ip saddr %s ip daddr %s counter name %s; ", countersTable, from.NodeCIDR, to.NodeCIDR, name)

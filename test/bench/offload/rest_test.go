@@ -15,6 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"liqo.io/liqo/test/env"
+	"liqo.io/liqo/test/env/audit"
 )
 
 // idlePeriod is a measurement without any change of the workload.
@@ -125,7 +126,7 @@ func (b *bench) killed(t *testing.T, objects int) {
 	caught := time.Since(from)
 	idleFor(4 * settle)
 	to := time.Now()
-	others := func(c env.Call) bool {
+	others := func(c audit.Call) bool {
 		return c.ObjectRef.Namespace != offloaded || c.ObjectRef.Name == canary || !slices.Contains(reflectedKinds, c.ObjectRef.Resource)
 	}
 	r := &restarted{

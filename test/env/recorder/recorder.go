@@ -20,6 +20,7 @@ import (
 	"time"
 
 	"liqo.io/liqo/test/env"
+	"liqo.io/liqo/test/env/execution"
 )
 
 // Marker and Answer are the input and output of command history.
@@ -157,7 +158,7 @@ func (r *Recorder) Check(t *testing.T, converge, lag time.Duration) (found Repor
 	case <-time.After(30 * time.Second):
 		t.Fatal("the recorder does not end")
 	}
-	result := env.Execute("", filepath.Join(r.env.Bin, "history"), "check", "--converge", converge.String(), "--lag", lag.String(), r.file)
+	result := execution.Run("", filepath.Join(r.env.Bin, "history"), "check", "--converge", converge.String(), "--lag", lag.String(), r.file)
 	t.Logf("the history %s:\n%s", r.file, result.Out)
 	if result.Code != 0 {
 		t.Errorf("%s", result.Err)

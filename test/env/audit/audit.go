@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package env
+// Package audit reads what Liqo asked an API server, from its audit log.
+//
+// It knows files and no cluster. Proof: audit_test.go.
+package audit
 
 import (
 	"bufio"

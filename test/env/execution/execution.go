@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package env
+// Package execution runs a program to its end, and keeps how it ended.
+//
+// It knows nothing of clusters. Proof: every suite below test/, whose commands run by it.
+package execution
 
 import (
 	"context"
@@ -24,8 +27,8 @@ func (r Result) String() string {
 		r.Args, r.Code, r.Took.Round(time.Millisecond), strings.TrimSpace(r.Out), strings.TrimSpace(r.Err))
 }
 
-// Execute runs a program to its end, for at most five minutes.
-func Execute(stdin, name string, args ...string) Result {
+// Run runs a program to its end, for at most five minutes.
+func Run(stdin, name string, args ...string) Result {
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, name, args...)

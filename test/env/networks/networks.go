@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package env
+// Package networks is how two clusters see each other's networks: the addresses that the one has for pods and nodes of the other, and what it
+// believes of the connection.
+//
+// It computes addresses as the documentation describes them, not with the product's code. Proof: test/network, which sends packets to them.
+package networks
 
 import (
 	"context"
@@ -16,11 +20,12 @@ import (
 
 	discovery "liqo.io/liqo/apis/discovery/v1alpha1"
 	network "liqo.io/liqo/apis/net/v1alpha1"
+	"liqo.io/liqo/test/env"
 )
 
 // View is how two clusters see each other's networks: the tunnel endpoint of there in here.
 type View struct {
-	Here, There *Cluster
+	Here, There *env.Cluster
 	Spec        network.TunnelEndpointSpec
 	MTU         int32  // from the status of the tunnel
 	Lanes       string // state of the lanes, from the status of the tunnel
@@ -28,7 +33,7 @@ type View struct {
 }
 
 // See reads the tunnel endpoint that the cluster has of another.
-func See(c, there *Cluster) (View, error) {
+func See(c, there *env.Cluster) (View, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 	defer cancel()
 	var all network.TunnelEndpointList
@@ -83,7 +88,7 @@ func (v View) Source(pod netip.Addr) (netip.Addr, error) {
 }
 
 // NodeSource is the address that there sees of a node of here.
-func (v View) NodeSource(node *Node) (netip.Addr, error) {
+func (v View) NodeSource(node *env.Node) (netip.Addr, error) {
 	external, err := external(node, v.Spec.LocalPodCIDR, v.Spec.LocalExternalCIDR)
 	if err != nil {
 		return netip.Addr{}, err
@@ -92,7 +97,7 @@ func (v View) NodeSource(node *Node) (netip.Addr, error) {
 }
 
 // Node is the address that here has for a node of there.
-func (v View) Node(node *Node) (netip.Addr, error) {
+func (v View) Node(node *env.Node) (netip.Addr, error) {
 	external, err := external(node, v.Spec.RemotePodCIDR, v.Spec.RemoteExternalCIDR)
 	if err != nil {
 		return netip.Addr{}, err
@@ -101,7 +106,7 @@ func (v View) Node(node *Node) (netip.Addr, error) {
 }
 
 // external is the node's address in the external network: the first one of its pod network, moved (docs/adr/0013-network-fabric.md).
-func external(n *Node, pods, external network.CIDR) (netip.Addr, error) {
+func external(n *env.Node, pods, external network.CIDR) (netip.Addr, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 	defer cancel()
 	var node corev1.Node
@@ -117,7 +122,7 @@ func external(n *Node, pods, external network.CIDR) (netip.Addr, error) {
 
 // Doubt sets the network condition of another cluster to Pending and changes an annotation, so that the controller reconciles: a change of
 // the status alone triggers nothing.
-func Doubt(c, there *Cluster) error {
+func Doubt(c, there *env.Cluster) error {
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 	defer cancel()
 	return retry.RetryOnConflict(retry.DefaultBackoff, func() error {
@@ -139,8 +144,8 @@ func Doubt(c, there *Cluster) error {
 	})
 }
 
-// Networking returns the network condition of another cluster: status, reason and message.
-func Networking(c, there *Cluster) (discovery.PeeringCondition, error) {
+// Condition returns the network condition of another cluster: status, reason and message.
+func Condition(c, there *env.Cluster) (discovery.PeeringCondition, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()
 	var all discovery.ForeignClusterList

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package env
+package traffic
 
 import (
 	"encoding/json"
@@ -9,6 +9,11 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"liqo.io/liqo/test/env"
+	"liqo.io/liqo/test/env/execution"
+	"liqo.io/liqo/test/env/netns"
+	"liqo.io/liqo/test/env/networks"
 )
 
 // Answer is what `traffic check` prints: the address that the server saw, the server's name (with HTTP), and how long the request took.
@@ -34,17 +39,17 @@ func Endpoint(address netip.Addr, port int) string {
 // end is where a check starts: a network namespace of this machine, or a pod of any cluster.
 type end struct {
 	name string
-	run  func(args ...string) Result
+	run  func(args ...string) execution.Result
 }
 
 // fromPlace makes an end of a network namespace.
-func fromPlace(b *Env, at Place) end {
-	return end{at.Name, func(args ...string) Result { return at.Try(filepath.Join(b.Bin, "traffic"), args...) }}
+func fromPlace(b *env.Env, at netns.Place) end {
+	return end{at.Name, func(args ...string) execution.Result { return at.Try(filepath.Join(b.Bin, "traffic"), args...) }}
 }
 
 // fromPod makes an end of a pod: in its network namespace on the playground, which needs neither an API server nor a kubelet; elsewhere by
 // kubectl exec.
-func fromPod(t testing.TB, b *Env, p Pod) end {
+func fromPod(t testing.TB, b *env.Env, p env.Pod) end {
 	t.Helper()
 	if b.HasPlayground() {
 		at, err := p.Net()
@@ -53,15 +58,15 @@ func fromPod(t testing.TB, b *Env, p Pod) end {
 		}
 		return fromPlace(b, at)
 	}
-	return end{p.Node.Name + "/" + p.Name, func(args ...string) Result {
+	return end{p.Node.Name + "/" + p.Name, func(args ...string) execution.Result {
 		return p.Node.Cluster.TryKubectl("", append([]string{"-n", Namespace, "exec", p.Name, "--", "/usr/bin/traffic"}, args...)...)
 	}}
 }
 
 // Ask runs one check, and repeats it once if it fails: a route that is still being made is no fault. But each repeat is reported at the end of the run, as a
 // path that loses every first packet would otherwise look as good as any.
-func Ask(b *Env, from string, run func(args ...string) Result, args ...string) (Answer, error) {
-	var r Result
+func Ask(b *env.Env, from string, run func(args ...string) execution.Result, args ...string) (Answer, error) {
+	var r execution.Result
 	for i := range 2 {
 		r = run(append([]string{"check"}, args...)...)
 		var a Answer
@@ -76,7 +81,7 @@ func Ask(b *Env, from string, run func(args ...string) Result, args ...string) (
 }
 
 // must checks and compares the address that the server saw; an invalid one stands for any.
-func must(t testing.TB, b *Env, e end, want netip.Addr, args ...string) {
+func must(t testing.TB, b *env.Env, e end, want netip.Addr, args ...string) {
 	t.Helper()
 	a, err := Ask(b, e.name, e.run, args...)
 	switch {
@@ -89,9 +94,9 @@ func must(t testing.TB, b *Env, e end, want netip.Addr, args ...string) {
 
 // Matrix checks that every pod of one cluster reaches every pod of another, under the addresses that the documentation describes; on the
 // playground every node of it too. The clusters must be peered and serve (see Serve). It returns the number of checks.
-func Matrix(t *testing.T, b *Env, here, there *Cluster) (checks int) {
+func Matrix(t *testing.T, b *env.Env, here, there *env.Cluster) (checks int) {
 	t.Helper()
-	view, err := See(here, there)
+	view, err := networks.See(here, there)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -130,9 +135,9 @@ func Matrix(t *testing.T, b *Env, here, there *Cluster) (checks int) {
 
 // AllServers waits until every node of a cluster has a server that is Ready: Kubernetes may take its pods for not Ready for a while after
 // its API server, or a node, was away.
-func AllServers(t testing.TB, c *Cluster) (all []Pod) {
+func AllServers(t testing.TB, c *env.Cluster) (all []env.Pod) {
 	t.Helper()
-	Eventually(t, Hang, "every node of "+c.Name+" has a server that is Ready", func() (string, bool) {
+	env.Eventually(t, env.Hang, "every node of "+c.Name+" has a server that is Ready", func() (string, bool) {
 		var err error
 		all, err = Servers(c)
 		return fmt.Sprintf("%d of %d, %v", len(all), len(c.Nodes), err), len(all) == len(c.Nodes)

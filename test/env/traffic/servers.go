@@ -1,11 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package env
+// Package traffic is servers on all nodes of a cluster, and requests from every node and pod of another to them.
+//
+// It knows the program test/traffic and no rule of the network but the addresses that package networks computes. Proof: test/network, which uses it.
+package traffic
 
 import (
 	"fmt"
 	"testing"
 	"time"
+
+	"liqo.io/liqo/test/env"
 )
 
 // Namespace is where the servers run, and what they are asked at.
@@ -16,7 +21,7 @@ const (
 )
 
 // Servers are the pods of DaemonSet server, one on each node.
-func Servers(c *Cluster) ([]Pod, error) {
+func Servers(c *env.Cluster) ([]env.Pod, error) {
 	return c.Pods(Namespace, map[string]string{"app": "server"})
 }
 
@@ -67,10 +72,10 @@ spec:
 `
 
 // Serve starts a server on each node, as a pod and on the node's own network, with a Service of the pods.
-func Serve(t testing.TB, c *Cluster) {
+func Serve(t testing.TB, c *env.Cluster) {
 	t.Helper()
 	c.Apply(t, servers)
-	Eventually(t, 90*time.Second, "servers run on all nodes of "+c.Name, func() (string, bool) {
+	env.Eventually(t, 90*time.Second, "servers run on all nodes of "+c.Name, func() (string, bool) {
 		all, err := Servers(c)
 		if err != nil {
 			return err.Error(), false
@@ -81,7 +86,7 @@ func Serve(t testing.TB, c *Cluster) {
 }
 
 // NodePort is the port that nodes have for a port of a Service.
-func NodePort(t testing.TB, c *Cluster, service, port string) string {
+func NodePort(t testing.TB, c *env.Cluster, service, port string) string {
 	t.Helper()
 	return c.Kubectl(t, "-n", Namespace, "get", "service", service, "-o", `jsonpath={.spec.ports[?(@.name=="`+port+`")].nodePort}`)
 }

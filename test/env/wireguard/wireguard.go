@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package env
+// Package wireguard is bare WireGuard devices between places, of the program wireguard-go in the version that the product is built with: what a
+// tunnel of Liqo is measured against, and what an intruder has.
+//
+// It knows nothing of Liqo. Proof: test/bench and test/network, which use it.
+package wireguard
 
 import (
 	"bufio"
@@ -19,12 +23,15 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"liqo.io/liqo/test/env"
+	"liqo.io/liqo/test/env/netns"
 )
 
-// WireGuard is a bare WireGuard device, of the program wireguard-go in the version that the product is built with.
-type WireGuard struct {
+// Device is a bare WireGuard device, of the program wireguard-go in the version that the product is built with.
+type Device struct {
 	Link  string
-	Place Place
+	Place netns.Place
 	Pid   int
 	sock  string
 }
@@ -32,10 +39,10 @@ type WireGuard struct {
 // mtu is what WireGuard leaves of links of 1500 bytes, for whatever is outside.
 const mtu = "1420"
 
-// BareWireGuard starts a device in a place and brings it up; it ends with the test. The link's name must be unique on this machine.
-func BareWireGuard(t testing.TB, b *Env, at Place, link string) *WireGuard {
+// Start starts a device in a place and brings it up; it ends with the test. The link's name must be unique on this machine.
+func Start(t testing.TB, b *env.Env, at netns.Place, link string) *Device {
 	t.Helper()
-	w := &WireGuard{Link: link, Place: at, sock: "/var/run/wireguard/" + link + ".sock"}
+	w := &Device{Link: link, Place: at, sock: "/var/run/wireguard/" + link + ".sock"}
 	_ = os.Remove(w.sock) // of one that was killed
 	cmd := at.Command(filepath.Join(b.Bin, "wireguard-go"), "--foreground", link)
 	cmd.Env = append(os.Environ(), "LOG_LEVEL=error")
@@ -50,7 +57,7 @@ func BareWireGuard(t testing.TB, b *Env, at Place, link string) *WireGuard {
 		_ = cmd.Process.Signal(syscall.SIGTERM)
 		_ = cmd.Wait()
 	})
-	Eventually(t, 5*time.Second, "wireguard-go listens at "+w.sock, func() (string, bool) {
+	env.Eventually(t, 5*time.Second, "wireguard-go listens at "+w.sock, func() (string, bool) {
 		connection, err := net.Dial("unix", w.sock)
 		if err != nil {
 			return err.Error() + output.String(), false
@@ -72,7 +79,7 @@ func Key(t testing.TB, text string) string {
 }
 
 // Set configures the device: lines of KEY=VALUE, as wireguard-go takes them.
-func (w *WireGuard) Set(t testing.TB, settings ...string) {
+func (w *Device) Set(t testing.TB, settings ...string) {
 	t.Helper()
 	for _, line := range w.talk(t, "set=1\n"+strings.Join(settings, "\n")+"\n\n") {
 		if errno, ok := strings.CutPrefix(line, "errno="); ok && errno != "0" {
@@ -82,9 +89,9 @@ func (w *WireGuard) Set(t testing.TB, settings ...string) {
 }
 
 // Connected waits for a handshake.
-func (w *WireGuard) Connected(t testing.TB) {
+func (w *Device) Connected(t testing.TB) {
 	t.Helper()
-	Eventually(t, 15*time.Second, w.Link+" has shaken hands", func() (string, bool) {
+	env.Eventually(t, 15*time.Second, w.Link+" has shaken hands", func() (string, bool) {
 		for _, line := range w.talk(t, "get=1\n\n") {
 			if when, ok := strings.CutPrefix(line, "last_handshake_time_sec="); ok && when != "0" {
 				return "", true
@@ -94,7 +101,7 @@ func (w *WireGuard) Connected(t testing.TB) {
 	})
 }
 
-func (w *WireGuard) talk(t testing.TB, question string) (answer []string) {
+func (w *Device) talk(t testing.TB, question string) (answer []string) {
 	t.Helper()
 	connection, err := net.Dial("unix", w.sock)
 	if err != nil {
@@ -113,13 +120,13 @@ func (w *WireGuard) talk(t testing.TB, question string) (answer []string) {
 // pairs counts the pairs of this process, for names and networks of their own.
 var pairs atomic.Int32
 
-// BarePair connects two places by WireGuard alone. The second listens on a port, which the first reaches at an endpoint.
+// Pair connects two places by WireGuard alone. The second listens on a port, which the first reaches at an endpoint.
 // It returns the address of the second in the tunnel.
-func BarePair(t testing.TB, b *Env, ends [2]Place, endpoint netip.AddrPort, port int) netip.Addr {
+func Pair(t testing.TB, b *env.Env, ends [2]netns.Place, endpoint netip.AddrPort, port int) netip.Addr {
 	t.Helper()
 	n := pairs.Add(1)
 	var private, public [2]string
-	var devices [2]*WireGuard
+	var devices [2]*Device
 	for i := range private {
 		key, err := ecdh.X25519().GenerateKey(rand.Reader)
 		if err != nil {
@@ -128,7 +135,7 @@ func BarePair(t testing.TB, b *Env, ends [2]Place, endpoint netip.AddrPort, port
 		private[i], public[i] = hex.EncodeToString(key.Bytes()), hex.EncodeToString(key.PublicKey().Bytes())
 	}
 	for i, place := range ends {
-		devices[i] = BareWireGuard(t, b, place, fmt.Sprintf("bare%d.%d", n, i))
+		devices[i] = Start(t, b, place, fmt.Sprintf("bare%d.%d", n, i))
 		settings := []string{"private_key=" + private[i], "listen_port=" + strconv.Itoa(port), "public_key=" + public[1-i], "allowed_ip=0.0.0.0/0"}
 		if i == 0 {
 			settings = append(settings, "endpoint="+endpoint.String(), "persistent_keepalive_interval=1")

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package env
+// Package netns runs programs and opens sockets in network namespaces of this machine: those of nodes, of pods, and of what is between clusters.
+//
+// It knows Linux and neither clusters nor an API server. Proof: netns_test.go, and test/network, which uses it.
+package netns
 
 import (
 	"fmt"
@@ -11,6 +14,8 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+
+	"liqo.io/liqo/test/env/execution"
 )
 
 // Place is a network namespace in which programs of this machine can run: their traffic is then that of a node or a pod, and neither
@@ -48,9 +53,9 @@ func (p Place) argv(program string, args []string) []string {
 }
 
 // Try runs a program there.
-func (p Place) Try(program string, args ...string) Result {
+func (p Place) Try(program string, args ...string) execution.Result {
 	call := p.argv(program, args)
-	return Execute("", call[0], call[1:]...)
+	return execution.Run("", call[0], call[1:]...)
 }
 
 // Command prepares a program that is to run there for longer.

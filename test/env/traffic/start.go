@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package env
+package traffic
 
 import (
 	"bufio"
@@ -8,10 +8,13 @@ import (
 	"path/filepath"
 	"syscall"
 	"testing"
+
+	"liqo.io/liqo/test/env"
+	"liqo.io/liqo/test/env/netns"
 )
 
-// StartTraffic starts command traffic at a place and waits for its first line, which it prints when it is ready.
-func StartTraffic(t testing.TB, b *Env, at Place, args ...string) (*exec.Cmd, *bufio.Scanner) {
+// Start starts command traffic at a place and waits for its first line, which it prints when it is ready.
+func Start(t testing.TB, b *env.Env, at netns.Place, args ...string) (*exec.Cmd, *bufio.Scanner) {
 	t.Helper()
 	cmd := at.Command(filepath.Join(b.Bin, "traffic"), args...)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}

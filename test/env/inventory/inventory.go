@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package env
+// Package inventory lists every object of a cluster, to find what an installation or a peering left behind.
+//
+// It knows the API of Kubernetes alone. Proof: test/e2e and test/install, which uninstall Liqo and find nothing.
+package inventory
 
 import (
 	"context"

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package env
+// Package fields compares objects with what is wanted of them, and finds values in them by their paths.
+//
+// It knows no kind and no cluster. Proof: fields_test.go.
+package fields
 
 import (
 	"fmt"
