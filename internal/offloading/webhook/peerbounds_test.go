@@ -56,7 +56,7 @@ func TestAttackNH4(t *testing.T) {
 			var asking sync.WaitGroup
 			for i := range 200 {
 				asking.Go(func() {
-					if p.review(ofPeer(c.kind, c.spec, i)).Allowed {
+					if p.Review(ofPeer(c.kind, c.spec, i)).Allowed {
 						admitted.Add(1)
 					}
 				})
@@ -78,10 +78,10 @@ func TestAttackNH4Restart(t *testing.T) {
 				t.Fatal(err)
 			}
 			p := peersOf(t, limits, stored{})
-			p.early = ledger.New(early(LedgerOptions{Limits: limits}))
+			p.early = ledger.New(limits.Early(countedByCaches))
 			admitted, last := 0, ""
 			for ; admitted < 100; admitted++ {
-				if answer := p.review(ofPeer(c.kind, c.spec, admitted)); !answer.Allowed {
+				if answer := p.Review(ofPeer(c.kind, c.spec, admitted)); !answer.Allowed {
 					last = answer.Result.Message
 					break
 				}
@@ -90,12 +90,12 @@ func TestAttackNH4Restart(t *testing.T) {
 				t.Errorf("before the first list, %d objects that use %d each are admitted; then: %q", admitted, c.uses, last)
 			}
 			p.listDue(t)
-			if answer := p.review(ofPeer(c.kind, c.spec, 200)); !answer.Allowed {
+			if answer := p.Review(ofPeer(c.kind, c.spec, 200)); !answer.Allowed {
 				t.Errorf("after the first list: %+v", answer.Result)
 			}
 			other := ofPeer(c.kind, c.spec, 0)
 			other.Namespace, other.UserInfo.Username = "web-milan", "system:serviceaccount:"+tenantOf("milan")+":liqo-peer"
-			if answer := p.review(other); !answer.Allowed {
+			if answer := p.Review(other); !answer.Allowed {
 				t.Errorf("another peer: %+v", answer.Result)
 			}
 		})

@@ -75,6 +75,20 @@ const (
 	goneInterval = 10 * time.Minute
 )
 
+// unlisted is the time of the last list of a peer whose first one has not ended.
+var unlisted = time.Unix(1, 0)
+
+// earlyWait is what a peer waits for its first list.
+const earlyWait = time.Second
+
+// earlyProblem is why a peer waits: it has added as much as it gets before its first list.
+const earlyProblem = "what the peer has is being counted, because the controller manager has started: what it adds is judged in a moment, and it tries again on its own"
+
+// countedByCaches reports whether the caches count the objects of a kind, so that their number is known from the start.
+func countedByCaches(kind schema.GroupResource) bool {
+	return kind == ShadowPods || kind == ShadowEndpointSlices || inTenant(kind)
+}
+
 // PeerLedger keeps the ledger of all peers in every replica. It adds what it admits, and lists the objects of a peer again when a verdict asks for it: so deleted
 // objects, and those that another replica admitted, count a moment later. A review changes nothing but the ledger.
 type PeerLedger struct {
@@ -144,7 +158,7 @@ func lister(plain rest.Interface) func(ctx context.Context, path, next string) (
 func newPeerLedger(o LedgerOptions, list func(ctx context.Context, path, next string) ([]byte, error)) *PeerLedger {
 	return &PeerLedger{
 		known: o.Known, namespaces: o.Namespaces, tenant: func(namespace string) string { return namespace }, list: list, kinds: listed(), custom: o.Custom,
-		now: time.Now, queue: workqueue.NewTypedDelayingQueue[string](), ledger: ledger.New(o.Limits), early: ledger.New(early(o)), ended: map[string]time.Time{},
+		now: time.Now, queue: workqueue.NewTypedDelayingQueue[string](), ledger: ledger.New(o.Limits), early: ledger.New(o.Limits.Early(countedByCaches)), ended: map[string]time.Time{},
 	}
 }
 
@@ -175,7 +189,7 @@ func (p *PeerLedger) Start(ctx context.Context) error {
 func (p *PeerLedger) follow(ctx context.Context) error {
 	synced := []toolscache.InformerSynced{}
 	for kind, object := range map[schema.GroupResource]client.Object{NamespaceMaps: &vkv1alpha1.NamespaceMap{}, ResourceSlices: &sharingv1alpha1.ResourceSlice{}} {
-		done, err := informer.Follow(ctx, p.cache, object, func(one any) { p.set(kind, one) }, func(one any) { p.forget(kind, one) })
+		done, err := informer.Follow(ctx, p.cache, object, func(object any) { p.set(kind, object) }, func(object any) { p.forget(kind, object) })
 		if err != nil {
 			return err
 		}
@@ -240,7 +254,7 @@ func (p *PeerLedger) admit(change ledger.Change) (ledger.Verdict, error) {
 		p.queue.AddAfter(change.Peer, 0)
 	}
 	if !ended.After(unlisted) {
-		if first, adds := added(change, p.early); adds && p.early.Admit(first).Problem != "" {
+		if first, adds := p.early.Added(change); adds && p.early.Admit(first).Problem != "" {
 			return ledger.Verdict{Wait: earlyWait, Problem: earlyProblem}, nil
 		}
 	}

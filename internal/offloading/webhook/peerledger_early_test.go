@@ -44,7 +44,7 @@ func startedWith(t *testing.T, limits ledger.Limits, api stored, code *int) *Pee
 		t.Fatal(err)
 	}
 	p := peersOf(t, limits, nil)
-	p.list, p.early = lister(plain), ledger.New(early(LedgerOptions{Limits: limits}))
+	p.list, p.early = lister(plain), ledger.New(limits.Early(countedByCaches))
 	return p
 }
 
@@ -60,7 +60,7 @@ func TestAttackNH4Stuck(t *testing.T) {
 				"/api/v1/namespaces/shop-rome/secrets": {"known": 100},
 			}, &code)
 			create := func(namespace, name string) admission.Response {
-				return p.review(written(admissionv1.Create, secretKind, namespace, name, 100))
+				return p.Review(written(admissionv1.Create, secretKind, namespace, name, 100))
 			}
 			if answer := create("shop-rome", "known"); !answer.Allowed {
 				t.Fatalf("a first object: %+v", answer.Result)
@@ -110,12 +110,12 @@ func TestEarlyUpdates(t *testing.T) {
 	}
 	p := startedWith(t, limits, stored{}, &code)
 	for i := range 18 {
-		if answer := p.review(updateOf(fmt.Sprint("old-", i), balanced, balanced)); !answer.Allowed {
+		if answer := p.Review(updateOf(fmt.Sprint("old-", i), balanced, balanced)); !answer.Allowed {
 			t.Fatalf("update %d of Services that are there: %+v", i, answer.Result)
 		}
 	}
 	for i := range 2 {
-		if answer := p.review(ofPeer(ledger.Services.WithVersion("v1"), plain, i)); !answer.Allowed {
+		if answer := p.Review(ofPeer(ledger.Services.WithVersion("v1"), plain, i)); !answer.Allowed {
 			t.Errorf("new Service %d: %+v", i, answer.Result)
 		}
 	}
@@ -123,7 +123,7 @@ func TestEarlyUpdates(t *testing.T) {
 	var last admission.Response
 	admitted := 0
 	for ; admitted < 20; admitted++ {
-		if last = p.review(updateOf(fmt.Sprint("old-", admitted), plain, balanced)); !last.Allowed {
+		if last = p.Review(updateOf(fmt.Sprint("old-", admitted), plain, balanced)); !last.Allowed {
 			break
 		}
 	}
@@ -136,10 +136,10 @@ func TestEarlyUpdates(t *testing.T) {
 		larger.OldObject.Raw = make([]byte, 1000)
 		smaller := written(admissionv1.Update, configMaps, "web-rome", "a", 1000)
 		smaller.OldObject.Raw = make([]byte, 2000)
-		if !p.review(larger).Allowed {
+		if !p.Review(larger).Allowed {
 			break
 		}
-		if answer := p.review(smaller); !answer.Allowed {
+		if answer := p.Review(smaller); !answer.Allowed {
 			t.Errorf("an update that takes something away: %+v", answer.Result)
 		}
 	}

@@ -15,19 +15,22 @@ import (
 	admissionv1 "k8s.io/api/admission/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
 	"liqo.io/liqo/apis/labels"
+	sharingv1alpha1 "liqo.io/liqo/apis/sharing/v1alpha1"
 	vkv1alpha1 "liqo.io/liqo/apis/virtualkubelet/v1alpha1"
 	"liqo.io/liqo/internal/kube/kubetest"
 	kubemanager "liqo.io/liqo/internal/kube/manager"
 	"liqo.io/liqo/internal/offloading/ledger"
-	"liqo.io/liqo/internal/offloading/shadow"
 )
 
 var (
@@ -106,7 +109,7 @@ func TestAttackNH5(t *testing.T) {
 				request = written(admissionv1.Update, networks, tenantOf("rome"), "a", mebi)
 				request.SubResource = "status"
 			}
-			if last = p.review(request); !last.Allowed {
+			if last = p.Review(request); !last.Allowed {
 				break
 			}
 		}
@@ -116,16 +119,16 @@ func TestAttackNH5(t *testing.T) {
 		if last.Result == nil || last.Result.Code != http.StatusTooManyRequests || last.Result.Details.RetryAfterSeconds < 1 || !strings.Contains(last.Result.Message, "tries again on its own") {
 			t.Errorf("the answer is %+v", last.Result)
 		}
-		if answer := p.review(written(admissionv1.Update, configMaps, "web-milan", "a", mebi)); !answer.Allowed {
+		if answer := p.Review(written(admissionv1.Update, configMaps, "web-milan", "a", mebi)); !answer.Allowed {
 			t.Errorf("another peer: %+v", answer.Result)
 		}
 		same := written(admissionv1.Update, configMaps, "web-rome", "a", mebi)
 		same.OldObject.Raw = same.Object.Raw
-		if answer := p.review(same); !answer.Allowed {
+		if answer := p.Review(same); !answer.Allowed {
 			t.Errorf("an update that changes nothing: %+v", answer.Result)
 		}
 		now = now.Add(2 * time.Second)
-		if answer := p.review(written(admissionv1.Update, configMaps, "web-rome", "a", mebi)); !answer.Allowed {
+		if answer := p.Review(written(admissionv1.Update, configMaps, "web-rome", "a", mebi)); !answer.Allowed {
 			t.Errorf("after two seconds: %+v", answer.Result)
 		}
 	})
@@ -141,7 +144,7 @@ func TestAttackNH5(t *testing.T) {
 			for ; admitted < 100; admitted++ {
 				request := written(admissionv1.Create, ledger.Claims.WithVersion("v1"), "web-rome", fmt.Sprint("x-", admitted), 256<<10)
 				change(&request)
-				if !p.review(request).Allowed {
+				if !p.Review(request).Allowed {
 					break
 				}
 			}
@@ -159,7 +162,7 @@ func TestPeerLedger(t *testing.T) {
 	limits := ledger.Limits{Use: ledger.Use{ledger.Bytes: 1000}}
 	try := func(p *PeerLedger, namespace, name string, size int, want bool) {
 		t.Helper()
-		if answer := p.review(written(admissionv1.Create, secretKind, namespace, name, size)); answer.Allowed != want {
+		if answer := p.Review(written(admissionv1.Create, secretKind, namespace, name, size)); answer.Allowed != want {
 			t.Errorf("%s/%s of %d bytes: %+v, want admitted: %t", namespace, name, size, answer.Result, want)
 		}
 	}
@@ -186,7 +189,7 @@ func TestPeerLedger(t *testing.T) {
 	try(p, "shop-rome", "c", 60, false)
 	try(p, "web-rome", "a", 400, true)
 	p.filled = false
-	if answer := p.review(written(admissionv1.Create, secretKind, "web-rome", "x", 60)); answer.Allowed || answer.Result.Code != http.StatusServiceUnavailable {
+	if answer := p.Review(written(admissionv1.Create, secretKind, "web-rome", "x", 60)); answer.Allowed || answer.Result.Code != http.StatusServiceUnavailable {
 		t.Errorf("before the first list: %+v", answer.Result)
 	}
 	if _, err := p.admit(ledger.Change{}); !errors.Is(err, errUncounted) {
@@ -208,7 +211,7 @@ func TestTenantObjects(t *testing.T) {
 		t.Helper()
 		for operation, full := range map[admissionv1.Operation]bool{admissionv1.Create: want, admissionv1.Update: false} {
 			request := written(operation, NamespaceMaps.WithVersion("v1alpha1"), tenantOf(peer), "another", 100)
-			if answer := p.review(request); answer.Allowed == full {
+			if answer := p.Review(request); answer.Allowed == full {
 				t.Errorf("%s for %s: %+v, want full: %t", operation, peer, answer.Result, full)
 			}
 		}
@@ -237,7 +240,7 @@ func TestPeerCustomResources(t *testing.T) {
 	}
 	try := func(kind schema.GroupResource, name string, size int, want bool) {
 		t.Helper()
-		if answer := p.review(written(admissionv1.Create, kind.WithVersion("v1"), "web-rome", name, size)); answer.Allowed != want {
+		if answer := p.Review(written(admissionv1.Create, kind.WithVersion("v1"), "web-rome", name, size)); answer.Allowed != want {
 			t.Errorf("%s: %+v, want admitted: %t", name, answer.Result, want)
 		}
 	}
@@ -252,16 +255,33 @@ func TestPeerCustomResources(t *testing.T) {
 	try(maps, "x", 900, false) // it counts, although it has the name of one of ours
 }
 
-// newLedgerEnv is a ledger that counts in a real API server, where everything is of one peer.
-func newLedgerEnv(t *testing.T, limits ledger.Limits) (*env, *PeerLedger) {
+// peersNamespace is of one peer, in a real API server.
+const peersNamespace = "web-rome-a1b2c3"
+
+// newPeersEnv is a real API server, and a ledger that counts in it.
+func newPeersEnv(t *testing.T, limits ledger.Limits) (*kubetest.Env, *PeerLedger) {
 	t.Helper()
-	b := newEnv(t)
-	crds := "../../../deployments/liqo/crds/virtualkubelet.liqo.io_"
-	_, err := envtest.InstallCRDs(b.admin, envtest.CRDInstallOptions{ErrorIfPathMissing: true, Paths: []string{crds + "namespacemaps.yaml", crds + "shadowendpointslices.yaml"}})
+	t.Parallel()
+	b, admin, scheme := &kubetest.Env{T: t}, kubetest.Cluster(t), runtime.NewScheme()
+	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, sharingv1alpha1.AddToScheme, vkv1alpha1.AddToScheme} {
+		b.Must(add(scheme))
+	}
+	crds := "../../../deployments/liqo/crds/"
+	_, err := envtest.InstallCRDs(admin, envtest.CRDInstallOptions{ErrorIfPathMissing: true, Paths: []string{
+		crds + "sharing.liqo.io_resourceslices.yaml", crds + "virtualkubelet.liqo.io_shadowpods.yaml",
+		crds + "virtualkubelet.liqo.io_namespacemaps.yaml", crds + "virtualkubelet.liqo.io_shadowendpointslices.yaml",
+	}})
 	b.Must(err)
-	mgr, err := kubemanager.New(b.admin, kubemanager.Options{Scheme: b.scheme, SkipNameValidation: true, Cache: cache.Options{ByObject: map[client.Object]cache.ByObject{&corev1.Namespace{}: {}}}})
+	b.Client, err = client.New(admin, client.Options{Scheme: scheme})
 	b.Must(err)
-	p, err := SetupPeerLedger(mgr, LedgerOptions{Limits: limits, Known: func(string) string { return "rome-id" }, Namespaces: func(string) []string { return []string{remoteNamespace} }})
+	b.Make(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: peersNamespace}})
+	mgr, err := kubemanager.New(admin, kubemanager.Options{Scheme: scheme, SkipNameValidation: true, Cache: cache.Options{
+		ByObject: map[client.Object]cache.ByObject{&corev1.Namespace{}: {}},
+	}})
+	b.Must(err)
+	p, err := SetupPeerLedger(mgr, LedgerOptions{
+		Limits: limits, Known: func(string) string { return "rome-id" }, Namespaces: func(string) []string { return []string{peersNamespace} },
+	})
 	b.Must(err)
 	kubetest.Start(t, "manager", mgr.Start)
 	b.Until("the objects are counted", func() bool {
@@ -272,43 +292,24 @@ func newLedgerEnv(t *testing.T, limits ledger.Limits) (*env, *PeerLedger) {
 	return b, p
 }
 
-// TestAttackH5: a peer that keeps ShadowPods of pods that have ended, which use nothing of its grant, is refused at the bound.
-func TestAttackH5(t *testing.T) {
-	const most = 5
-	b, p := newLedgerEnv(t, ledger.Limits{Objects: map[schema.GroupResource]int64{ShadowPods: most}})
-	b.serve(ShadowPodOptions{RemoteNamespaces: remoteNamespaces{remoteNamespace: "rome-id"}, Level: shadow.Baseline, Peers: p})
-	for i := range most {
-		s := shadowPodNamed(fmt.Sprint("ended-", i), nil)
-		b.Make(s)
-		s.Status.Phase = vkv1alpha1.ShadowPodSucceeded
-		b.Must(b.Status().Update(t.Context(), s))
-	}
-	b.refused(b.Create(t.Context(), shadowPodNamed("one-more", nil)), "has 5 shadowpods.virtualkubelet.liqo.io of the peer already, and at most 5 are accepted")
-	gone := shadowPodNamed("ended-0", nil)
-	b.Must(b.Delete(t.Context(), gone))
-	b.Edit(gone, func() { gone.Finalizers = nil })
-	b.Until("another one is admitted", func() bool { return b.Create(t.Context(), shadowPodNamed("one-more", nil)) == nil })
-}
-
 // TestAttackH5Bytes: few large objects fill etcd as well. They are refused at the bound, also claims, and those that are deleted do not count.
 func TestAttackH5Bytes(t *testing.T) {
 	const size, most = 100 << 10, 1 << 20
-	b, p := newLedgerEnv(t, ledger.Limits{Use: ledger.Use{ledger.Bytes: most}})
+	b, p := newPeersEnv(t, ledger.Limits{Use: ledger.Use{ledger.Bytes: most}})
 	admitted := func(name string) bool {
-		request := written(admissionv1.Create, configMaps, remoteNamespace, name, size)
+		request := written(admissionv1.Create, configMaps, peersNamespace, name, size)
 		request.DryRun = new(true)
-		return p.review(request).Allowed
+		return p.Review(request).Allowed
 	}
 	filler := func(i int) client.Object {
-		at := metav1.ObjectMeta{Namespace: remoteNamespace, Name: fmt.Sprint("filler-", i)}
+		at := metav1.ObjectMeta{Namespace: peersNamespace, Name: fmt.Sprint("filler-", i)}
 		if i%2 == 0 {
 			return &corev1.ConfigMap{ObjectMeta: at, Data: map[string]string{"x": strings.Repeat("x", size)}}
 		}
 		at.Annotations = map[string]string{"x": strings.Repeat("x", size)}
 		claim := &corev1.PersistentVolumeClaim{ObjectMeta: at}
 		claim.Spec.AccessModes = []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce}
-		claim.Spec.Resources.Requests = shadowPodNamed("", nil).Spec.Pod.Containers[0].Resources.Limits.DeepCopy()
-		claim.Spec.Resources.Requests[corev1.ResourceStorage] = claim.Spec.Resources.Requests[corev1.ResourceMemory]
+		claim.Spec.Resources.Requests = corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("1Mi")}
 		return claim
 	}
 	for i := range 14 { // without the claims, they stay within the bound

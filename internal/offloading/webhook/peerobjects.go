@@ -28,12 +28,12 @@ const peerAccount = "liqo-peer"
 // RegisterPeerObjects adds the webhook to a server.
 func RegisterPeerObjects(server webhook.Server, peers *PeerLedger) {
 	server.Register(PeerObjectsPath, &admission.Webhook{Handler: admission.HandlerFunc(func(_ context.Context, request admission.Request) admission.Response {
-		return peers.review(request)
+		return peers.Review(request)
 	})})
 }
 
-// review admits what is created or updated: by a peer, and claims by others, because Kubernetes makes some for the pods of peers.
-func (p *PeerLedger) review(request admission.Request) admission.Response {
+// Review admits what is created or updated: by a peer, and claims by others, because Kubernetes makes some for the pods of peers.
+func (p *PeerLedger) Review(request admission.Request) admission.Response {
 	if p == nil { // in tests
 		return admission.Allowed("")
 	}

@@ -142,7 +142,7 @@ func (w *shadowPod) Handle(ctx context.Context, request admission.Request) admis
 			return admission.Denied(problem)
 		}
 	}
-	return w.options.Peers.review(request) // pods that have ended use nothing of a grant, but their ShadowPods stay
+	return w.options.Peers.Review(request) // pods that have ended use nothing of a grant, but their ShadowPods stay
 }
 
 // judge returns in one sentence why the object is refused; nothing if it is valid. old is nil for a new object.

@@ -24,6 +24,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
@@ -37,6 +38,7 @@ import (
 	vkv1alpha1 "liqo.io/liqo/apis/virtualkubelet/v1alpha1"
 	"liqo.io/liqo/internal/kube/kubetest"
 	kubemanager "liqo.io/liqo/internal/kube/manager"
+	"liqo.io/liqo/internal/offloading/ledger"
 	"liqo.io/liqo/internal/offloading/metadata"
 	"liqo.io/liqo/internal/offloading/quota"
 	"liqo.io/liqo/internal/offloading/shadow"
@@ -515,4 +517,35 @@ func TestAttackH4(t *testing.T) {
 			t.Fatalf("after %d reviews, of which none was followed by an object, the peer's own pod is refused: %s", i, answer.Result.Message)
 		}
 	}
+}
+
+// TestAttackH5: a peer that keeps ShadowPods of pods that have ended, which use nothing of its grant, is refused at the bound.
+func TestAttackH5(t *testing.T) {
+	const most = 5
+	b := newEnv(t)
+	crds := "../../../deployments/liqo/crds/virtualkubelet.liqo.io_"
+	_, err := envtest.InstallCRDs(b.admin, envtest.CRDInstallOptions{ErrorIfPathMissing: true, Paths: []string{crds + "namespacemaps.yaml", crds + "shadowendpointslices.yaml"}})
+	b.Must(err)
+	mgr, err := kubemanager.New(b.admin, kubemanager.Options{Scheme: b.scheme, SkipNameValidation: true, Cache: cache.Options{
+		ByObject: map[client.Object]cache.ByObject{&corev1.Namespace{}: {}},
+	}})
+	b.Must(err)
+	p, err := SetupPeerLedger(mgr, LedgerOptions{
+		Limits: ledger.Limits{Objects: map[schema.GroupResource]int64{ShadowPods: most}},
+		Known:  func(string) string { return "rome-id" }, Namespaces: func(string) []string { return []string{remoteNamespace} },
+	})
+	b.Must(err)
+	kubetest.Start(t, "manager", mgr.Start)
+	b.serve(ShadowPodOptions{RemoteNamespaces: remoteNamespaces{remoteNamespace: "rome-id"}, Level: shadow.Baseline, Peers: p})
+	for i := range most {
+		s := shadowPodNamed(fmt.Sprint("ended-", i), nil)
+		b.Until("the objects are counted, and this one is admitted", func() bool { return b.Create(t.Context(), s) == nil })
+		s.Status.Phase = vkv1alpha1.ShadowPodSucceeded
+		b.Must(b.Status().Update(t.Context(), s))
+	}
+	b.refused(b.Create(t.Context(), shadowPodNamed("one-more", nil)), "has 5 shadowpods.virtualkubelet.liqo.io of the peer already, and at most 5 are accepted")
+	gone := shadowPodNamed("ended-0", nil)
+	b.Must(b.Delete(t.Context(), gone))
+	b.Edit(gone, func() { gone.Finalizers = nil })
+	b.Until("another one is admitted", func() bool { return b.Create(t.Context(), shadowPodNamed("one-more", nil)) == nil })
 }
