@@ -31,7 +31,7 @@ var roles = []role{
 		"./internal/kube/manager", "./internal/kube/policies", "./internal/peering/flows", "./internal/peering/foreigncluster",
 		"./internal/peering/pins", "./internal/peering/resourceslice", "./internal/peering/replicate", "./internal/peering/tenant",
 		"./internal/offloading/certificate", "./internal/offloading/hosts", "./internal/offloading/namespacemap",
-		"./internal/offloading/namespaceoffloading", "./internal/offloading/peers", "./internal/offloading/pullsecret", "./internal/offloading/remotecontents",
+		"./internal/offloading/namespaceoffloading", "./internal/offloading/peerobjects", "./internal/offloading/peers", "./internal/offloading/pullsecret", "./internal/offloading/remotecontents",
 		"./internal/offloading/remotenamespace", "./internal/offloading/shadowpod", "./internal/offloading/shadowslice",
 		"./internal/offloading/virtualnode", "./internal/offloading/standby", "./internal/offloading/webhook", "./internal/storage",
 		"./internal/storage/home", "./internal/storage/move", "./internal/network/gateways", "./internal/network/ipmapping",

@@ -24,6 +24,7 @@ import (
 	"liqo.io/liqo/internal/offloading/isolation"
 	"liqo.io/liqo/internal/offloading/ledger"
 	"liqo.io/liqo/internal/offloading/metadata"
+	"liqo.io/liqo/internal/offloading/peerobjects"
 	"liqo.io/liqo/internal/offloading/peers"
 	"liqo.io/liqo/internal/offloading/quota"
 	"liqo.io/liqo/internal/offloading/remotenamespace"
@@ -182,8 +183,8 @@ const minBurst = 8 << 20
 // parseLimits reads what peers may have and write.
 func (o *shadowOptions) parseLimits() error {
 	o.limits = ledger.Limits{Objects: map[schema.GroupResource]int64{
-		offloadingwebhook.ShadowPods: int64(o.mostPods), offloadingwebhook.ShadowEndpointSlices: int64(o.mostSlices),
-		offloadingwebhook.NamespaceMaps: 1, offloadingwebhook.ResourceSlices: resourceslice.MaxAnswered,
+		peerobjects.ShadowPods: int64(o.mostPods), peerobjects.ShadowEndpointSlices: int64(o.mostSlices),
+		peerobjects.NamespaceMaps: 1, peerobjects.ResourceSlices: resourceslice.MaxAnswered,
 	}}
 	for _, one := range o.custom {
 		o.limits.Objects[schema.ParseGroupResource(one)] = int64(o.mostCustom)
@@ -306,11 +307,11 @@ func (o *shadowOptions) setup(ctx context.Context, mgr manager.Manager, guard *p
 		return err
 	}
 	options := offloadingwebhook.ShadowPodOptions{RemoteNamespaces: remoteNamespaces, Level: shadow.Level(o.podSecurity), Quota: counted}
-	objects := offloadingwebhook.LedgerOptions{Limits: o.limits, Known: remoteNamespaces.KnownPeer, Namespaces: remoteNamespaces.Of}
+	objects := peerobjects.Options{Limits: o.limits, Known: remoteNamespaces.KnownPeer, Namespaces: remoteNamespaces.Of}
 	for _, one := range o.custom {
 		objects.Custom = append(objects.Custom, schema.ParseGroupResource(one))
 	}
-	if options.Peers, err = offloadingwebhook.SetupPeerLedger(mgr, objects); err != nil {
+	if options.Peers, err = peerobjects.Setup(mgr, objects); err != nil {
 		return err
 	}
 	if o.compareHosts {
@@ -318,7 +319,7 @@ func (o *shadowOptions) setup(ctx context.Context, mgr manager.Manager, guard *p
 			return err
 		}
 	}
-	offloadingwebhook.RegisterPeerObjects(mgr.GetWebhookServer(), options.Peers)
+	peerobjects.Register(mgr.GetWebhookServer(), options.Peers)
 	offloadingwebhook.RegisterShadowPod(mgr.GetWebhookServer(), mgr.GetScheme(), options)
 	return nil
 }

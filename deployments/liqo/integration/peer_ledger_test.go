@@ -32,7 +32,7 @@ import (
 	"liqo.io/liqo/internal/kube/kubetest"
 	kubemanager "liqo.io/liqo/internal/kube/manager"
 	"liqo.io/liqo/internal/offloading/ledger"
-	offloadingwebhook "liqo.io/liqo/internal/offloading/webhook"
+	"liqo.io/liqo/internal/offloading/peerobjects"
 )
 
 // withLedger serves the webhook that counts for peers, with the configuration of the chart, and returns clients that have all rights, as any user.
@@ -73,13 +73,13 @@ func withLedger(t *testing.T, limits ledger.Limits, namespaces ...string) (admin
 	if err != nil {
 		t.Fatal(err)
 	}
-	peers, err := offloadingwebhook.SetupPeerLedger(mgr, offloadingwebhook.LedgerOptions{
+	peers, err := peerobjects.Setup(mgr, peerobjects.Options{
 		Limits: limits, Known: func(namespace string) string { return namespace[strings.LastIndex(namespace, "-")+1:] }, Namespaces: func(string) []string { return namespaces },
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	offloadingwebhook.RegisterPeerObjects(mgr.GetWebhookServer(), peers)
+	peerobjects.Register(mgr.GetWebhookServer(), peers)
 	kubetest.Start(t, "manager", mgr.Start)
 	hooks := charttest.Find(t, objects, "ValidatingWebhookConfiguration", "liqo").DeepCopy()
 	if err := keepLedger(hooks, func(path string) map[string]any {
@@ -107,7 +107,7 @@ func keepLedger(hooks *unstructured.Unstructured, address func(path string) map[
 	for _, one := range all {
 		one := one.(map[string]any)
 		path, _, _ := unstructured.NestedString(one, "clientConfig", "service", "path")
-		if strings.HasSuffix(path, offloadingwebhook.PeerObjectsPath) {
+		if strings.HasSuffix(path, peerobjects.Path) {
 			one["clientConfig"] = address(path)
 			kept = append(kept, one)
 		}

@@ -18,6 +18,7 @@ import (
 
 	"liqo.io/liqo/apis/labels"
 	vkv1alpha1 "liqo.io/liqo/apis/virtualkubelet/v1alpha1"
+	"liqo.io/liqo/internal/offloading/peerobjects"
 	"liqo.io/liqo/internal/offloading/shadow"
 )
 
@@ -44,7 +45,7 @@ type ShadowPodOptions struct {
 	// Quota of peers; nil in tests only.
 	Quota *Quota
 	// Peers counts the objects of peers; nil in tests only.
-	Peers *PeerLedger
+	Peers *peerobjects.Ledger
 	// Now is the clock; nil is the real one.
 	Now func() time.Time
 }

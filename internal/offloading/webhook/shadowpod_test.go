@@ -40,6 +40,7 @@ import (
 	kubemanager "liqo.io/liqo/internal/kube/manager"
 	"liqo.io/liqo/internal/offloading/ledger"
 	"liqo.io/liqo/internal/offloading/metadata"
+	"liqo.io/liqo/internal/offloading/peerobjects"
 	"liqo.io/liqo/internal/offloading/quota"
 	"liqo.io/liqo/internal/offloading/shadow"
 )
@@ -530,8 +531,8 @@ func TestAttackH5(t *testing.T) {
 		ByObject: map[client.Object]cache.ByObject{&corev1.Namespace{}: {}},
 	}})
 	b.Must(err)
-	p, err := SetupPeerLedger(mgr, LedgerOptions{
-		Limits: ledger.Limits{Objects: map[schema.GroupResource]int64{ShadowPods: most}},
+	p, err := peerobjects.Setup(mgr, peerobjects.Options{
+		Limits: ledger.Limits{Objects: map[schema.GroupResource]int64{peerobjects.ShadowPods: most}},
 		Known:  func(string) string { return "rome-id" }, Namespaces: func(string) []string { return []string{remoteNamespace} },
 	})
 	b.Must(err)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package webhook
+package peerobjects
 
 import (
 	"context"
@@ -58,9 +58,9 @@ func (s stored) list(_ context.Context, path, _ string) ([]byte, error) {
 }
 
 // peersOf returns a ledger of peers that have namespaces web-PEER and shop-PEER in an API server.
-func peersOf(t *testing.T, limits ledger.Limits, api stored, custom ...schema.GroupResource) *PeerLedger {
+func peersOf(t *testing.T, limits ledger.Limits, api stored, custom ...schema.GroupResource) *Ledger {
 	t.Helper()
-	p := newPeerLedger(LedgerOptions{
+	p := newLedger(Options{
 		Limits: limits, Custom: custom, Known: peerOf, Namespaces: func(peer string) []string { return []string{"web-" + peer, "shop-" + peer} },
 	}, api.list)
 	p.tenant, p.filled, p.early = peerOf, true, ledger.New(ledger.Limits{}) // TestAttackNH4Restart has bounds before the first list
@@ -69,7 +69,7 @@ func peersOf(t *testing.T, limits ledger.Limits, api stored, custom ...schema.Gr
 }
 
 // listDue lists the objects of all peers for which that is due.
-func (p *PeerLedger) listDue(t *testing.T) {
+func (p *Ledger) listDue(t *testing.T) {
 	t.Helper()
 	for p.queue.Len() > 0 {
 		peer, _ := p.queue.Get()
@@ -160,7 +160,7 @@ func TestPeerLedger(t *testing.T) {
 	const path = "/api/v1/namespaces/web-rome/secrets"
 	api := stored{}
 	limits := ledger.Limits{Use: ledger.Use{ledger.Bytes: 1000}}
-	try := func(p *PeerLedger, namespace, name string, size int, want bool) {
+	try := func(p *Ledger, namespace, name string, size int, want bool) {
 		t.Helper()
 		if answer := p.Review(written(admissionv1.Create, secretKind, namespace, name, size)); answer.Allowed != want {
 			t.Errorf("%s/%s of %d bytes: %+v, want admitted: %t", namespace, name, size, answer.Result, want)
@@ -255,11 +255,11 @@ func TestPeerCustomResources(t *testing.T) {
 	try(maps, "x", 900, false) // it counts, although it has the name of one of ours
 }
 
-// peersNamespace is of one peer, in a real API server.
-const peersNamespace = "web-rome-a1b2c3"
+// remoteNamespace is of one peer, in a real API server.
+const remoteNamespace = "web-rome-a1b2c3"
 
-// newPeersEnv is a real API server, and a ledger that counts in it.
-func newPeersEnv(t *testing.T, limits ledger.Limits) (*kubetest.Env, *PeerLedger) {
+// newEnv is a real API server, and a ledger that counts in it.
+func newEnv(t *testing.T, limits ledger.Limits) (*kubetest.Env, *Ledger) {
 	t.Helper()
 	t.Parallel()
 	b, admin, scheme := &kubetest.Env{T: t}, kubetest.Cluster(t), runtime.NewScheme()
@@ -274,13 +274,13 @@ func newPeersEnv(t *testing.T, limits ledger.Limits) (*kubetest.Env, *PeerLedger
 	b.Must(err)
 	b.Client, err = client.New(admin, client.Options{Scheme: scheme})
 	b.Must(err)
-	b.Make(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: peersNamespace}})
+	b.Make(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: remoteNamespace}})
 	mgr, err := kubemanager.New(admin, kubemanager.Options{Scheme: scheme, SkipNameValidation: true, Cache: cache.Options{
 		ByObject: map[client.Object]cache.ByObject{&corev1.Namespace{}: {}},
 	}})
 	b.Must(err)
-	p, err := SetupPeerLedger(mgr, LedgerOptions{
-		Limits: limits, Known: func(string) string { return "rome-id" }, Namespaces: func(string) []string { return []string{peersNamespace} },
+	p, err := Setup(mgr, Options{
+		Limits: limits, Known: func(string) string { return "rome-id" }, Namespaces: func(string) []string { return []string{remoteNamespace} },
 	})
 	b.Must(err)
 	kubetest.Start(t, "manager", mgr.Start)
@@ -295,14 +295,14 @@ func newPeersEnv(t *testing.T, limits ledger.Limits) (*kubetest.Env, *PeerLedger
 // TestAttackH5Bytes: few large objects fill etcd as well. They are refused at the bound, also claims, and those that are deleted do not count.
 func TestAttackH5Bytes(t *testing.T) {
 	const size, most = 100 << 10, 1 << 20
-	b, p := newPeersEnv(t, ledger.Limits{Use: ledger.Use{ledger.Bytes: most}})
+	b, p := newEnv(t, ledger.Limits{Use: ledger.Use{ledger.Bytes: most}})
 	admitted := func(name string) bool {
-		request := written(admissionv1.Create, configMaps, peersNamespace, name, size)
+		request := written(admissionv1.Create, configMaps, remoteNamespace, name, size)
 		request.DryRun = new(true)
 		return p.Review(request).Allowed
 	}
 	filler := func(i int) client.Object {
-		at := metav1.ObjectMeta{Namespace: peersNamespace, Name: fmt.Sprint("filler-", i)}
+		at := metav1.ObjectMeta{Namespace: remoteNamespace, Name: fmt.Sprint("filler-", i)}
 		if i%2 == 0 {
 			return &corev1.ConfigMap{ObjectMeta: at, Data: map[string]string{"x": strings.Repeat("x", size)}}
 		}

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package webhook
+package peerobjects
 
 import (
 	"fmt"
@@ -21,7 +21,7 @@ import (
 )
 
 // startedWith is a ledger just after the start of the controller manager, and its API server, which answers lists in the namespace shop-rome with a code.
-func startedWith(t *testing.T, limits ledger.Limits, api stored, code *int) *PeerLedger {
+func startedWith(t *testing.T, limits ledger.Limits, api stored, code *int) *Ledger {
 	t.Helper()
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", "application/json")

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package webhook
+package peerobjects
 
 import (
 	"bytes"
@@ -19,21 +19,21 @@ import (
 	"liqo.io/liqo/internal/offloading/ledger"
 )
 
-// PeerObjectsPath is the path of the webhook that bounds what a peer has and writes.
-const PeerObjectsPath = "/validate/peer-objects"
+// Path is the path of the webhook that bounds what a peer has and writes.
+const Path = "/validate/peer-objects"
 
 // peerAccount is the service account of a peer in its tenant namespace.
 const peerAccount = "liqo-peer"
 
-// RegisterPeerObjects adds the webhook to a server.
-func RegisterPeerObjects(server webhook.Server, peers *PeerLedger) {
-	server.Register(PeerObjectsPath, &admission.Webhook{Handler: admission.HandlerFunc(func(_ context.Context, request admission.Request) admission.Response {
+// Register adds the webhook to a server.
+func Register(server webhook.Server, peers *Ledger) {
+	server.Register(Path, &admission.Webhook{Handler: admission.HandlerFunc(func(_ context.Context, request admission.Request) admission.Response {
 		return peers.Review(request)
 	})})
 }
 
 // Review admits what is created or updated: by a peer, and claims by others, because Kubernetes makes some for the pods of peers.
-func (p *PeerLedger) Review(request admission.Request) admission.Response {
+func (p *Ledger) Review(request admission.Request) admission.Response {
 	if p == nil { // in tests
 		return admission.Allowed("")
 	}
@@ -65,7 +65,7 @@ func later(problem string, wait time.Duration) admission.Response {
 const longestWait = 10 * time.Second
 
 // change is what a request does, for the ledger.
-func (p *PeerLedger) change(request admission.Request) (ledger.Change, error) {
+func (p *Ledger) change(request admission.Request) (ledger.Change, error) {
 	kind := schema.GroupResource{Group: request.Resource.Group, Resource: request.Resource.Resource}
 	use, name, err := ledger.Measure(kind, request.Object.Raw, request.Name)
 	if err != nil {

@@ -1,6 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package webhook
+// Package peerobjects serves the webhook that bounds what a peer has in this cluster and how much it writes. review.go reads a request, package
+// ledger decides, and peerobjects.go keeps its ledger true: it lists what is there, after a start and when a verdict asks for it.
+//
+// Every replica counts for itself. A review writes nothing to an API server. The package must not know what pods request, which package quota
+// counts, nor which ShadowPods are refused, which package shadow decides.
+//
+// It is proved by the attacks of peerobjects_test.go, bounds_test.go and early_test.go, and between API servers by deployments/liqo/integration.
+package peerobjects
 
 import (
 	"context"
@@ -89,9 +96,9 @@ func countedByCaches(kind schema.GroupResource) bool {
 	return kind == ShadowPods || kind == ShadowEndpointSlices || inTenant(kind)
 }
 
-// PeerLedger keeps the ledger of all peers in every replica. It adds what it admits, and lists the objects of a peer again when a verdict asks for it: so deleted
+// Ledger keeps the ledger of all peers in every replica. It adds what it admits, and lists the objects of a peer again when a verdict asks for it: so deleted
 // objects, and those that another replica admitted, count a moment later. A review changes nothing but the ledger.
-type PeerLedger struct {
+type Ledger struct {
 	// known returns the peer of a remote namespace, namespaces those of a peer, and tenant the peer of a tenant namespace.
 	known      func(namespace string) string
 	namespaces func(peer string) []string
@@ -114,8 +121,8 @@ type PeerLedger struct {
 	ended map[string]time.Time
 }
 
-// LedgerOptions are what peers may have.
-type LedgerOptions struct {
+// Options are what peers may have.
+type Options struct {
 	Limits ledger.Limits
 	// Custom are the custom resources that peers may write.
 	Custom []schema.GroupResource
@@ -124,15 +131,15 @@ type LedgerOptions struct {
 	Namespaces func(peer string) []string
 }
 
-// SetupPeerLedger counts in every replica.
-func SetupPeerLedger(mgr manager.Manager, o LedgerOptions) (*PeerLedger, error) {
+// Setup counts in every replica.
+func Setup(mgr manager.Manager, o Options) (*Ledger, error) {
 	config := rest.CopyConfig(mgr.GetConfig())
 	config.NegotiatedSerializer, config.ContentType, config.AcceptContentTypes = scheme.Codecs.WithoutConversion(), "application/json", "application/json"
 	plain, err := rest.UnversionedRESTClientForConfigAndClient(config, mgr.GetHTTPClient())
 	if err != nil {
 		return nil, fmt.Errorf("client to count the objects of peers: %w", err)
 	}
-	p := newPeerLedger(o, lister(plain))
+	p := newLedger(o, lister(plain))
 	p.cache = mgr.GetCache()
 	p.tenant = func(namespace string) string {
 		var tenant corev1.Namespace
@@ -155,18 +162,18 @@ func lister(plain rest.Interface) func(ctx context.Context, path, next string) (
 	}
 }
 
-func newPeerLedger(o LedgerOptions, list func(ctx context.Context, path, next string) ([]byte, error)) *PeerLedger {
-	return &PeerLedger{
+func newLedger(o Options, list func(ctx context.Context, path, next string) ([]byte, error)) *Ledger {
+	return &Ledger{
 		known: o.Known, namespaces: o.Namespaces, tenant: func(namespace string) string { return namespace }, list: list, kinds: listed(), custom: o.Custom,
 		now: time.Now, queue: workqueue.NewTypedDelayingQueue[string](), ledger: ledger.New(o.Limits), early: ledger.New(o.Limits.Early(countedByCaches)), ended: map[string]time.Time{},
 	}
 }
 
 // NeedLeaderElection returns false: every replica serves the webhook.
-func (p *PeerLedger) NeedLeaderElection() bool { return false }
+func (p *Ledger) NeedLeaderElection() bool { return false }
 
 // Start counts what the caches have, then lists when it is due, one peer at a time, until ctx ends.
-func (p *PeerLedger) Start(ctx context.Context) error {
+func (p *Ledger) Start(ctx context.Context) error {
 	defer context.AfterFunc(ctx, p.queue.ShutDown)()
 	if err := p.follow(ctx); err != nil {
 		return err
@@ -186,7 +193,7 @@ func (p *PeerLedger) Start(ctx context.Context) error {
 }
 
 // follow counts the objects in tenant namespaces as they come and go, and once the many that other controllers cache.
-func (p *PeerLedger) follow(ctx context.Context) error {
+func (p *Ledger) follow(ctx context.Context) error {
 	synced := []toolscache.InformerSynced{}
 	for kind, object := range map[schema.GroupResource]client.Object{NamespaceMaps: &vkv1alpha1.NamespaceMap{}, ResourceSlices: &sharingv1alpha1.ResourceSlice{}} {
 		done, err := informer.Follow(ctx, p.cache, object, func(object any) { p.set(kind, object) }, func(object any) { p.forget(kind, object) })
@@ -216,7 +223,7 @@ func (p *PeerLedger) follow(ctx context.Context) error {
 }
 
 // set counts an object of a tenant namespace. One that is being deleted leaves its place to its successor: the peer cannot delay its deletion.
-func (p *PeerLedger) set(kind schema.GroupResource, object any) {
+func (p *Ledger) set(kind schema.GroupResource, object any) {
 	one, ok := object.(client.Object)
 	if !ok {
 		return
@@ -230,7 +237,7 @@ func (p *PeerLedger) set(kind schema.GroupResource, object any) {
 	p.ledger.Note(ledger.Key{Resource: kind, Namespace: one.GetNamespace(), Name: one.GetName()}, p.tenant(one.GetNamespace()))
 }
 
-func (p *PeerLedger) forget(kind schema.GroupResource, object any) {
+func (p *Ledger) forget(kind schema.GroupResource, object any) {
 	if one, ok := object.(client.Object); ok {
 		p.mu.Lock()
 		defer p.mu.Unlock()
@@ -242,7 +249,7 @@ func (p *PeerLedger) forget(kind schema.GroupResource, object any) {
 var errUncounted = errors.New("the objects of peers have not been listed yet; try again")
 
 // admit asks the ledger.
-func (p *PeerLedger) admit(change ledger.Change) (ledger.Verdict, error) {
+func (p *Ledger) admit(change ledger.Change) (ledger.Verdict, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if !p.filled {
@@ -267,7 +274,7 @@ func (p *PeerLedger) admit(change ledger.Change) (ledger.Verdict, error) {
 
 // relist reads the objects of a peer, and forgets those that are gone. A namespace that this process may not read any more, because it is being deleted or its
 // RoleBinding is another one, hinders no other: what is known of it counts on.
-func (p *PeerLedger) relist(ctx context.Context, peer string) error {
+func (p *Ledger) relist(ctx context.Context, peer string) error {
 	ctx, cancel := context.WithTimeout(ctx, relistDeadline)
 	defer cancel()
 	p.mu.Lock()
@@ -303,7 +310,7 @@ func (p *PeerLedger) relist(ctx context.Context, peer string) error {
 }
 
 // resources returns what is counted. Custom resources that this cluster does not serve have no objects.
-func (p *PeerLedger) resources() ([]schema.GroupVersionResource, error) {
+func (p *Ledger) resources() ([]schema.GroupVersionResource, error) {
 	all := slices.Clone(p.kinds)
 	for _, one := range p.custom {
 		switch served, err := p.served(one); {
@@ -318,7 +325,7 @@ func (p *PeerLedger) resources() ([]schema.GroupVersionResource, error) {
 }
 
 // dropGone forgets peers that have neither remote namespaces nor objects in a tenant namespace.
-func (p *PeerLedger) dropGone() {
+func (p *Ledger) dropGone() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	keep := func(peer string) bool {
@@ -335,7 +342,7 @@ func (p *PeerLedger) dropGone() {
 }
 
 // read adds the objects of one resource in a namespace.
-func (p *PeerLedger) read(ctx context.Context, of schema.GroupVersionResource, namespace string, into map[ledger.Key]ledger.Use) error {
+func (p *Ledger) read(ctx context.Context, of schema.GroupVersionResource, namespace string, into map[ledger.Key]ledger.Use) error {
 	path := "/apis/" + of.Group + "/" + of.Version
 	if of.Group == "" {
 		path = "/api/" + of.Version
