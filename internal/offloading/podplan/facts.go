@@ -11,6 +11,7 @@ import (
 
 	"liqo.io/liqo/apis/labels"
 	vkv1alpha1 "liqo.io/liqo/apis/virtualkubelet/v1alpha1"
+	"liqo.io/liqo/internal/kube/podphase"
 	"liqo.io/liqo/internal/offloading/lifecycle"
 	"liqo.io/liqo/internal/offloading/reflection/project"
 )
@@ -185,7 +186,7 @@ func (f *Facts) end() *corev1.Pod {
 func (f *Facts) finished() bool { return f.Memory.Finished != "" || f.showsEnd() }
 
 // showsEnd reports whether the local pod shows a terminal phase. Once lag is over, a reported one that it does not show is forgotten.
-func (f *Facts) showsEnd() bool { return project.Finished(f.Local.Status.Phase) }
+func (f *Facts) showsEnd() bool { return podphase.Final(f.Local.Status.Phase) }
 
 // vanished reports whether a pod that must not run twice has disappeared from the peer, with its ShadowPod, while no process observed it: it may have
 // finished. A remote pod that ended, but not for good, proves nothing: its successor may have run meanwhile.

@@ -18,6 +18,7 @@ import (
 
 	"liqo.io/liqo/apis/labels"
 	vkv1alpha1 "liqo.io/liqo/apis/virtualkubelet/v1alpha1"
+	"liqo.io/liqo/internal/kube/podphase"
 	"liqo.io/liqo/internal/offloading/lifecycle"
 	"liqo.io/liqo/internal/offloading/metadata"
 	"liqo.io/liqo/internal/offloading/reflection/project"
@@ -211,7 +212,7 @@ var actors = []actor{
 		return true
 	}},
 	{"local controller sees the end", func(h *history) bool {
-		if h.local == nil || len(h.local.Finalizers) == 0 || !project.Finished(h.local.Status.Phase) {
+		if h.local == nil || len(h.local.Finalizers) == 0 || !podphase.Final(h.local.Status.Phase) {
 			return false
 		}
 		h.local.Finalizers = nil
@@ -219,7 +220,7 @@ var actors = []actor{
 		return true
 	}},
 	{"local pod is given up", func(h *history) bool {
-		if h.local == nil || h.local.Status.StartTime == nil || project.Finished(h.local.Status.Phase) {
+		if h.local == nil || h.local.Status.StartTime == nil || podphase.Final(h.local.Status.Phase) {
 			return false
 		}
 		h.local.Status.Phase = corev1.PodFailed
@@ -227,11 +228,11 @@ var actors = []actor{
 		return true
 	}},
 	{"API server is restored from before the end", func(h *history) bool {
-		if h.local == nil || !project.Finished(h.local.Status.Phase) {
+		if h.local == nil || !podphase.Final(h.local.Status.Phase) {
 			return false
 		}
 		for _, old := range slices.Backward(h.past) {
-			if old.local != nil && old.local.UID == h.local.UID && old.local.Status.StartTime != nil && !project.Finished(old.local.Status.Phase) {
+			if old.local != nil && old.local.UID == h.local.UID && old.local.Status.StartTime != nil && !podphase.Final(old.local.Status.Phase) {
 				h.local.Status, h.local.ResourceVersion = *old.local.Status.DeepCopy(), old.local.ResourceVersion
 				if h.policy[h.local.UID] == corev1.RestartPolicyAlways {
 					delete(h.over, h.local.UID) // if the process is killed as well, nothing shows any more that it ended
@@ -448,7 +449,7 @@ func (h *history) deliver(which int) bool {
 // rememberEnd keeps the remote pod that the cache shows, if it has ended.
 func (h *history) rememberEnd() {
 	remote := h.cached(remotes).remote
-	if remote == nil || !project.Finished(remote.Status.Phase) {
+	if remote == nil || !podphase.Final(remote.Status.Phase) {
 		return
 	}
 	if known := h.memories[fence(remote)]; known != nil {
@@ -570,7 +571,7 @@ func lawless(f *Facts, step Step) string {
 		return "runs what must not run"
 	case (out.Delete || out.Amend || out.Period > 0) && !f.Mapping.Reflected(f.Shadow):
 		return "touches an object that is not ours"
-	case out.Create && (in.Report == ReportVanished || in.Report == ReportGone || in.Remote != nil && project.Finished(in.Remote.Status.Phase) && !in.Restarts):
+	case out.Create && (in.Report == ReportVanished || in.Report == ReportGone || in.Remote != nil && podphase.Final(in.Remote.Status.Phase) && !in.Restarts):
 		return "runs a pod and reports its end"
 	case in.Remove && !deleting:
 		return "removes a local pod that is not being deleted"
@@ -693,7 +694,7 @@ func (h *history) report(f *Facts, step Inbound) bool {
 	switch step.Report {
 	case ReportRemote:
 		status, _ = project.PodStatus(f.Mapping, f.Local, step.Remote, project.Restarts{}, nil, "")
-		if step.Restarts && !project.Finished(f.Local.Status.Phase) {
+		if step.Restarts && !podphase.Final(f.Local.Status.Phase) {
 			status.Phase = corev1.PodRunning
 		}
 	case ReportGone:
@@ -711,13 +712,13 @@ func (h *history) report(f *Facts, step Inbound) bool {
 	if reflect.DeepEqual(status, f.Local.Status) || h.local == nil || h.local.UID != f.Local.UID {
 		return false
 	}
-	if project.Finished(h.local.Status.Phase) {
+	if podphase.Final(h.local.Status.Phase) {
 		return false // given up meanwhile
 	}
-	if project.Finished(status.Phase) {
+	if podphase.Final(status.Phase) {
 		h.ends++
 		// A pod that is always restarted can be deleted after it was evicted, and before the provider has recorded that. It runs again, until Outbound ends it.
-		recorded := h.shadow == nil || h.shadow.DeletionTimestamp != nil || project.Finished(corev1.PodPhase(h.shadow.Status.Phase))
+		recorded := h.shadow == nil || h.shadow.DeletionTimestamp != nil || podphase.Final(corev1.PodPhase(h.shadow.Status.Phase))
 		if recorded || h.policy[f.Local.UID] != corev1.RestartPolicyAlways {
 			h.over[f.Local.UID] = "was reported to have ended"
 		}
@@ -729,7 +730,7 @@ func (h *history) report(f *Facts, step Inbound) bool {
 		known := h.memory(f.Local)
 		known.Version, known.Written = h.local.ResourceVersion, h.now
 		known.Started = known.Started || status.StartTime != nil
-		if project.Finished(status.Phase) {
+		if podphase.Final(status.Phase) {
 			known.Finished = status.Phase
 		}
 	}
@@ -802,7 +803,7 @@ func (h *history) settle() {
 	switch {
 	case acted:
 		h.fail("it does not converge")
-	case local == nil || project.Finished(local.Status.Phase) && local.DeletionTimestamp == nil:
+	case local == nil || podphase.Final(local.Status.Phase) && local.DeletionTimestamp == nil:
 		if remote != nil && !lifecycle.Terminal(remote) {
 			h.fail("a pod runs in the peer for a local pod that is gone or has ended")
 		}

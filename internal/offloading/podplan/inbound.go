@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/resourceversion"
 
 	"liqo.io/liqo/apis/labels"
+	"liqo.io/liqo/internal/kube/podphase"
 	"liqo.io/liqo/internal/offloading/reflection/project"
 )
 
@@ -117,7 +118,7 @@ func planInbound(f *Facts) Inbound {
 		return planMissedEnd(f)
 	}
 	step := Inbound{
-		Report: ReportRemote, Remote: remote, Restarts: project.Finished(remote.Status.Phase) && !f.ended(remote), NetworkDown: f.Network == NetworkDown,
+		Report: ReportRemote, Remote: remote, Restarts: podphase.Final(remote.Status.Phase) && !f.ended(remote), NetworkDown: f.Network == NetworkDown,
 	}
 	if wait, is := f.stuck(remote); is {
 		step.Replace, step.RequeueAfter = wait == 0, wait
@@ -137,7 +138,7 @@ func planMissedEnd(f *Facts) Inbound {
 	if f.Live == nil {
 		return Inbound{NeedsLive: true}
 	}
-	if f.Live.Shadow == nil || f.Live.Shadow.UID != f.Shadow.UID || !project.Finished(corev1.PodPhase(f.Live.Shadow.Status.Phase)) {
+	if f.Live.Shadow == nil || f.Live.Shadow.UID != f.Shadow.UID || !podphase.Final(corev1.PodPhase(f.Live.Shadow.Status.Phase)) {
 		return f.missing() // the peer creates it again, or its deletion is an event
 	}
 	return Inbound{Report: ReportGone, Phase: corev1.PodPhase(f.Live.Shadow.Status.Phase)}
@@ -232,7 +233,7 @@ func (f *Facts) lag() time.Duration {
 
 // Urgent reports whether a status shows the end of a pod, or another readiness. Others may wait.
 func Urgent(local *corev1.Pod, status *corev1.PodStatus) bool {
-	return project.Finished(status.Phase) || Ready(status) != Ready(&local.Status)
+	return podphase.Final(status.Phase) || Ready(status) != Ready(&local.Status)
 }
 
 // Debounce returns how long a status that differs from that of the local pod may still wait, and since when it waits. A change of readiness and the end of a
@@ -240,7 +241,7 @@ func Urgent(local *corev1.Pod, status *corev1.PodStatus) bool {
 func Debounce(local *corev1.Pod, status *corev1.PodStatus, m Memory, now time.Time) (wait time.Duration, since time.Time) {
 	since = m.PendingSince
 	switch {
-	case project.Finished(status.Phase) || status.Reason == project.OffloadingBackOff: // a reason of ours, which no peer can report
+	case podphase.Final(status.Phase) || status.Reason == project.OffloadingBackOff: // a reason of ours, which no peer can report
 		return 0, since
 	case Ready(status) && !Ready(&local.Status):
 		if m.Returns < freeReturns || now.Sub(m.ReadyAt) > forgetReturns {
@@ -265,7 +266,7 @@ func Debounce(local *corev1.Pod, status *corev1.PodStatus, m Memory, now time.Ti
 func (m Memory) Wrote(local *corev1.Pod, status *corev1.PodStatus, version string, now time.Time) Memory {
 	m.Version, m.Written, m.PendingSince = version, now, time.Time{}
 	m.Started = m.Started || status.StartTime != nil
-	if project.Finished(status.Phase) {
+	if podphase.Final(status.Phase) {
 		m.Finished = status.Phase
 	}
 	if Ready(status) && !Ready(&local.Status) {

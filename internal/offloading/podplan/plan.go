@@ -6,6 +6,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"liqo.io/liqo/apis/labels"
+	"liqo.io/liqo/internal/kube/podphase"
 	"liqo.io/liqo/internal/offloading/reflection/project"
 )
 
@@ -99,7 +100,7 @@ func (f *Facts) predecessor() bool {
 // runsRemotely reports whether the remote pod of the local pod runs.
 func (f *Facts) runsRemotely() bool {
 	remote := f.remote()
-	return remote != nil && f.Remotes.Current && !project.Finished(remote.Status.Phase) && remote.DeletionTimestamp == nil
+	return remote != nil && f.Remotes.Current && !podphase.Final(remote.Status.Phase) && remote.DeletionTimestamp == nil
 }
 
 // Ready reports whether a pod with this status is Ready.

@@ -14,6 +14,7 @@ import (
 
 	"liqo.io/liqo/apis/labels"
 	vkv1alpha1 "liqo.io/liqo/apis/virtualkubelet/v1alpha1"
+	"liqo.io/liqo/internal/kube/podphase"
 	"liqo.io/liqo/internal/offloading/lifecycle"
 	"liqo.io/liqo/internal/offloading/reflection/project"
 )
@@ -344,7 +345,7 @@ func TestBothSidesAgree(t *testing.T) {
 			provider := lifecycle.Plan(lifecycle.Facts{Shadow: theirs, Pod: remote, Live: true, Now: f.Now})
 			consumer := Plan(&f).Inbound
 			ends := strings.Contains(way.ends, string(policy[0]))
-			if recorded := project.Finished(corev1.PodPhase(provider.Phase)); recorded != ends {
+			if recorded := podphase.Final(corev1.PodPhase(provider.Phase)); recorded != ends {
 				t.Errorf("%s, restart policy %s: the provider records its end: %v, want %v", way.name, policy, recorded, ends)
 			}
 			if reports := consumer.Report == ReportRemote && !consumer.Restarts; reports != ends {

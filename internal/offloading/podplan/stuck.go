@@ -8,7 +8,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"liqo.io/liqo/internal/offloading/reflection/project"
+	"liqo.io/liqo/internal/kube/podphase"
 )
 
 // Stuck is a state of a remote pod that may last for ever.
@@ -26,7 +26,7 @@ const (
 // StuckOf returns the state of a remote pod.
 func StuckOf(remote *corev1.Pod) Stuck {
 	switch {
-	case remote == nil || project.Finished(remote.Status.Phase):
+	case remote == nil || podphase.Final(remote.Status.Phase):
 		return NotStuck
 	case remote.DeletionTimestamp != nil:
 		return Ending

@@ -13,8 +13,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	klabels "k8s.io/apimachinery/pkg/labels"
 
+	"liqo.io/liqo/internal/kube/podphase"
 	"liqo.io/liqo/internal/offloading/podplan"
-	"liqo.io/liqo/internal/offloading/reflection/project"
 )
 
 const (
@@ -52,7 +52,7 @@ func StateOf(pod *corev1.Pod) State {
 	if pod == nil {
 		return State{}
 	}
-	return State{Labels: pod.Labels, Healthy: pod.DeletionTimestamp == nil && !project.Finished(pod.Status.Phase) && podplan.Ready(&pod.Status)}
+	return State{Labels: pod.Labels, Healthy: pod.DeletionTimestamp == nil && !podphase.Final(pod.Status.Phase) && podplan.Ready(&pod.Status)}
 }
 
 // Memory is what was decided last about a budget.

@@ -12,7 +12,7 @@ import (
 	policyv1 "k8s.io/api/policy/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"liqo.io/liqo/internal/offloading/reflection/project"
+	"liqo.io/liqo/internal/kube/podphase"
 )
 
 const (
@@ -81,7 +81,7 @@ func (b *Memories) Pods(namespace string, present []*corev1.Pod, now time.Time) 
 		}
 	}
 	for _, pod := range present {
-		all = append(all, Pod{Name: pod.Name, Exists: !project.Finished(pod.Status.Phase), Now: StateOf(pod), Was: was[pod.Name]})
+		all = append(all, Pod{Name: pod.Name, Exists: !podphase.Final(pod.Status.Phase), Now: StateOf(pod), Was: was[pod.Name]})
 		delete(was, pod.Name)
 	}
 	for name, states := range was {

@@ -13,6 +13,7 @@ import (
 
 	"liqo.io/liqo/apis/labels"
 	"liqo.io/liqo/internal/kube/fanin"
+	"liqo.io/liqo/internal/kube/podphase"
 	"liqo.io/liqo/internal/offloading/podplan"
 	"liqo.io/liqo/internal/offloading/reflection/project"
 )
@@ -104,7 +105,7 @@ func (r *Copier) Arrived(before, after client.Object) {
 // outdated recognises events from before this process started, which an earlier process has copied or which no longer matter.
 func outdated(local client.Object, event *corev1.Event) bool {
 	pod, is := local.(*corev1.Pod)
-	return !is || podplan.Ready(&pod.Status) || project.Finished(pod.Status.Phase) || time.Since(lastSeen(event)) > oldEvent
+	return !is || podplan.Ready(&pod.Status) || podphase.Final(pod.Status.Phase) || time.Since(lastSeen(event)) > oldEvent
 }
 
 func lastSeen(event *corev1.Event) time.Time {

@@ -17,6 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"liqo.io/liqo/internal/kube/podphase"
 	"liqo.io/liqo/internal/offloading/kinds"
 	"liqo.io/liqo/internal/offloading/reflection/disruption"
 	"liqo.io/liqo/internal/offloading/reflection/engine"
@@ -53,7 +54,7 @@ func (o *Objects) podChanged(before, after client.Object) {
 		return
 	}
 	was, is := disruption.StateOf(old), disruption.StateOf(now)
-	existed, exists := old != nil && !project.Finished(old.Status.Phase), now != nil && !project.Finished(now.Status.Phase)
+	existed, exists := old != nil && !podphase.Final(old.Status.Phase), now != nil && !podphase.Final(now.Status.Phase)
 	if was.Healthy == is.Healthy && existed == exists && maps.Equal(was.Labels, is.Labels) {
 		return
 	}
@@ -156,7 +157,7 @@ func (r *Reflector) disrupts(mapping project.NamespaceMapping, object client.Obj
 	}
 	selector := selectorOf(object)
 	return slices.ContainsFunc(r.options.NodePods(object.GetNamespace()), func(pod *corev1.Pod) bool {
-		return !project.Finished(pod.Status.Phase) && selector.Matches(klabels.Set(pod.Labels))
+		return !podphase.Final(pod.Status.Phase) && selector.Matches(klabels.Set(pod.Labels))
 	})
 }
 

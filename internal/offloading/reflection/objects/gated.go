@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"liqo.io/liqo/internal/kube/podphase"
 	"liqo.io/liqo/internal/offloading/reflection/engine"
 	"liqo.io/liqo/internal/offloading/reflection/project"
 )
@@ -58,7 +59,7 @@ func (g *gated) selects(namespace string, selector map[string]string) bool {
 // gatedLabels returns the labels of a pod with readiness gates that has not ended; nil for other objects.
 func gatedLabels(object client.Object) klabels.Set {
 	pod, ok := object.(*corev1.Pod)
-	if !ok || pod == nil || len(pod.Spec.ReadinessGates) == 0 || project.Finished(pod.Status.Phase) {
+	if !ok || pod == nil || len(pod.Spec.ReadinessGates) == 0 || podphase.Final(pod.Status.Phase) {
 		return nil
 	}
 	return pod.Labels

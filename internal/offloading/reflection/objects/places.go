@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"liqo.io/liqo/internal/kube/podphase"
 	"liqo.io/liqo/internal/offloading/reflection/engine"
 	"liqo.io/liqo/internal/offloading/reflection/project"
 )
@@ -59,7 +60,7 @@ func (p *places) at(namespace string, address netip.Addr) string {
 // addressesOf returns the addresses of a pod that has not ended.
 func addressesOf(object client.Object) (all []netip.Addr) {
 	pod, ok := object.(*corev1.Pod)
-	if !ok || pod == nil || project.Finished(pod.Status.Phase) {
+	if !ok || pod == nil || podphase.Final(pod.Status.Phase) {
 		return nil
 	}
 	for _, ip := range pod.Status.PodIPs {

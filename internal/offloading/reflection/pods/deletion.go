@@ -20,10 +20,10 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"liqo.io/liqo/apis/labels"
+	"liqo.io/liqo/internal/kube/podphase"
 	"liqo.io/liqo/internal/offloading/podplan"
 	"liqo.io/liqo/internal/offloading/reflection/engine"
 	"liqo.io/liqo/internal/offloading/reflection/events"
-	"liqo.io/liqo/internal/offloading/reflection/project"
 	"liqo.io/liqo/internal/offloading/reflection/refusals"
 )
 
@@ -110,7 +110,7 @@ const maxForced = 10_000
 // rememberForced records a local pod that others have removed while the peer runs it: what we remove ourselves has no ShadowPod any more.
 func (p *Pods) rememberForced(local *corev1.Pod) {
 	mapping, _ := p.engine.Namespaces.Local(local.Namespace)
-	if mapping == nil || project.Finished(local.Status.Phase) {
+	if mapping == nil || podphase.Final(local.Status.Phase) {
 		return
 	}
 	shadow := p.Shadows.Get(types.NamespacedName{Namespace: mapping.Remote, Name: local.Name})

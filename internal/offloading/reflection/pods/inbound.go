@@ -19,6 +19,7 @@ import (
 
 	"liqo.io/liqo/apis/labels"
 	vkv1alpha1 "liqo.io/liqo/apis/virtualkubelet/v1alpha1"
+	"liqo.io/liqo/internal/kube/podphase"
 	"liqo.io/liqo/internal/offloading/podplan"
 	"liqo.io/liqo/internal/offloading/reflection/engine"
 	"liqo.io/liqo/internal/offloading/reflection/events"
@@ -114,7 +115,7 @@ func (p *Pods) report(ctx context.Context, facts *podplan.Facts, step podplan.In
 	case podplan.ReportMissing:
 		status = project.Missing(local, now)
 	case podplan.ReportUnmet:
-		status = project.NotMet(local, facts.RunWithout)
+		status = project.NotMet(local, project.Unsent(local, facts.RunWithout))
 	case podplan.ReportWaiting:
 		status = project.Waiting(local, facts.Remote, now)
 		p.engine.Recorder.Failed(local, Kind, events.ReasonWaiting, errors.New(status.Message))
@@ -165,7 +166,7 @@ func (p *Pods) rememberEnd(object client.Object) {
 	kept := p.memories[types.UID(remote.Annotations[labels.Fence])]
 	switch {
 	case kept == nil:
-	case project.Finished(remote.Status.Phase):
+	case podphase.Final(remote.Status.Phase):
 		kept.Last = remote
 	case kept.Last != nil && kept.Last.UID != remote.UID:
 		kept.Last = nil

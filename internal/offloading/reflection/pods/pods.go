@@ -26,6 +26,7 @@ import (
 	vkv1alpha1 "liqo.io/liqo/apis/virtualkubelet/v1alpha1"
 	"liqo.io/liqo/internal/kube/fairqueue"
 	"liqo.io/liqo/internal/kube/fanin"
+	"liqo.io/liqo/internal/kube/podphase"
 	"liqo.io/liqo/internal/offloading/podplan"
 	"liqo.io/liqo/internal/offloading/reflection/engine"
 	"liqo.io/liqo/internal/offloading/reflection/project"
@@ -263,7 +264,7 @@ func (p *Pods) localChanged(before, after client.Object) {
 
 // affectsOutbound reports whether a change concerns the outbound direction. The status that we write ourselves does not.
 func affectsOutbound(old, now *corev1.Pod) bool {
-	return old.Generation != now.Generation || now.Generation == 0 || project.Finished(old.Status.Phase) != project.Finished(now.Status.Phase) || (old.DeletionTimestamp == nil) != (now.DeletionTimestamp == nil) ||
+	return old.Generation != now.Generation || now.Generation == 0 || podphase.Final(old.Status.Phase) != podphase.Final(now.Status.Phase) || (old.DeletionTimestamp == nil) != (now.DeletionTimestamp == nil) ||
 		!reflect.DeepEqual(old.DeletionGracePeriodSeconds, now.DeletionGracePeriodSeconds) || !equalExcept(old.Labels, now.Labels, labels.ShadowPod) || !equalExcept(old.Annotations, now.Annotations, "") || old.Status.PodIP != now.Status.PodIP && project.ReadsAddress(now)
 }
 
@@ -331,7 +332,7 @@ func (p *Pods) arrived(before, after client.Object) {
 // finished reports whether the local pod is in a terminal phase.
 func (p *Pods) finished(key types.NamespacedName) bool {
 	local, _ := p.Local.Get(key).(*corev1.Pod)
-	return local != nil && project.Finished(local.Status.Phase)
+	return local != nil && podphase.Final(local.Status.Phase)
 }
 
 // enqueueShadow enqueues the local pod of a ShadowPod for the outbound direction, and for the inbound one if that is asked.

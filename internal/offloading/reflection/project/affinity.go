@@ -90,7 +90,7 @@ func spread(local *corev1.Pod, constraints []corev1.TopologySpreadConstraint) (r
 func groupLabels(local *corev1.Pod, all map[string]string) (map[string]string, error) {
 	listed, only := local.Annotations[labels.AntiAffinityLabels]
 	if !only {
-		group := copied(all, perPodLabels)
+		group := Without(all, perPodLabels)
 		if len(group) == 0 {
 			return nil, refused("annotation "+labels.AntiAffinityPreset, local.Annotations[labels.AntiAffinityPreset],
 				"the pod has no label that it shares with the other pods of its application: add one")
@@ -101,7 +101,7 @@ func groupLabels(local *corev1.Pod, all map[string]string) (map[string]string, e
 	for i := range keys {
 		keys[i] = strings.TrimSpace(keys[i])
 	}
-	group := copied(all, nil)
+	group := Without(all, nil)
 	for key := range all {
 		if !slices.Contains(keys, key) {
 			delete(group, key)

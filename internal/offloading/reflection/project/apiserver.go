@@ -68,7 +68,7 @@ func (a APIServer) alias(m NamespaceMapping, namespace, address string, spec *co
 	taken := func(name string) bool {
 		return slices.ContainsFunc(spec.HostAliases, func(alias corev1.HostAlias) bool { return slices.Contains(alias.Hostnames, name) })
 	}
-	all := []string{apiServerName, apiServerName + ".svc", apiServerName + ".svc." + m.domain(), apiServerName + ".svc." + DefaultDomain}
+	all := []string{apiServerName, apiServerName + ".svc", apiServerName + ".svc." + m.ServiceDomain(), apiServerName + ".svc." + DefaultDomain}
 	if namespace == corev1.NamespaceDefault {
 		all = append(all, apiServerService)
 	}

@@ -42,7 +42,7 @@ type downward struct {
 func newDownward(m NamespaceMapping, local *corev1.Pod) *downward {
 	return &downward{
 		local: local, node: m.NodeName, carried: map[string]string{},
-		labels: copied(local.Labels, m.Skip.Labels, labels.ShadowPod), annotations: copied(local.Annotations, m.Skip.Annotations),
+		labels: Without(local.Labels, m.Skip.Labels, labels.ShadowPod), annotations: Without(local.Annotations, m.Skip.Annotations),
 	}
 }
 
@@ -147,7 +147,7 @@ func (d *downward) field(ref *corev1.ObjectFieldSelector) {
 			d.carryKey(ref, "annotation-", key, address(d.local))
 		case from == fieldLabels && (ours.Match(key) || !metadata.KeepsLabel(key)):
 			d.carryKey(ref, "label-", key, d.labels)
-		case from == fieldAnnotations && (ours.Match(key) || localAnnotations.Match(key) || !metadata.KeepsAnnotation(key)):
+		case from == fieldAnnotations && (ours.Match(key) || LocalAnnotations.Match(key) || !metadata.KeepsAnnotation(key)):
 			d.carryKey(ref, "annotation-", key, d.annotations)
 		}
 	}
@@ -175,7 +175,7 @@ func (d *downward) carry(ref *corev1.ObjectFieldSelector, name, value string) {
 
 // carryKey carries one label or annotation. If the pod does not have it, the annotation is missing as well, and the container reads an empty text in both clusters.
 func (d *downward) carryKey(ref *corev1.ObjectFieldSelector, name, key string, all map[string]string) {
-	name = labels.Downward + name + hash(key)
+	name = labels.Downward + name + Hash(key)
 	if value, has := all[key]; has {
 		d.carried[name] = value
 	}

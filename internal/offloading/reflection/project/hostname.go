@@ -10,21 +10,16 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// DefaultDomain is the domain of the Services of most clusters.
-const DefaultDomain = "cluster.local"
-
 // mostHostname is how long a name may be that a kubelet gives a pod without cutting it.
 const mostHostname = 63
 
-func (m NamespaceMapping) domain() string { return cmp.Or(m.Domain, DefaultDomain) }
-
 // nameHost gives a pod that asks for its full name as the name of its host the one that it has here. The kubelet of the peer would give it the name of the remote
 // namespace, and not start it if that is too long. Kubernetes before 1.35 ignores the field: there the host has the short name. The DNS records of the pod stay.
-func (m NamespaceMapping) nameHost(local *corev1.Pod, spec *corev1.PodSpec) {
+func nameHost(m NamespaceMapping, local *corev1.Pod, spec *corev1.PodSpec) {
 	if spec.SetHostnameAsFQDN == nil || !*spec.SetHostnameAsFQDN || spec.Subdomain == "" || spec.HostnameOverride != nil {
 		return
 	}
-	full := cmp.Or(spec.Hostname, local.Name) + "." + spec.Subdomain + "." + local.Namespace + ".svc." + m.domain()
+	full := cmp.Or(spec.Hostname, local.Name) + "." + spec.Subdomain + "." + local.Namespace + ".svc." + m.ServiceDomain()
 	if len(full) <= mostHostname {
 		spec.HostnameOverride, spec.SetHostnameAsFQDN = &full, nil
 	}
@@ -34,7 +29,7 @@ func (m NamespaceMapping) nameHost(local *corev1.Pod, spec *corev1.PodSpec) {
 var nodeCache = netip.MustParseAddr("169.254.20.10")
 
 // homeDNS returns those name servers of a pod that are the DNS of this cluster. In the peer, these addresses lead nowhere, or to its own DNS.
-func (m NamespaceMapping) homeDNS(config *corev1.PodDNSConfig) (servers []string) {
+func homeDNS(m NamespaceMapping, config *corev1.PodDNSConfig) (servers []string) {
 	if config == nil {
 		return nil
 	}

@@ -50,7 +50,7 @@ func TestUnmet(t *testing.T) {
 				t.Errorf("%s: the message names %s, which the pod may lack: %s", c.name, word, err)
 			}
 		}
-		if status := project.NotMet(pod, c.without); status.Phase != corev1.PodPending || status.Reason != project.RequestNotMet || status.Message != err.Error() {
+		if status := project.NotMet(pod, err); status.Phase != corev1.PodPending || status.Reason != project.RequestNotMet || status.Message != err.Error() {
 			t.Errorf("%s: status %+v", c.name, status)
 		}
 	}

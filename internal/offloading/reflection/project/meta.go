@@ -3,6 +3,9 @@
 package project
 
 import (
+	"cmp"
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"maps"
@@ -40,6 +43,12 @@ type NamespaceMapping struct {
 	Skip Denied
 }
 
+// DefaultDomain is the domain of the Services of most clusters.
+const DefaultDomain = "cluster.local"
+
+// ServiceDomain returns the domain of the Services of this cluster.
+func (m NamespaceMapping) ServiceDomain() string { return cmp.Or(m.Domain, DefaultDomain) }
+
 // Translator translates addresses of pods between the clusters. See ErrNoCounterpart for its errors.
 type Translator interface {
 	// ToLocal returns the address under which this cluster reaches a remote pod.
@@ -73,15 +82,11 @@ func (m NamespaceMapping) Skips(object metav1.Object) bool {
 	return bound && !slices.ContainsFunc(strings.Split(to, ","), func(node string) bool { return strings.TrimSpace(node) == m.NodeName })
 }
 
-// localAnnotations have no meaning in another cluster. Controllers of this cluster change them, which would cost writes.
-var localAnnotations = Keys{corev1.LastAppliedConfigAnnotation, corev1.EndpointsLastChangeTriggerTime, "kubernetes.io/config.*", labels.ReflectTo}
+// LocalAnnotations have no meaning in another cluster. Controllers of this cluster change them, which would cost writes.
+var LocalAnnotations = Keys{corev1.LastAppliedConfigAnnotation, corev1.EndpointsLastChangeTriggerTime, "kubernetes.io/config.*", labels.ReflectTo}
 
-// ownPodLabels are labels of pods that have no meaning in another cluster. The API server of this cluster copies zone and region of the node to each pod that it
-// binds (Kubernetes 1.35 and later), and that of the other cluster does the same there.
-var ownPodLabels = []string{labels.ShadowPod, corev1.LabelTopologyZone, corev1.LabelTopologyRegion}
-
-// copied returns the map without the denied keys and without those of own.
-func copied(all map[string]string, denied Keys, own ...string) map[string]string {
+// Without returns the map without the denied keys and without those of own.
+func Without(all map[string]string, denied Keys, own ...string) map[string]string {
 	kept := maps.Clone(all)
 	maps.DeleteFunc(kept, func(key, _ string) bool { return denied.Match(key) || Keys(own).Match(key) })
 	return kept
@@ -90,7 +95,7 @@ func copied(all map[string]string, denied Keys, own ...string) map[string]string
 // LabelsOf returns the labels of the remote object.
 func (m NamespaceMapping) LabelsOf(object metav1.Object, own ...string) map[string]string {
 	// With the labels of a token Secret, the copy would be taken for one and deleted. Those of a move mean nothing to the other cluster, which refuses them.
-	all := copied(object.GetLabels(), m.Skip.Labels, append(own, labels.TokenPod, labels.TokenServiceAccount, labels.Move, labels.MoveRole)...)
+	all := Without(object.GetLabels(), m.Skip.Labels, append(own, labels.TokenPod, labels.TokenServiceAccount, labels.Move, labels.MoveRole)...)
 	if all == nil {
 		all = map[string]string{}
 	}
@@ -100,7 +105,7 @@ func (m NamespaceMapping) LabelsOf(object metav1.Object, own ...string) map[stri
 
 // AnnotationsOf returns the annotations of the remote object.
 func (m NamespaceMapping) AnnotationsOf(object metav1.Object, own ...string) map[string]string {
-	return copied(object.GetAnnotations(), m.Skip.Annotations, append(own, localAnnotations...)...)
+	return Without(object.GetAnnotations(), m.Skip.Annotations, append(own, LocalAnnotations...)...)
 }
 
 // Reflected reports whether we created a remote object. We never touch any other.
@@ -128,4 +133,19 @@ func Some[T comparable](value T) *T {
 		return nil
 	}
 	return &value
+}
+
+// Hash is short, but enough to distinguish the few texts within one object.
+func Hash(text string) string {
+	sum := sha256.Sum256([]byte(text))
+	return hex.EncodeToString(sum[:])[:6]
+}
+
+// Short returns a name of at most so many characters: one that is longer is cut, and a hash keeps different names different.
+func Short(name string, most int) string {
+	if len(name) <= most {
+		return name
+	}
+	// A part of a DNS name must not start with the hyphen.
+	return strings.TrimRight(name[:most-7], ".") + "-" + Hash(name)
 }

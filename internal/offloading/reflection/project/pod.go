@@ -18,6 +18,10 @@ import (
 	"liqo.io/liqo/internal/offloading/shadow"
 )
 
+// ownPodLabels are labels of pods that have no meaning in another cluster. The API server of this cluster copies zone and region of the node to each pod that it
+// binds (Kubernetes 1.35 and later), and that of the other cluster does the same there.
+var ownPodLabels = []string{labels.ShadowPod, corev1.LabelTopologyZone, corev1.LabelTopologyRegion}
+
 // PodOptions is what a remote pod gets beyond the specification of the local pod.
 type PodOptions struct {
 	APIServer APIServer
@@ -28,14 +32,14 @@ type PodOptions struct {
 func ShadowPod(m NamespaceMapping, local *corev1.Pod, options PodOptions) (*vkapply.ShadowPodApplyConfiguration, error) {
 	spec := podSpec(local.Spec.DeepCopy())
 	var err error
-	if spec.Affinity, err = affinity(local, copied(local.Labels, m.Skip.Labels, ownPodLabels...)); err != nil {
+	if spec.Affinity, err = affinity(local, Without(local.Labels, m.Skip.Labels, ownPodLabels...)); err != nil {
 		return nil, err
 	}
 	if spec.TopologySpreadConstraints, err = spread(local, spec.TopologySpreadConstraints); err != nil {
 		return nil, err
 	}
 	projectVolumes(m, local, &spec, options.APIServer.Enabled)
-	m.nameHost(local, &spec)
+	nameHost(m, local, &spec)
 	fields := newDownward(m, local)
 	fields.rewrite(&spec)
 	if options.APIServer.Enabled {
@@ -58,7 +62,7 @@ func podAnnotations(m NamespaceMapping, local *corev1.Pod) map[string]string {
 	if named := architectures(&local.Spec); len(named) > 0 {
 		kept[labels.Architectures] = strings.Join(named, ",")
 	}
-	if servers := m.homeDNS(local.Spec.DNSConfig); len(servers) > 0 {
+	if servers := homeDNS(m, local.Spec.DNSConfig); len(servers) > 0 {
 		kept[labels.HomeDNS] = strings.Join(servers, ",")
 	}
 	if local.Generation > 1 { // that of a new pod is 1, and costs no annotation

@@ -10,6 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"liqo.io/liqo/apis/labels"
+	"liqo.io/liqo/internal/kube/podphase"
 )
 
 // Reasons in the status of pods on a virtual node that do not run in the peer.
@@ -31,7 +32,7 @@ const (
 // keeps its status.
 func NotOffloaded(local *corev1.Pod, now metav1.Time) corev1.PodStatus {
 	status := *local.Status.DeepCopy()
-	if Finished(status.Phase) {
+	if podphase.Final(status.Phase) {
 		return status
 	}
 	status.Message = fmt.Sprintf("namespace %s is not offloaded to virtual node %s; to run the pod there: liqoctl offload namespace %s; "+
@@ -52,16 +53,16 @@ func NotOffloaded(local *corev1.Pod, now metav1.Time) corev1.PodStatus {
 }
 
 // NotMet returns the status of a pod that is not sent, because it asks for what it would not have in the peer: Pending.
-func NotMet(local *corev1.Pod, runWithout []string) corev1.PodStatus {
+func NotMet(local *corev1.Pod, why error) corev1.PodStatus {
 	status := *local.Status.DeepCopy()
-	status.Phase, status.Reason, status.Message = corev1.PodPending, RequestNotMet, Unsent(local, runWithout).Error()
+	status.Phase, status.Reason, status.Message = corev1.PodPending, RequestNotMet, why.Error()
 	return status
 }
 
 // Gone returns the final status of a local pod that is being deleted, once its remote pod is gone. Controllers that hold the pod with a finalizer wait for it.
 func Gone(local *corev1.Pod, now metav1.Time) corev1.PodStatus {
 	status := *local.Status.DeepCopy()
-	if Finished(status.Phase) {
+	if podphase.Final(status.Phase) {
 		return status
 	}
 	status.Phase = corev1.PodFailed
@@ -80,7 +81,7 @@ func Gone(local *corev1.Pod, now metav1.Time) corev1.PodStatus {
 // Vanished returns the status of a pod that ran in the peer, that the peer no longer has, and that must not run twice: its controller creates another pod.
 func Vanished(local *corev1.Pod, now metav1.Time) corev1.PodStatus {
 	status := Gone(local, now)
-	if !Finished(local.Status.Phase) && status.Phase == corev1.PodFailed {
+	if !podphase.Final(local.Status.Phase) && status.Phase == corev1.PodFailed {
 		status.Reason = OffloadingAborted
 		status.Message = fmt.Sprintf("the pod is gone from virtual node %s and it is not known how it ended; it is not run again, because it may have finished", local.Spec.NodeName)
 	}
@@ -111,7 +112,7 @@ func Missing(local *corev1.Pod, now metav1.Time) corev1.PodStatus {
 // NetworkDown changes the status of a remote pod, as PodStatus returns it, to not Ready: the pod runs, and this cluster does not reach it. A local pod that is not Ready
 // already keeps the time since when.
 func NetworkDown(status *corev1.PodStatus, local *corev1.Pod, now metav1.Time) {
-	if Finished(status.Phase) {
+	if podphase.Final(status.Phase) {
 		return
 	}
 	for i := range local.Status.Conditions {

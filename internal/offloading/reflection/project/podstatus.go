@@ -9,11 +9,8 @@ import (
 	"net/netip"
 	"slices"
 	"strings"
-	"unicode"
-	"unicode/utf8"
 
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
 
 	"liqo.io/liqo/internal/kube/podphase"
@@ -21,7 +18,6 @@ import (
 
 // Limits of what we accept from a peer about a pod.
 const (
-	MaxReason     = 256
 	maxMessage    = 4096
 	maxConditions = 32
 	maxAddresses  = 8
@@ -38,13 +34,13 @@ var kubeletConditions = []corev1.PodConditionType{
 // occur for a pod that has ended or is being deleted.
 func PodStatus(m NamespaceMapping, local, remote *corev1.Pod, restarts Restarts, translator Translator, hostIP string) (corev1.PodStatus, error) {
 	mine := local.Status.DeepCopy()
-	if remote == nil || Finished(mine.Phase) {
+	if remote == nil || podphase.Final(mine.Phase) {
 		return *mine, nil
 	}
 	theirs := &remote.Status
 	addresses, err := localAddresses(theirs, translator)
 	switch {
-	case err != nil && (Finished(theirs.Phase) || local.DeletionTimestamp != nil):
+	case err != nil && (podphase.Final(theirs.Phase) || local.DeletionTimestamp != nil):
 		addresses = mine.PodIPs // no client reaches it any more, and reporting its end must not wait
 	case err != nil:
 		return corev1.PodStatus{}, fmt.Errorf("translate the address of pod %s in %s: %w", remote.Name, m.Remote, err)
@@ -80,9 +76,6 @@ func PodStatus(m NamespaceMapping, local, remote *corev1.Pod, restarts Restarts,
 	status.EphemeralContainerStatuses = containers(ephemeral(&local.Spec), mine.EphemeralContainerStatuses, theirs.EphemeralContainerStatuses)
 	return status, nil
 }
-
-// Finished reports whether a phase is terminal: Succeeded or Failed.
-func Finished(phase corev1.PodPhase) bool { return podphase.Final(phase) }
 
 // reason leaves out the reasons with which this cluster reports that a pod does not run in the peer: decisions follow from them.
 func reason(remote string) string {
@@ -153,7 +146,7 @@ func conditions(m NamespaceMapping, local, remote *corev1.Pod) []corev1.PodCondi
 	}
 	theirs := remote.Status.Conditions
 	for _, condition := range theirs[:min(len(theirs), maxConditions)] {
-		if len(validation.IsQualifiedName(string(condition.Type))) > 0 || has(condition.Type) || isGate(condition.Type) || condition.Type == corev1.DisruptionTarget && !Finished(remote.Status.Phase) {
+		if len(validation.IsQualifiedName(string(condition.Type))) > 0 || has(condition.Type) || isGate(condition.Type) || condition.Type == corev1.DisruptionTarget && !podphase.Final(remote.Status.Phase) {
 			continue
 		}
 		if condition.Status != corev1.ConditionTrue && condition.Status != corev1.ConditionFalse {
@@ -200,31 +193,6 @@ func closeGates(ready *corev1.PodCondition, gates []corev1.PodReadinessGate, all
 	if len(closed) > 0 {
 		ready.Status, ready.Reason, ready.Message = corev1.ConditionFalse, "ReadinessGatesNotReady", strings.Join(closed, ", ")
 	}
-}
-
-// text bounds a string that the peer wrote, and removes what moves the cursor of a terminal, is not visible, or changes the direction of writing.
-func Text(theirs string, most int) string {
-	if len(theirs) > most {
-		end := most - len("…")
-		for end > 0 && !utf8.RuneStart(theirs[end]) {
-			end--
-		}
-		theirs = theirs[:end] + "…"
-	}
-	return strings.Map(func(r rune) rune {
-		if r != '\n' && r != '\t' && (!unicode.IsPrint(r) || r == utf8.RuneError) {
-			return -1
-		}
-		return r
-	}, theirs)
-}
-
-// moment returns the time, or zero if it has no RFC 3339 form.
-func Moment(theirs metav1.Time) metav1.Time {
-	if year := theirs.UTC().Year(); year < 1970 || year > 9999 {
-		return metav1.Time{}
-	}
-	return theirs
 }
 
 func add(a, b int32) int32 {

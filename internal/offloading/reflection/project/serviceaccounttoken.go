@@ -3,11 +3,8 @@
 package project
 
 import (
-	"crypto/sha256"
-	"encoding/hex"
 	"slices"
 	"strconv"
-	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -187,19 +184,4 @@ func hasOneUser(spec *corev1.PodSpec) bool {
 	return user != nil
 }
 
-func tokenKey(volume, path string) string { return volume + "-" + hash(path) }
-
-// hash is short, but enough to distinguish the few texts within one object.
-func hash(text string) string {
-	sum := sha256.Sum256([]byte(text))
-	return hex.EncodeToString(sum[:])[:6]
-}
-
-// short returns a name of at most so many characters: one that is longer is cut, and a hash keeps different names different.
-func Short(name string, most int) string {
-	if len(name) <= most {
-		return name
-	}
-	// A part of a DNS name must not start with the hyphen.
-	return strings.TrimRight(name[:most-7], ".") + "-" + hash(name)
-}
+func tokenKey(volume, path string) string { return volume + "-" + Hash(path) }

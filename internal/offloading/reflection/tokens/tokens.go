@@ -23,6 +23,7 @@ import (
 	"liqo.io/liqo/apis/labels"
 	"liqo.io/liqo/internal/kube/fairqueue"
 	"liqo.io/liqo/internal/kube/fanin"
+	"liqo.io/liqo/internal/kube/podphase"
 	"liqo.io/liqo/internal/offloading/podplan"
 	"liqo.io/liqo/internal/offloading/reflection/engine"
 	"liqo.io/liqo/internal/offloading/reflection/events"
@@ -147,7 +148,7 @@ func (t *Tokens) reconcile(ctx context.Context, key types.NamespacedName) (time.
 			return 0, nil
 		}
 		return 0, t.engine.Remote.Delete(mapping.Context, secret, metav1.DeletePropagationBackground)
-	case local == nil || project.Finished(local.Status.Phase) || local.DeletionTimestamp != nil && secret == nil:
+	case local == nil || podphase.Final(local.Status.Phase) || local.DeletionTimestamp != nil && secret == nil:
 		return 0, nil
 	case !mapping.APIServer():
 		return 0, nil // its tokens expire; policyChanged requeues the pod
