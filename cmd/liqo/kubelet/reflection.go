@@ -26,6 +26,7 @@ import (
 	"liqo.io/liqo/internal/offloading/names"
 	"liqo.io/liqo/internal/offloading/reflection"
 	"liqo.io/liqo/internal/offloading/reflection/project"
+	"liqo.io/liqo/internal/offloading/reflection/project/podspec"
 )
 
 // reflectionOptions select what is reflected to the remote cluster, and how.
@@ -128,23 +129,23 @@ func (o *reflectionOptions) denied() (project.Denied, error) {
 }
 
 // home returns a function for the address at which pods in the remote cluster reach the API server of this cluster; nil if they do not.
-func (o *reflectionOptions) home(addresses project.Translator) func() (project.APIServer, error) {
+func (o *reflectionOptions) home(addresses project.Translator) func() (podspec.APIServer, error) {
 	address, err := netip.ParseAddr(o.serviceAddress)
 	switch {
 	case !o.apiServer:
 		return nil
 	case o.apiServerHost != "":
-		server := project.APIServer{Enabled: true, Host: o.apiServerHost, Port: o.apiServerPort, Home: address}
-		return func() (project.APIServer, error) { return server, nil }
+		server := podspec.APIServer{Enabled: true, Host: o.apiServerHost, Port: o.apiServerPort, Home: address}
+		return func() (podspec.APIServer, error) { return server, nil }
 	case o.disableIPs || err != nil || o.servicePort == "":
 		return nil // no address is known
 	}
-	return func() (project.APIServer, error) {
+	return func() (podspec.APIServer, error) {
 		remote, err := addresses.ToRemote(address)
 		if err != nil {
-			return project.APIServer{}, fmt.Errorf("%w: %w", project.ErrNoAPIServer, err)
+			return podspec.APIServer{}, fmt.Errorf("%w: %w", podspec.ErrNoAPIServer, err)
 		}
-		return project.APIServer{Enabled: true, Address: remote, ServicePort: o.servicePort, Home: address}, nil
+		return podspec.APIServer{Enabled: true, Address: remote, ServicePort: o.servicePort, Home: address}, nil
 	}
 }
 

@@ -40,6 +40,7 @@ import (
 	"liqo.io/liqo/internal/offloading/peers"
 	"liqo.io/liqo/internal/offloading/reflection"
 	"liqo.io/liqo/internal/offloading/reflection/project"
+	"liqo.io/liqo/internal/offloading/reflection/project/podspec"
 	"liqo.io/liqo/internal/offloading/remotenamespace"
 	"liqo.io/liqo/internal/offloading/shadow"
 	"liqo.io/liqo/internal/offloading/shadowpod"
@@ -210,8 +211,8 @@ func (s *side) reflect(far *side, identity remote.Identity) {
 	engine, err := reflection.New(s.as(milan.TenantNamespace(), "virtual-kubelet"), reflection.Options{
 		Namespace: milan.TenantNamespace(), NamespaceMap: milan.UniqueName(), RemoteName: milan.ClusterName, HostIP: "10.0.0.9",
 		Mapping: project.NamespaceMapping{LocalID: "rome-id", LocalName: "rome", RemoteID: milan.ClusterID, NodeName: "liqo-milan"},
-		APIServer: func() (project.APIServer, error) {
-			return project.APIServer{Enabled: true, Host: "api.rome.example", Port: "6443"}, nil
+		APIServer: func() (podspec.APIServer, error) {
+			return podspec.APIServer{Enabled: true, Host: "api.rome.example", Port: "6443"}, nil
 		},
 	})
 	s.Must(err)

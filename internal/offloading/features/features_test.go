@@ -24,6 +24,7 @@ import (
 	"liqo.io/liqo/internal/offloading/names"
 	"liqo.io/liqo/internal/offloading/quota"
 	"liqo.io/liqo/internal/offloading/reflection/project"
+	"liqo.io/liqo/internal/offloading/reflection/project/podspec"
 	"liqo.io/liqo/internal/offloading/shadow"
 )
 
@@ -136,10 +137,10 @@ type arrived struct {
 // arrive does what a virtual kubelet and a provider do with a pod, with the default values of the chart.
 func arrive(t *testing.T, local *corev1.Pod) arrived {
 	t.Helper()
-	if len(project.Unmet(local, nil)) > 0 {
-		return arrived{refusal: project.Unsent(local, nil).Error()}
+	if len(podspec.Unmet(local, nil)) > 0 {
+		return arrived{refusal: podspec.Unsent(local, nil).Error()}
 	}
-	intent, err := project.ShadowPod(mapping, local, project.PodOptions{APIServer: project.APIServer{
+	intent, err := podspec.ShadowPod(mapping, local, podspec.Options{APIServer: podspec.APIServer{
 		Enabled: true, Address: netip.MustParseAddr("10.60.0.1"), ServicePort: "443", Home: netip.MustParseAddr("10.80.0.1"),
 	}})
 	if err != nil {
@@ -170,7 +171,7 @@ func arrive(t *testing.T, local *corev1.Pod) arrived {
 			remote.Spec.EphemeralContainers = append(remote.Spec.EphemeralContainers, value)
 		}
 	}
-	return arrived{spec: remote.Spec, events: append(project.DroppedFields(local), metadata.LeftOut(crossing, metadata.Allowed{})...)}
+	return arrived{spec: remote.Spec, events: append(podspec.DroppedFields(local), metadata.LeftOut(crossing, metadata.Allowed{})...)}
 }
 
 // samples returns the pods that ask for what a row is about, by what they are.

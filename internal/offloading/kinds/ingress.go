@@ -11,6 +11,7 @@ import (
 	networkingapply "k8s.io/client-go/applyconfigurations/networking/v1"
 
 	"liqo.io/liqo/internal/offloading/reflection/project"
+	"liqo.io/liqo/internal/offloading/reflection/project/podspec"
 )
 
 // Ingress has the same rules in the peer, for the class that is the default there.
@@ -25,9 +26,9 @@ var Ingress = row(Kind{
 })
 
 // certificatesOf returns the Secrets with the certificates of an Ingress.
-func certificatesOf(ingress *networkingv1.Ingress) (all []project.Reference) {
+func certificatesOf(ingress *networkingv1.Ingress) (all []podspec.Reference) {
 	for _, tls := range ingress.Spec.TLS {
-		if secret := (project.Reference{Kind: "Secret", Name: tls.SecretName}); secret.Name != "" && !slices.Contains(all, secret) {
+		if secret := (podspec.Reference{Kind: "Secret", Name: tls.SecretName}); secret.Name != "" && !slices.Contains(all, secret) {
 			all = append(all, secret)
 		}
 	}

@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"liqo.io/liqo/internal/offloading/reflection/project"
+	"liqo.io/liqo/internal/offloading/reflection/project/podspec"
 )
 
 // Kind is a row: a kind whose objects, or others in their place, are at a peer.
@@ -36,7 +37,7 @@ type Kind struct {
 	// ByReference: in namespaces that reflect only what is referenced, an object is copied if something refers to it.
 	ByReference bool
 	// References returns the ConfigMaps and Secrets that a local object refers to, each once; nil: the kind refers to none.
-	References func(runtime.Object) []project.Reference
+	References func(runtime.Object) []podspec.Reference
 	// NeedsIPs: the kind is reflected only if addresses are.
 	NeedsIPs bool
 	// Exposes: the metadata of the kind decides how others reach the application, so every user learns what a copy lacks.
@@ -84,8 +85,8 @@ func copied[T metav1.Object, A any, P interface {
 }
 
 // referring adapts the references of a type.
-func referring[T runtime.Object](of func(T) []project.Reference) func(runtime.Object) []project.Reference {
-	return func(object runtime.Object) []project.Reference {
+func referring[T runtime.Object](of func(T) []podspec.Reference) func(runtime.Object) []podspec.Reference {
+	return func(object runtime.Object) []podspec.Reference {
 		if local, ok := object.(T); ok {
 			return of(local)
 		}

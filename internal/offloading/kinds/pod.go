@@ -7,7 +7,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 
 	vkv1alpha1 "liqo.io/liqo/apis/virtualkubelet/v1alpha1"
-	"liqo.io/liqo/internal/offloading/reflection/project"
+	"liqo.io/liqo/internal/offloading/reflection/project/podspec"
 )
 
 // Pod is written by the controller of the peer, from a ShadowPod. Package pods reflects both directions.
@@ -16,5 +16,5 @@ var Pod = row(Kind{
 	Remote:   Resource{vkv1alpha1.GroupVersion.WithKind("ShadowPod"), "shadowpods"},
 	Register: []func(*runtime.Scheme) error{corev1.AddToScheme, vkv1alpha1.AddToScheme}, Order: 10,
 	Events: true, Counted: true, Content: true,
-	References: referring(project.References),
+	References: referring(podspec.References),
 })

@@ -7,7 +7,7 @@ import (
 
 	"liqo.io/liqo/apis/labels"
 	"liqo.io/liqo/internal/offloading/lifecycle"
-	"liqo.io/liqo/internal/offloading/reflection/project"
+	"liqo.io/liqo/internal/offloading/reflection/project/podstatus"
 )
 
 // period returns the grace period, in seconds, that the ShadowPod is to carry; 0 if the peer's pod ends in time without. An ordinary deletion has the period of
@@ -59,4 +59,4 @@ func (f *Facts) waits() bool {
 }
 
 // waited reports whether a pod shows that it waits for its predecessor.
-func (f *Facts) waited() bool { return f.Local.Status.Reason == project.PredecessorEnding }
+func (f *Facts) waited() bool { return f.Local.Status.Reason == podstatus.PredecessorEnding }

@@ -22,6 +22,7 @@ import (
 	"liqo.io/liqo/internal/offloading/lifecycle"
 	"liqo.io/liqo/internal/offloading/metadata"
 	"liqo.io/liqo/internal/offloading/reflection/project"
+	"liqo.io/liqo/internal/offloading/reflection/project/podstatus"
 	"liqo.io/liqo/internal/offloading/shadow"
 )
 
@@ -693,21 +694,21 @@ func (h *history) report(f *Facts, step Inbound) bool {
 	status := *f.Local.Status.DeepCopy()
 	switch step.Report {
 	case ReportRemote:
-		status, _ = project.PodStatus(f.Mapping, f.Local, step.Remote, project.Restarts{}, nil, "")
+		status, _ = podstatus.Of(f.Mapping, f.Local, step.Remote, podstatus.Restarts{}, nil, "")
 		if step.Restarts && !podphase.Final(f.Local.Status.Phase) {
 			status.Phase = corev1.PodRunning
 		}
 	case ReportGone:
-		if status = project.Gone(f.Local, metav1.NewTime(h.now)); step.Phase != "" {
+		if status = podstatus.Gone(f.Local, metav1.NewTime(h.now)); step.Phase != "" {
 			status.Phase = step.Phase
 		}
 	case ReportVanished:
-		status = project.Vanished(f.Local, metav1.NewTime(h.now))
+		status = podstatus.Vanished(f.Local, metav1.NewTime(h.now))
 		h.vanishes++
 	case ReportUnreachable:
-		status = project.Unreachable(f.Local, metav1.NewTime(h.now))
+		status = podstatus.Unreachable(f.Local, metav1.NewTime(h.now))
 	case ReportNotOffloaded:
-		status = project.NotOffloaded(f.Local, metav1.NewTime(h.now))
+		status = podstatus.NotOffloaded(f.Local, metav1.NewTime(h.now))
 	}
 	if reflect.DeepEqual(status, f.Local.Status) || h.local == nil || h.local.UID != f.Local.UID {
 		return false

@@ -10,7 +10,7 @@ import (
 
 	"liqo.io/liqo/apis/labels"
 	"liqo.io/liqo/internal/kube/podphase"
-	"liqo.io/liqo/internal/offloading/reflection/project"
+	"liqo.io/liqo/internal/offloading/reflection/project/podstatus"
 )
 
 // A starting pod changes its status several times within a second or two. To save writes, a change that is not urgent waits for statusDebounce, and while
@@ -90,7 +90,7 @@ func planInbound(f *Facts) Inbound {
 	case f.Local.DeletionTimestamp == nil && f.Unreachable:
 		// Of a node that reports that it is not Ready, as ours does, Kubernetes does not do this itself.
 		// A pod that was reported as running behind a network that is down may not run any more.
-		if Ready(&f.Local.Status) || readiness(&f.Local.Status).Reason == project.NetworkUnreachable {
+		if Ready(&f.Local.Status) || readiness(&f.Local.Status).Reason == podstatus.NetworkUnreachable {
 			return Inbound{Report: ReportUnreachable}
 		}
 		return Inbound{}
@@ -176,7 +176,7 @@ func planNotOffloaded(f *Facts) Inbound {
 	switch {
 	case f.Offloading == Unknown:
 		return Inbound{}
-	case f.Local.DeletionTimestamp != nil && (f.Offloading == None || pending && f.Local.Status.Reason == project.OffloadingBackOff):
+	case f.Local.DeletionTimestamp != nil && (f.Offloading == None || pending && f.Local.Status.Reason == podstatus.OffloadingBackOff):
 		return f.removal()
 	case f.Offloading == None || f.idle():
 		return Inbound{Report: ReportNotOffloaded}
@@ -241,7 +241,7 @@ func Urgent(local *corev1.Pod, status *corev1.PodStatus) bool {
 func Debounce(local *corev1.Pod, status *corev1.PodStatus, m Memory, now time.Time) (wait time.Duration, since time.Time) {
 	since = m.PendingSince
 	switch {
-	case podphase.Final(status.Phase) || status.Reason == project.OffloadingBackOff: // a reason of ours, which no peer can report
+	case podphase.Final(status.Phase) || status.Reason == podstatus.OffloadingBackOff: // a reason of ours, which no peer can report
 		return 0, since
 	case Ready(status) && !Ready(&local.Status):
 		if m.Returns < freeReturns || now.Sub(m.ReadyAt) > forgetReturns {

@@ -7,7 +7,7 @@ import (
 
 	"liqo.io/liqo/apis/labels"
 	"liqo.io/liqo/internal/kube/podphase"
-	"liqo.io/liqo/internal/offloading/reflection/project"
+	"liqo.io/liqo/internal/offloading/reflection/project/podspec"
 )
 
 // Step is what to do about one pod. The worker of each direction executes its half.
@@ -89,7 +89,7 @@ func planMissing(f *Facts) Outbound {
 // unmet reports whether the pod asks for what it would not have in the peer, and its namespace does not let it run without. One that was sent before its
 // namespace did that is sent.
 func (f *Facts) unmet() bool {
-	return !f.Memory.Sent && len(project.Unmet(f.Local, f.RunWithout)) > 0
+	return !f.Memory.Sent && len(podspec.Unmet(f.Local, f.RunWithout)) > 0
 }
 
 // predecessor reports whether the peer still has a pod of ours with this name: that of another local pod, or of this one if its ShadowPod was lost.

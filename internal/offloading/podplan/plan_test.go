@@ -17,6 +17,7 @@ import (
 	"liqo.io/liqo/internal/kube/podphase"
 	"liqo.io/liqo/internal/offloading/lifecycle"
 	"liqo.io/liqo/internal/offloading/reflection/project"
+	"liqo.io/liqo/internal/offloading/reflection/project/podstatus"
 )
 
 var start = time.Unix(1_700_000_000, 0)
@@ -63,7 +64,7 @@ func TestPlan(t *testing.T) {
 	forced := func(f *Facts) { f.Local, f.Forced = nil, true }
 	forcedBefore := func(f *Facts) { f.Shadow.Annotations[labels.Fence], f.Forced = "earlier", true }
 	waited := func(f *Facts) {
-		f.Local.Status = corev1.PodStatus{Phase: corev1.PodPending, Reason: project.PredecessorEnding}
+		f.Local.Status = corev1.PodStatus{Phase: corev1.PodPending, Reason: podstatus.PredecessorEnding}
 	}
 	held := func(f *Facts) { f.Local.Finalizers = []string{"job"} }
 	once := func(f *Facts) { f.Local.Spec.RestartPolicy = corev1.RestartPolicyNever }
@@ -255,7 +256,7 @@ func TestPlan(t *testing.T) {
 		{"the peer has not answered for long, and the pod is not Ready", steps{func(f *Facts) { f.Reachable, f.Unreachable = false, true }}, amend, Inbound{}},
 		{"the peer has not answered for long, and the network was down before", steps{func(f *Facts) {
 			f.Reachable, f.Unreachable = false, true
-			f.Local.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionFalse, Reason: project.NetworkUnreachable}}
+			f.Local.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionFalse, Reason: podstatus.NetworkUnreachable}}
 		}}, amend, Inbound{Report: ReportUnreachable}},
 		{"the network between the clusters is down", steps{down}, amend, Inbound{Report: ReportRemote, NetworkDown: true}},
 		{"the network is down, and the pod has ended", steps{once, succeeded, down}, amend, Inbound{Report: ReportRemote, NetworkDown: true}},
@@ -280,7 +281,7 @@ func TestPlan(t *testing.T) {
 		{"ran, is being deleted, and the remote namespace is created again", steps{unmapped(Pending), deleting}, Outbound{}, Inbound{}},
 		{"is being deleted, not offloaded", steps{unmapped(None), deleting}, Outbound{}, Inbound{Remove: true}},
 		{"is being deleted, not offloaded any more, and its end is known", steps{remembered, unmapped(None), deleting, held}, Outbound{}, reported},
-		{"is being deleted, and was never offloaded", steps{unmapped(Pending), unstarted, deleting, func(f *Facts) { f.Local.Status.Reason = project.OffloadingBackOff }}, Outbound{}, Inbound{Remove: true}},
+		{"is being deleted, and was never offloaded", steps{unmapped(Pending), unstarted, deleting, func(f *Facts) { f.Local.Status.Reason = podstatus.OffloadingBackOff }}, Outbound{}, Inbound{Remove: true}},
 	} {
 		f := running()
 		for _, change := range c.changes {

@@ -15,7 +15,7 @@ import (
 	"liqo.io/liqo/apis/labels"
 	vkv1alpha1 "liqo.io/liqo/apis/virtualkubelet/v1alpha1"
 	"liqo.io/liqo/internal/offloading/reflection/engine"
-	"liqo.io/liqo/internal/offloading/reflection/project"
+	"liqo.io/liqo/internal/offloading/reflection/project/podspec"
 )
 
 // excludeAPIServer keeps pods in these namespaces, and only in these, from our API server. If the engine runs, it waits until that knows.
@@ -47,7 +47,7 @@ func (e *env) access(remoteNS, name string) string {
 	if slices.ContainsFunc(pod.Containers[0].Env, func(one corev1.EnvVar) bool { return strings.HasPrefix(one.Name, "KUBERNETES_") }) {
 		has = append(has, "env")
 	}
-	if project.MountsTokens(pod, name) {
+	if podspec.MountsTokens(pod, name) {
 		has = append(has, "tokens")
 	}
 	if e.exists(e.provider, &corev1.Secret{ObjectMeta: named(remoteNS, name+"-token")}) {
@@ -70,8 +70,8 @@ const fullAccess = "alias env tokens secret"
 func TestWithoutAPIServer(t *testing.T) {
 	e := newEnv(t)
 	e.options = func(o *Options) {
-		o.APIServer = func() (project.APIServer, error) {
-			return project.APIServer{Enabled: true, Address: netip.MustParseAddr("10.60.0.1"), ServicePort: "443"}, nil
+		o.APIServer = func() (podspec.APIServer, error) {
+			return podspec.APIServer{Enabled: true, Address: netip.MustParseAddr("10.60.0.1"), ServicePort: "443"}, nil
 		}
 	}
 	vault, vaultRemote := e.offload()

@@ -43,6 +43,7 @@ import (
 	"liqo.io/liqo/internal/kube/remote"
 	"liqo.io/liqo/internal/offloading/kinds"
 	"liqo.io/liqo/internal/offloading/reflection/project"
+	"liqo.io/liqo/internal/offloading/reflection/project/podspec"
 )
 
 const (
@@ -401,8 +402,8 @@ func (e *env) run() (stop func()) {
 	options := Options{
 		Namespace: e.tenant, NamespaceMap: mapName, HostIP: hostIP, RemoteName: "milan", ReflectIPs: true, Translator: identityTranslator{},
 		Mapping: project.NamespaceMapping{LocalID: localID, LocalName: "rome", RemoteID: remoteID, NodeName: e.node},
-		APIServer: func() (project.APIServer, error) {
-			return project.APIServer{Enabled: true, Host: "api.example", Port: "6443"}, nil
+		APIServer: func() (podspec.APIServer, error) {
+			return podspec.APIServer{Enabled: true, Host: "api.example", Port: "6443"}, nil
 		},
 	}
 	if e.options != nil {

@@ -19,7 +19,7 @@ import (
 
 	vkv1alpha1 "liqo.io/liqo/apis/virtualkubelet/v1alpha1"
 	"liqo.io/liqo/internal/kube/kubetest"
-	"liqo.io/liqo/internal/offloading/reflection/project"
+	"liqo.io/liqo/internal/offloading/reflection/project/podstatus"
 )
 
 // losePod deletes the ShadowPod and the pod from the provider, as the loss of its store would.
@@ -277,7 +277,7 @@ func TestUnreachableIsNotReady(t *testing.T) {
 	unreachable := func(pod *corev1.Pod) bool {
 		for _, condition := range pod.Status.Conditions {
 			if condition.Type == corev1.PodReady {
-				return condition.Status == corev1.ConditionFalse && condition.Reason == project.ClusterUnreachable && pod.Status.Phase == corev1.PodRunning
+				return condition.Status == corev1.ConditionFalse && condition.Reason == podstatus.ClusterUnreachable && pod.Status.Phase == corev1.PodRunning
 			}
 		}
 		return false

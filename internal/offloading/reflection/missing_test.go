@@ -7,7 +7,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
-	"liqo.io/liqo/internal/offloading/reflection/project"
+	"liqo.io/liqo/internal/offloading/reflection/project/podstatus"
 )
 
 // TestRemotePodMissing: a pod that is gone from the provider, which cannot create it again at once, is not Ready, so that Services do not send requests to
@@ -24,7 +24,7 @@ func TestRemotePodMissing(t *testing.T) {
 	e.untilPod(local, "web", "not Ready, because nothing runs", func(pod *corev1.Pod) bool {
 		for _, one := range pod.Status.Conditions {
 			if one.Type == corev1.PodReady {
-				return one.Status == corev1.ConditionFalse && one.Reason == project.RemotePodMissing && pod.Status.Phase == corev1.PodRunning
+				return one.Status == corev1.ConditionFalse && one.Reason == podstatus.RemotePodMissing && pod.Status.Phase == corev1.PodRunning
 			}
 		}
 		return false

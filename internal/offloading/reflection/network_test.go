@@ -9,7 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"liqo.io/liqo/internal/offloading/reflection/project"
+	"liqo.io/liqo/internal/offloading/reflection/project/podstatus"
 )
 
 // TestNetworkDown: while the tunnel is down and the provider's API server answers, pods are not Ready, so that Services send them nothing, and everything else about them
@@ -34,7 +34,7 @@ func TestNetworkDown(t *testing.T) {
 	cutOff := func(pod *corev1.Pod) bool {
 		for _, condition := range pod.Status.Conditions {
 			if condition.Type == corev1.PodReady {
-				return condition.Status == corev1.ConditionFalse && condition.Reason == project.NetworkUnreachable && pod.Status.Phase == corev1.PodRunning && pod.Status.PodIP != ""
+				return condition.Status == corev1.ConditionFalse && condition.Reason == podstatus.NetworkUnreachable && pod.Status.Phase == corev1.PodRunning && pod.Status.PodIP != ""
 			}
 		}
 		return false

@@ -34,6 +34,7 @@ import (
 	"liqo.io/liqo/internal/offloading/reflection/objects"
 	"liqo.io/liqo/internal/offloading/reflection/pods"
 	"liqo.io/liqo/internal/offloading/reflection/project"
+	"liqo.io/liqo/internal/offloading/reflection/project/podspec"
 	"liqo.io/liqo/internal/offloading/reflection/refusals"
 	"liqo.io/liqo/internal/offloading/reflection/tokens"
 )
@@ -59,9 +60,9 @@ type Options struct {
 	ReflectIPs bool
 	// Translator translates addresses between the clusters. It returns an error for those that it cannot translate yet.
 	Translator project.Translator
-	// APIServer returns how remote pods reach the API server of this cluster, or project.ErrNoAPIServer while that is not known. Nil: no remote pod
+	// APIServer returns how remote pods reach the API server of this cluster, or podspec.ErrNoAPIServer while that is not known. Nil: no remote pod
 	// reaches it. Pods in the namespaces that the NamespaceMap excludes never do.
-	APIServer func() (project.APIServer, error)
+	APIServer func() (podspec.APIServer, error)
 	// CheckNetwork: pods are Ready only while the clusters reach each other, as SetNetwork reports. Nothing is reported about them before its first call.
 	CheckNetwork bool
 	// UnreachableTimeout is how long the peer may be unreachable before the tolerations of its pods are extended, so that Kubernetes does not replace them.

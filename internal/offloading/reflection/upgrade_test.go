@@ -15,6 +15,7 @@ import (
 	"liqo.io/liqo/apis/labels"
 	vkv1alpha1 "liqo.io/liqo/apis/virtualkubelet/v1alpha1"
 	"liqo.io/liqo/internal/offloading/reflection/project"
+	"liqo.io/liqo/internal/offloading/reflection/project/podspec"
 )
 
 // readsOf returns the reads since the last reset whose path contains a text.
@@ -29,8 +30,8 @@ func (r *requests) readsOf(part string) []string {
 func TestUpgrade(t *testing.T) {
 	e := newEnv(t)
 	e.options = func(o *Options) {
-		o.APIServer = func() (project.APIServer, error) {
-			return project.APIServer{Enabled: true, Address: netip.MustParseAddr("10.60.0.1"), ServicePort: "443"}, nil
+		o.APIServer = func() (podspec.APIServer, error) {
+			return podspec.APIServer{Enabled: true, Address: netip.MustParseAddr("10.60.0.1"), ServicePort: "443"}, nil
 		}
 	}
 	local, remoteNS := e.offload()
@@ -42,7 +43,7 @@ func TestUpgrade(t *testing.T) {
 	}}}}
 	e.must(e.consumer.Create(t.Context(), pod))
 	mapping := project.NamespaceMapping{LocalID: localID, LocalName: "rome", RemoteID: remoteID, NodeName: e.node, Local: local, Remote: remoteNS}
-	old, err := project.ShadowPod(mapping, pod, project.PodOptions{})
+	old, err := podspec.ShadowPod(mapping, pod, podspec.Options{})
 	e.must(err)
 	old.Spec.Pod.Containers[0].Env = append(pod.Spec.Containers[0].Env, corev1.EnvVar{Name: "KUBERNETES_SERVICE_HOST", Value: "kubernetes.default"})
 	old.Spec.Pod.Volumes = pod.Spec.Volumes

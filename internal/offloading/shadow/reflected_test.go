@@ -12,6 +12,7 @@ import (
 
 	vkv1alpha1 "liqo.io/liqo/apis/virtualkubelet/v1alpha1"
 	"liqo.io/liqo/internal/offloading/reflection/project"
+	"liqo.io/liqo/internal/offloading/reflection/project/podspec"
 	"liqo.io/liqo/internal/offloading/shadow"
 )
 
@@ -63,8 +64,8 @@ spec:
 // TestProviderAccepts: the provider accepts what the reflection of a consumer creates, and what it changes later.
 func TestProviderAccepts(t *testing.T) {
 	mapping := project.NamespaceMapping{LocalID: "rome-id", LocalName: "rome", RemoteID: "milan-id", NodeName: "liqo-milan", Local: "shop", Remote: "shop-rome"}
-	server := project.APIServer{Enabled: true, Address: netip.MustParseAddr("10.80.0.1"), ServicePort: "443"}
-	for name, options := range map[string]project.PodOptions{"without API server": {}, "with API server": {APIServer: server}} {
+	server := podspec.APIServer{Enabled: true, Address: netip.MustParseAddr("10.80.0.1"), ServicePort: "443"}
+	for name, options := range map[string]podspec.Options{"without API server": {}, "with API server": {APIServer: server}} {
 		var local corev1.Pod
 		if err := yaml.UnmarshalStrict([]byte(scheduled), &local); err != nil {
 			t.Fatal(err)
@@ -81,11 +82,11 @@ func TestProviderAccepts(t *testing.T) {
 		local.Spec.Containers[0].Image = "web:2"
 		moved := server
 		moved.Address = netip.MustParseAddr("10.81.0.1")
-		again := projected(t, mapping, &local, project.PodOptions{APIServer: moved})
+		again := projected(t, mapping, &local, podspec.Options{APIServer: moved})
 		if problem := shadow.CheckUpdate(made, again); problem == "" {
 			t.Errorf("%s: an immutable change was accepted", name)
 		}
-		again.Spec.Pod = *project.Amended(&made.Spec.Pod, &again.Spec.Pod)
+		again.Spec.Pod = *podspec.Amended(&made.Spec.Pod, &again.Spec.Pod)
 		if problem := shadow.CheckUpdate(made, again); problem != "" || again.Spec.Pod.Containers[0].Image != "web:2" {
 			t.Errorf("%s: change refused: %s", name, problem)
 		}
@@ -95,9 +96,9 @@ func TestProviderAccepts(t *testing.T) {
 	}
 }
 
-func projected(t *testing.T, mapping project.NamespaceMapping, local *corev1.Pod, options project.PodOptions) *vkv1alpha1.ShadowPod {
+func projected(t *testing.T, mapping project.NamespaceMapping, local *corev1.Pod, options podspec.Options) *vkv1alpha1.ShadowPod {
 	t.Helper()
-	intent, err := project.ShadowPod(mapping, local, options)
+	intent, err := podspec.ShadowPod(mapping, local, options)
 	if err != nil {
 		t.Fatal(err)
 	}

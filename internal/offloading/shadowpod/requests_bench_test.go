@@ -24,6 +24,7 @@ import (
 	"liqo.io/liqo/internal/kube/ssa"
 	"liqo.io/liqo/internal/offloading/metadata"
 	"liqo.io/liqo/internal/offloading/reflection/project"
+	"liqo.io/liqo/internal/offloading/reflection/project/podspec"
 	"liqo.io/liqo/internal/offloading/shadow"
 	"liqo.io/liqo/test/env/process"
 )
@@ -111,7 +112,7 @@ func withShadowPod(b *testing.B, r *requests) {
 	ctx := b.Context()
 	shadows, pods := map[int]*vkv1alpha1.ShadowPod{}, map[int]*corev1.Pod{}
 	r.measure(b, func(i int) {
-		intent, err := project.ShadowPod(project.NamespaceMapping{Local: "web", Remote: r.namespace}, localPod(i), project.PodOptions{})
+		intent, err := podspec.ShadowPod(project.NamespaceMapping{Local: "web", Remote: r.namespace}, localPod(i), podspec.Options{})
 		check(b, err)
 		check(b, ssa.NewApplier(r.client, labels.OwnerReflection).ApplyTo(ctx, intent, nil)) // the virtual kubelet
 		made := &vkv1alpha1.ShadowPod{}

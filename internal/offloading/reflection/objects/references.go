@@ -14,6 +14,7 @@ import (
 	"liqo.io/liqo/internal/offloading/kinds"
 	"liqo.io/liqo/internal/offloading/reflection/engine"
 	"liqo.io/liqo/internal/offloading/reflection/project"
+	"liqo.io/liqo/internal/offloading/reflection/project/podspec"
 )
 
 // references records what the pods of this node and the Ingresses refer to. In namespaces that reflect only what is referenced, it decides which ConfigMaps and
@@ -31,7 +32,7 @@ type referrer struct {
 
 type reference struct {
 	namespace string
-	project.Reference
+	podspec.Reference
 }
 
 // replace records what a referrer refers to now, each reference once, and returns the references that appeared or disappeared with that.
@@ -123,7 +124,7 @@ func (r *Reflector) withheld(namespace project.NamespaceMapping, object client.O
 	if mapping == nil || !mapping.ReferencedOnly() || object.GetAnnotations()[labels.Reflect] == "true" {
 		return false, nil
 	}
-	if r.references.has(reference{namespace.Local, project.Reference{Kind: r.kind.Name(), Name: object.GetName()}}) {
+	if r.references.has(reference{namespace.Local, podspec.Reference{Kind: r.kind.Name(), Name: object.GetName()}}) {
 		return false, nil
 	}
 	if r.options.PodsSynced != nil && !r.options.PodsSynced() {

@@ -7,7 +7,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/types"
 
-	"liqo.io/liqo/internal/offloading/reflection/project"
+	"liqo.io/liqo/internal/offloading/reflection/project/podspec"
 )
 
 // TestReferencesAreCounted: the first and the last reference count, whichever object has it, and however often the object is reported.
@@ -18,7 +18,7 @@ func TestReferencesAreCounted(t *testing.T) {
 	}
 	to := func(secrets ...string) (all []reference) {
 		for _, name := range secrets {
-			all = append(all, reference{"shop", project.Reference{Kind: "Secret", Name: name}})
+			all = append(all, reference{"shop", podspec.Reference{Kind: "Secret", Name: name}})
 		}
 		return all
 	}
@@ -47,7 +47,7 @@ func TestReferencesAreCounted(t *testing.T) {
 func TestReferencesOfANamespaceAreForgotten(t *testing.T) {
 	var r references
 	to := func(namespace string) []reference {
-		return []reference{{namespace, project.Reference{Kind: "Secret", Name: "certificate"}}}
+		return []reference{{namespace, podspec.Reference{Kind: "Secret", Name: "certificate"}}}
 	}
 	for _, namespace := range []string{"shop", "bank"} {
 		r.replace(referrer{"Ingress", types.NamespacedName{Namespace: namespace, Name: "web"}}, to(namespace))

@@ -12,7 +12,7 @@ import (
 
 	"liqo.io/liqo/internal/offloading/kinds"
 	"liqo.io/liqo/internal/offloading/reflection/events"
-	"liqo.io/liqo/internal/offloading/reflection/project"
+	"liqo.io/liqo/internal/offloading/reflection/project/podspec"
 )
 
 // reportStaying reports about a new pod of the node which ConfigMaps and Secrets that it refers to are never sent to the peer: there, its kubelet only reports that they do
@@ -27,7 +27,7 @@ func (o *Objects) reportStaying(before, after client.Object) {
 		return
 	}
 	var staying []string
-	for _, one := range project.References(pod) {
+	for _, one := range podspec.References(pod) {
 		r := o.Kind(one.Kind)
 		if r == nil {
 			continue

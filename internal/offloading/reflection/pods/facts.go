@@ -16,6 +16,8 @@ import (
 	"liqo.io/liqo/internal/offloading/podplan"
 	"liqo.io/liqo/internal/offloading/reflection/engine"
 	"liqo.io/liqo/internal/offloading/reflection/project"
+	"liqo.io/liqo/internal/offloading/reflection/project/podspec"
+	"liqo.io/liqo/internal/offloading/reflection/project/podstatus"
 )
 
 // world is what the facts about one pod are observed in. It implements podplan.World.
@@ -98,7 +100,7 @@ func (p *Pods) Memory(pod types.UID) podplan.Memory {
 
 // trimLocalPod is engine.TrimLocal. A pod that reads all its annotations keeps the large one.
 func trimLocalPod(object client.Object) {
-	if pod, ok := object.(*corev1.Pod); ok && project.ReadsAnnotations(pod) {
+	if pod, ok := object.(*corev1.Pod); ok && podspec.ReadsAnnotations(pod) {
 		pod.ManagedFields = nil
 		return
 	}
@@ -113,7 +115,7 @@ func trimRemotePod(object client.Object) {
 		if owner != nil {
 			pod.OwnerReferences = []metav1.OwnerReference{*owner}
 		}
-		project.TrimPodStatus(&pod.Status)
+		podstatus.Trim(&pod.Status)
 		kept := map[string]string{labels.Fence: pod.Annotations[labels.Fence]}
 		if generation := pod.Annotations[labels.LocalGeneration]; generation != "" && len(generation) < 20 {
 			kept[labels.LocalGeneration] = generation

@@ -8,7 +8,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"liqo.io/liqo/internal/offloading/reflection/engine"
-	"liqo.io/liqo/internal/offloading/reflection/project"
+	"liqo.io/liqo/internal/offloading/reflection/project/podstatus"
 )
 
 // applied is the generation that a ShadowPod has, and the last generation of the local pod that is the same for the peer: tolerations that we extend ourselves,
@@ -17,7 +17,7 @@ type applied struct{ has, is int64 }
 
 // asApplied returns the local pod with the generation that its ShadowPod has: so its intent differs only if something else does.
 func asApplied(local *corev1.Pod, shadow metav1.Object) *corev1.Pod {
-	if has := project.HasGeneration(shadow); local.Generation > 1 && has != local.Generation {
+	if has := podstatus.HasGeneration(shadow); local.Generation > 1 && has != local.Generation {
 		as := *local
 		as.Generation = has
 		return &as
@@ -48,7 +48,7 @@ func (p *Pods) wanted(mapping *engine.Mapping, local *corev1.Pod, shadow *metav1
 
 // satisfied records that the ShadowPod has all that the local pod has to send.
 func (p *Pods) satisfied(local *corev1.Pod, shadow metav1.Object) {
-	now := applied{project.HasGeneration(shadow), local.Generation}
+	now := applied{podstatus.HasGeneration(shadow), local.Generation}
 	p.mu.Lock()
 	known := p.memory(local)
 	isNew := known.applied != now && now.has != now.is && now.is > 1

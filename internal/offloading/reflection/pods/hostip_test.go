@@ -8,6 +8,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"liqo.io/liqo/internal/offloading/reflection/project"
+	"liqo.io/liqo/internal/offloading/reflection/project/podstatus"
 )
 
 // TestHostIPStays: the status of a running pod does not depend on the address of the process that writes it.
@@ -20,7 +21,7 @@ func TestHostIPStays(t *testing.T) {
 		{"one that reports no addresses", "", ""},
 		{"one that does again", "10.200.1.67", "10.200.1.67"},
 	} {
-		status, err := project.PodStatus(project.NamespaceMapping{}, local, remote, project.Restarts{}, nil, hostIP(local, step.ours))
+		status, err := podstatus.Of(project.NamespaceMapping{}, local, remote, podstatus.Restarts{}, nil, hostIP(local, step.ours))
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -24,6 +24,8 @@ import (
 	"liqo.io/liqo/internal/offloading/reflection/engine"
 	"liqo.io/liqo/internal/offloading/reflection/events"
 	"liqo.io/liqo/internal/offloading/reflection/project"
+	"liqo.io/liqo/internal/offloading/reflection/project/podspec"
+	"liqo.io/liqo/internal/offloading/reflection/project/podstatus"
 )
 
 // syncInbound executes the inbound step of a pod.
@@ -105,24 +107,24 @@ func (p *Pods) report(ctx context.Context, facts *podplan.Facts, step podplan.In
 			return 0, err
 		}
 	case podplan.ReportGone:
-		if status = project.Gone(local, now); step.Phase != "" {
+		if status = podstatus.Gone(local, now); step.Phase != "" {
 			status.Phase = step.Phase
 		}
 	case podplan.ReportVanished:
-		status = project.Vanished(local, now)
+		status = podstatus.Vanished(local, now)
 	case podplan.ReportUnreachable:
-		status = project.Unreachable(local, now)
+		status = podstatus.Unreachable(local, now)
 	case podplan.ReportMissing:
-		status = project.Missing(local, now)
+		status = podstatus.Missing(local, now)
 	case podplan.ReportUnmet:
-		status = project.NotMet(local, project.Unsent(local, facts.RunWithout))
+		status = podstatus.NotMet(local, podspec.Unsent(local, facts.RunWithout))
 	case podplan.ReportWaiting:
-		status = project.Waiting(local, facts.Remote, now)
+		status = podstatus.Waiting(local, facts.Remote, now)
 		p.engine.Recorder.Failed(local, Kind, events.ReasonWaiting, errors.New(status.Message))
 	case podplan.ReportWaited:
-		status = project.Waited(local)
+		status = podstatus.Waited(local)
 	case podplan.ReportNotOffloaded:
-		status = project.NotOffloaded(local, now)
+		status = podstatus.NotOffloaded(local, now)
 	default:
 		return 0, nil
 	}
@@ -145,12 +147,12 @@ func (p *Pods) remoteStatus(facts *podplan.Facts, step podplan.Inbound) (corev1.
 	known.restarts = known.restarts.Observe(facts.Local, remote)
 	restarts, applied := known.restarts, known.applied
 	p.mu.Unlock()
-	if applied.is > 1 && applied.has != applied.is && project.HasGeneration(remote) == applied.has {
-		remote = project.WithGeneration(remote, applied.is)
+	if applied.is > 1 && applied.has != applied.is && podstatus.HasGeneration(remote) == applied.has {
+		remote = podstatus.WithGeneration(remote, applied.is)
 	}
-	status, err := project.PodStatus(facts.Mapping, facts.Local, remote, restarts, p.options.Translator, hostIP(facts.Local, p.options.HostIP))
+	status, err := podstatus.Of(facts.Mapping, facts.Local, remote, restarts, p.options.Translator, hostIP(facts.Local, p.options.HostIP))
 	if err == nil && step.NetworkDown {
-		project.NetworkDown(&status, facts.Local, metav1.NewTime(facts.Now))
+		podstatus.NetworkDown(&status, facts.Local, metav1.NewTime(facts.Now))
 	}
 	return status, err
 }
@@ -188,7 +190,7 @@ func (p *Pods) write(ctx context.Context, local *corev1.Pod, status *corev1.PodS
 	patch, err := difference(local, status)
 	if err == nil && patch != nil && p.noGenerations.Load() {
 		var rest []byte
-		if rest, err = difference(local, project.WithGenerationsOf(local, status)); rest == nil {
+		if rest, err = difference(local, podstatus.WithGenerationsOf(local, status)); rest == nil {
 			patch = nil
 		}
 	}
@@ -238,7 +240,7 @@ func (p *Pods) debounce(local *corev1.Pod, status *corev1.PodStatus) (wait time.
 // difference returns the patch that sets the status, in the form that kubelets send; nil if nothing differs. The patch also sets the label that shows
 // users where the pod runs.
 func difference(local *corev1.Pod, status *corev1.PodStatus) ([]byte, error) {
-	setLabel := !slices.Contains([]string{project.OffloadingBackOff, project.RequestNotMet, project.PredecessorEnding}, status.Reason) && local.Labels[labels.ShadowPod] != "true"
+	setLabel := !slices.Contains([]string{podstatus.OffloadingBackOff, podstatus.RequestNotMet, podstatus.PredecessorEnding}, status.Reason) && local.Labels[labels.ShadowPod] != "true"
 	before := corev1.Pod{Status: local.Status}
 	after := corev1.Pod{Status: *status}
 	if setLabel {

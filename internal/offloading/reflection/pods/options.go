@@ -13,6 +13,7 @@ import (
 
 	"liqo.io/liqo/internal/offloading/reflection/engine"
 	"liqo.io/liqo/internal/offloading/reflection/project"
+	"liqo.io/liqo/internal/offloading/reflection/project/podspec"
 )
 
 // Options of the reflection of pods. Functions may be nil.
@@ -26,7 +27,7 @@ type Options struct {
 	// Translator shows the addresses of remote pods here; nil: they are not shown.
 	Translator project.Translator
 	// APIServer returns how remote pods reach the API server of this cluster. It is called only after SetTokens.
-	APIServer func() (project.APIServer, error)
+	APIServer func() (podspec.APIServer, error)
 	// CheckNetwork: pods are Ready only while the clusters reach each other, as SetNetwork reports. Nothing is reported about them before its first call.
 	CheckNetwork bool
 	// UnreachableTimeout is how long the peer may be unreachable before the tolerations of its pods are extended. 0: 30 seconds.

@@ -23,6 +23,7 @@ import (
 	"liqo.io/liqo/internal/offloading/reflection/engine"
 	"liqo.io/liqo/internal/offloading/reflection/events"
 	"liqo.io/liqo/internal/offloading/reflection/project"
+	"liqo.io/liqo/internal/offloading/reflection/project/podspec"
 	"liqo.io/liqo/internal/offloading/reflection/refusals"
 )
 
@@ -40,7 +41,7 @@ func (p *Pods) syncOutbound(ctx context.Context, key types.NamespacedName) (time
 		p.engine.Recorder.Failed(facts.Local, Kind, events.ReasonFailed, engine.ErrUnmanaged)
 		p.engine.CountFailure(key.Namespace, Kind)
 	case step.Refuse:
-		p.engine.Recorder.Failed(facts.Local, Kind, events.ReasonFailed, project.Unsent(facts.Local, facts.RunWithout))
+		p.engine.Recorder.Failed(facts.Local, Kind, events.ReasonFailed, podspec.Unsent(facts.Local, facts.RunWithout))
 		p.engine.CountFailure(key.Namespace, Kind)
 	case step.Create:
 		if err := p.held(ctx, facts.Local); err != nil {
@@ -90,9 +91,9 @@ func (p *Pods) keepsNew(local *corev1.Pod) bool {
 }
 
 // apiServer returns how new pods of a mapping reach our API server. Without tokens they do not reach it.
-func (p *Pods) apiServer(mapping *engine.Mapping) (project.APIServer, error) {
+func (p *Pods) apiServer(mapping *engine.Mapping) (podspec.APIServer, error) {
 	if p.tokens == nil || !mapping.APIServer() {
-		return project.APIServer{}, nil
+		return podspec.APIServer{}, nil
 	}
 	return p.options.APIServer()
 }
@@ -100,7 +101,7 @@ func (p *Pods) apiServer(mapping *engine.Mapping) (project.APIServer, error) {
 // intentOfOtherPolicy returns the intent that the pod had if it was created while its namespace had the other token policy; nil if there is none. With it
 // we recognise a ShadowPod that was created under the other policy.
 func (p *Pods) intentOfOtherPolicy(mapping *engine.Mapping, local *corev1.Pod, want intent) *vkapply.ShadowPodApplyConfiguration {
-	var server project.APIServer
+	var server podspec.APIServer
 	var err error
 	if p.tokens == nil {
 		return nil
@@ -119,8 +120,8 @@ func (p *Pods) intentOfOtherPolicy(mapping *engine.Mapping, local *corev1.Pod, w
 }
 
 // intentWith returns the ShadowPod with its fence also as an annotation, because we cache only metadata.
-func (p *Pods) intentWith(mapping *engine.Mapping, local *corev1.Pod, kept bool, server project.APIServer) (*vkapply.ShadowPodApplyConfiguration, error) {
-	intent, err := project.ShadowPod(mapping.NamespaceMapping, local, project.PodOptions{APIServer: server})
+func (p *Pods) intentWith(mapping *engine.Mapping, local *corev1.Pod, kept bool, server podspec.APIServer) (*vkapply.ShadowPodApplyConfiguration, error) {
+	intent, err := podspec.ShadowPod(mapping.NamespaceMapping, local, podspec.Options{APIServer: server})
 	if err != nil {
 		return nil, err
 	}
@@ -184,7 +185,7 @@ func (p *Pods) applied(local *corev1.Pod, isNew bool, err error) (time.Duration,
 	switch {
 	case err == nil:
 		p.engine.Recorder.Resolved(local)
-		if dropped := project.DroppedFields(local); isNew && len(dropped) > 0 {
+		if dropped := podspec.DroppedFields(local); isNew && len(dropped) > 0 {
 			p.engine.Recorder.Failed(local, Kind, events.ReasonIncomplete, fmt.Errorf("in the remote cluster the pod has no %s; if it needs that, keep it off virtual nodes: node affinity liqo.io/type NotIn virtual-node", strings.Join(dropped, ", ")))
 		}
 		return 0, nil
@@ -250,9 +251,9 @@ func recallAmended(applier *ssa.Applier, intent *vkapply.ShadowPodApplyConfigura
 // amended returns the intent for an existing ShadowPod: only what Kubernetes lets change of a pod follows the local pod.
 func amended(intent *vkapply.ShadowPodApplyConfiguration, full *vkv1alpha1.ShadowPod) *vkapply.ShadowPodApplyConfiguration {
 	changed, metadata := *intent, *intent.ObjectMetaApplyConfiguration
-	spec := project.Amended(&full.Spec.Pod, intent.Spec.Pod)
+	spec := podspec.Amended(&full.Spec.Pod, intent.Spec.Pod)
 	changed.Spec = vkapply.ShadowPodSpec().WithFence(*intent.Spec.Fence).WithPod(*spec)
-	metadata.Annotations = project.WithoutUnread(metadata.Annotations, spec)
+	metadata.Annotations = podspec.WithoutUnread(metadata.Annotations, spec)
 	changed.ObjectMetaApplyConfiguration = &metadata
 	// The UID is a precondition: if the ShadowPod has just been deleted, applying a change must not create it again, since its pod may have ended.
 	return changed.WithUID(full.UID)

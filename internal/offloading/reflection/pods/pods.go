@@ -29,7 +29,8 @@ import (
 	"liqo.io/liqo/internal/kube/podphase"
 	"liqo.io/liqo/internal/offloading/podplan"
 	"liqo.io/liqo/internal/offloading/reflection/engine"
-	"liqo.io/liqo/internal/offloading/reflection/project"
+	"liqo.io/liqo/internal/offloading/reflection/project/podspec"
+	"liqo.io/liqo/internal/offloading/reflection/project/podstatus"
 )
 
 // +kubebuilder:rbac:groups="",resources=pods,verbs=list;watch;delete
@@ -76,7 +77,7 @@ type Pods struct {
 // memory is what we remember of a local pod beyond its object.
 type memory struct {
 	podplan.Memory
-	restarts project.Restarts
+	restarts podstatus.Restarts
 	// kept: its ShadowPod was created with the finalizer that keeps it until its pod is gone.
 	kept bool
 	// applied is which generation of the pod the peer has.
@@ -265,7 +266,7 @@ func (p *Pods) localChanged(before, after client.Object) {
 // affectsOutbound reports whether a change concerns the outbound direction. The status that we write ourselves does not.
 func affectsOutbound(old, now *corev1.Pod) bool {
 	return old.Generation != now.Generation || now.Generation == 0 || podphase.Final(old.Status.Phase) != podphase.Final(now.Status.Phase) || (old.DeletionTimestamp == nil) != (now.DeletionTimestamp == nil) ||
-		!reflect.DeepEqual(old.DeletionGracePeriodSeconds, now.DeletionGracePeriodSeconds) || !equalExcept(old.Labels, now.Labels, labels.ShadowPod) || !equalExcept(old.Annotations, now.Annotations, "") || old.Status.PodIP != now.Status.PodIP && project.ReadsAddress(now)
+		!reflect.DeepEqual(old.DeletionGracePeriodSeconds, now.DeletionGracePeriodSeconds) || !equalExcept(old.Labels, now.Labels, labels.ShadowPod) || !equalExcept(old.Annotations, now.Annotations, "") || old.Status.PodIP != now.Status.PodIP && podspec.ReadsAddress(now)
 }
 
 func equalExcept(a, b map[string]string, except string) bool {

@@ -14,7 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"liqo.io/liqo/internal/kube/fanin"
-	"liqo.io/liqo/internal/offloading/reflection/project"
+	"liqo.io/liqo/internal/offloading/reflection/project/podspec"
 )
 
 // +kubebuilder:rbac:namespace=liqo-offloaded,groups="",resources=pods,verbs=patch
@@ -50,7 +50,7 @@ func (p *Pods) keepPods(ctx context.Context) {
 	}
 }
 
-// extendTolerations takes the next of the two steps of project.ExtendTolerations for every pod that needs one. unfinished: a write failed, or a pod needs
+// extendTolerations takes the next of the two steps of podspec.ExtendTolerations for every pod that needs one. unfinished: a write failed, or a pod needs
 // the second step.
 func (p *Pods) extendTolerations(ctx context.Context, unreachable bool) (unfinished bool) {
 	kept, failed := 0, 0
@@ -64,12 +64,12 @@ func (p *Pods) extendTolerations(ctx context.Context, unreachable bool) (unfinis
 		if mapping, _ := p.engine.Namespaces.Local(pod.Namespace); mapping != nil {
 			wanted = mapping.UnreachableSeconds()
 		}
-		longer, changed := project.ExtendTolerations(pod.Spec.Tolerations, wanted, unreachable)
+		longer, changed := podspec.ExtendTolerations(pod.Spec.Tolerations, wanted, unreachable)
 		if !changed {
 			continue
 		}
 		switch err := p.patchTolerations(ctx, pod, longer); {
-		case err == nil && project.ExtensionPending(longer):
+		case err == nil && podspec.ExtensionPending(longer):
 			kept, unfinished = kept+1, true
 		case err != nil && !apierrors.IsNotFound(err):
 			unfinished = true

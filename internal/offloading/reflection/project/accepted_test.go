@@ -23,6 +23,8 @@ import (
 	"liqo.io/liqo/internal/offloading/kinds"
 	"liqo.io/liqo/internal/offloading/reflection/events"
 	"liqo.io/liqo/internal/offloading/reflection/project"
+	"liqo.io/liqo/internal/offloading/reflection/project/podspec"
+	"liqo.io/liqo/internal/offloading/reflection/project/podstatus"
 )
 
 // TestAccepted sends the contents of the golden files to a real API server: what is reflected can be created in the peer, and a status can be written here,
@@ -99,7 +101,7 @@ func asEndpoints(t *testing.T, intent []vkapply.EndpointApplyConfiguration) (all
 
 func acceptedPod(t *testing.T, c client.Client, local *corev1.Pod, with string) {
 	if !strings.Contains(with, "kind:") {
-		intent, err := project.ShadowPod(mapping, local, readOptions(t, with))
+		intent, err := podspec.ShadowPod(mapping, local, readOptions(t, with))
 		if err != nil {
 			return // it is not reflected
 		}
@@ -108,8 +110,8 @@ func acceptedPod(t *testing.T, c client.Client, local *corev1.Pod, with string) 
 		create(t, c, &corev1.Pod{
 			ObjectMeta: metav1.ObjectMeta{Name: *intent.Name, Namespace: mapping.Remote, Labels: intent.Labels, Annotations: intent.Annotations}, Spec: spec,
 		})
-		if len(project.TokenRequests(local)) > 0 {
-			appliedTwice(t, c, project.TokenSecret(mapping, local, map[string]string{"token-abcdef": "x"}, metav1.Now().Time, 3600), &corev1.Secret{})
+		if len(podspec.TokenRequests(local)) > 0 {
+			appliedTwice(t, c, podspec.TokenSecret(mapping, local, map[string]string{"token-abcdef": "x"}, metav1.Now().Time, 3600), &corev1.Secret{})
 		}
 		return
 	}
@@ -156,8 +158,8 @@ func bound(t *testing.T, c client.Client, pod *corev1.Pod) *corev1.Pod {
 // shown writes the status that follows from a remote pod, twice. The second time must change nothing.
 func shown(t *testing.T, c client.Client, local, remote *corev1.Pod) {
 	t.Helper()
-	restarts := project.Restarts{}.Observe(local, remote)
-	status, err := project.PodStatus(mapping, local, remote, restarts, swap{}, "10.10.9.9")
+	restarts := podstatus.Restarts{}.Observe(local, remote)
+	status, err := podstatus.Of(mapping, local, remote, restarts, swap{}, "10.10.9.9")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -166,7 +168,7 @@ func shown(t *testing.T, c client.Client, local, remote *corev1.Pod) {
 		t.Fatalf("%v, of:\n%s", err, text(t, status))
 	}
 	before := local.ResourceVersion
-	again, err := project.PodStatus(mapping, local, remote, restarts.Observe(local, remote), swap{}, "10.10.9.9")
+	again, err := podstatus.Of(mapping, local, remote, restarts.Observe(local, remote), swap{}, "10.10.9.9")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -9,7 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"liqo.io/liqo/apis/labels"
-	"liqo.io/liqo/internal/offloading/reflection/project"
+	"liqo.io/liqo/internal/offloading/reflection/project/podspec"
 )
 
 // TestArchitectures: a pod that names architectures in its node selector or node affinity names them to the peer, which copies neither.
@@ -50,7 +50,7 @@ func TestArchitectures(t *testing.T) {
 		if c.note != "" {
 			local.Annotations = map[string]string{labels.Architectures: c.note}
 		}
-		shadow := mustShadowPod(t, local, project.PodOptions{})
+		shadow := mustShadowPod(t, local, podspec.Options{})
 		if got, has := shadow.Annotations[labels.Architectures]; got != c.want || has != (c.want != "") {
 			t.Errorf("%s: %q, want %q", name, got, c.want)
 		}

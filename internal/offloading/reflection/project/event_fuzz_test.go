@@ -17,7 +17,7 @@ import (
 
 	vkv1alpha1 "liqo.io/liqo/apis/virtualkubelet/v1alpha1"
 	"liqo.io/liqo/internal/offloading/reflection/events"
-	"liqo.io/liqo/internal/offloading/reflection/project"
+	"liqo.io/liqo/internal/offloading/reflection/project/podspec"
 	"liqo.io/liqo/internal/offloading/shadow"
 )
 
@@ -124,14 +124,14 @@ func FuzzAmended(f *testing.F) {
 			}
 		}
 		kept, keptIntent := existing.DeepCopy(), intent.DeepCopy()
-		amended := project.Amended(&existing, &intent)
+		amended := podspec.Amended(&existing, &intent)
 		if !reflect.DeepEqual(kept, &existing) || !reflect.DeepEqual(keptIntent, &intent) {
 			t.Fatal("an object of a cache was changed")
 		}
 		if problem := shadow.CheckUpdate(of(&existing), of(amended)); problem != "" {
 			t.Errorf("the provider refuses the change: %s", problem)
 		}
-		if again := project.Amended(amended, &intent); !reflect.DeepEqual(again, amended) {
+		if again := podspec.Amended(amended, &intent); !reflect.DeepEqual(again, amended) {
 			t.Error("a second change changes more")
 		}
 		for i := range amended.Containers {

@@ -25,6 +25,8 @@ import (
 	"liqo.io/liqo/apis/labels"
 	"liqo.io/liqo/internal/offloading/kinds"
 	"liqo.io/liqo/internal/offloading/reflection/project"
+	"liqo.io/liqo/internal/offloading/reflection/project/podspec"
+	"liqo.io/liqo/internal/offloading/reflection/project/podstatus"
 )
 
 var mapping = project.NamespaceMapping{
@@ -170,7 +172,7 @@ func TestFields(t *testing.T) {
 
 // TestLostFields: of each field of a pod that does not cross, lostFields has what that means for the pod. What has no row crosses.
 func TestLostFields(t *testing.T) {
-	lost := project.LostFields()
+	lost := podspec.LostFields()
 	for name, rule := range fates["PodSpec"] {
 		if why, has := lost[name]; has != (rule.does != "copied") || has && why == "" {
 			t.Errorf("%s is %s, and lostFields has %q: decide whether a pod that asks for it is sent", name, rule.does, why)
@@ -218,7 +220,7 @@ func podFields(t *testing.T) kindFields {
 	fill(reflect.ValueOf(&pod.Spec))
 	pod.Annotations = map[string]string{labels.SpreadPreset: labels.SpreadPropagate} // otherwise constraints become preferences: golden cases spread
 	pod.Spec.HostNetwork = false                                                     // with it, host ports are dropped: golden case host-namespaces
-	spec := mustShadowPod(t, pod, project.PodOptions{}).Spec.Pod
+	spec := mustShadowPod(t, pod, podspec.Options{}).Spec.Pod
 	pod.Spec.HostNetwork = true
 	return kindFields{"PodSpec", pod.Spec, *spec}
 }
@@ -280,7 +282,7 @@ func podStatusFields(t *testing.T) kindFields {
 		statuses[0].LastTerminationState.Waiting, statuses[0].LastTerminationState.Running = nil, nil
 		statuses[0].Resources.Claims = nil
 	}
-	status, err := project.PodStatus(mapping, local, remote, project.Restarts{}, swap{}, "10.10.9.9")
+	status, err := podstatus.Of(mapping, local, remote, podstatus.Restarts{}, swap{}, "10.10.9.9")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -414,7 +416,7 @@ func TestMetadata(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	pod, err := project.ShadowPod(denying, &corev1.Pod{ObjectMeta: meta}, project.PodOptions{})
+	pod, err := podspec.ShadowPod(denying, &corev1.Pod{ObjectMeta: meta}, podspec.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -18,7 +18,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"liqo.io/liqo/apis/labels"
-	"liqo.io/liqo/internal/offloading/reflection/project"
+	"liqo.io/liqo/internal/offloading/reflection/project/podspec"
+	"liqo.io/liqo/internal/offloading/reflection/project/podstatus"
 )
 
 // words are strings that a hostile peer may try.
@@ -120,12 +121,12 @@ func FuzzPodStatus(f *testing.F) {
 			InitContainers: []corev1.Container{{Name: "i"}},
 		}
 		local.Status = corev1.PodStatus{Phase: corev1.PodRunning}
-		var restarts project.Restarts
+		var restarts podstatus.Restarts
 		for range 2 + sort%3 {
 			remote := hostilePod(next)
 			before, theirs := local.DeepCopy(), remote.DeepCopy()
 			restarts = restarts.Observe(local, remote)
-			status, err := project.PodStatus(mapping, local, remote, restarts, swap{}, "10.10.9.9")
+			status, err := podstatus.Of(mapping, local, remote, restarts, swap{}, "10.10.9.9")
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -134,8 +135,8 @@ func FuzzPodStatus(f *testing.F) {
 			}
 			believable(t, local, &status)
 			if remote.Status.Size() <= 256<<10 {
-				project.TrimPodStatus(&theirs.Status) // as it is cached
-				if cached, err := project.PodStatus(mapping, local, theirs, restarts, swap{}, "10.10.9.9"); err != nil || !reflect.DeepEqual(cached, status) {
+				podstatus.Trim(&theirs.Status) // as it is cached
+				if cached, err := podstatus.Of(mapping, local, theirs, restarts, swap{}, "10.10.9.9"); err != nil || !reflect.DeepEqual(cached, status) {
 					t.Fatalf("from the cache: %v %+v\nwant %+v", err, cached, status)
 				}
 			}
@@ -217,10 +218,10 @@ func FuzzShadowPod(f *testing.F) {
 		hostile(reflect.ValueOf(&local.Labels).Elem(), next)
 		local.Name, local.Annotations = words[int(next())%len(words)], map[string]string{labels.AntiAffinityPreset: preset, labels.AntiAffinityLabels: apart}
 		before := local.DeepCopy()
-		for _, options := range []project.PodOptions{
-			{}, {APIServer: project.APIServer{Enabled: true, Address: netip.MustParseAddr("10.60.0.1"), ServicePort: "443"}},
+		for _, options := range []podspec.Options{
+			{}, {APIServer: podspec.APIServer{Enabled: true, Address: netip.MustParseAddr("10.60.0.1"), ServicePort: "443"}},
 		} {
-			remote, err := project.ShadowPod(mapping, local, options)
+			remote, err := podspec.ShadowPod(mapping, local, options)
 			if !reflect.DeepEqual(before, local) {
 				t.Fatal("an object of a cache was changed")
 			}
@@ -231,14 +232,14 @@ func FuzzShadowPod(f *testing.F) {
 			if remote.Labels[labels.Origin] != mapping.LocalID || *remote.Namespace != mapping.Remote {
 				t.Errorf("labels %v in namespace %s", remote.Labels, *remote.Namespace)
 			}
-			project.Amended(&local.Spec, remote.Spec.Pod)
+			podspec.Amended(&local.Spec, remote.Spec.Pod)
 		}
-		_ = project.TokenRequests(local)
-		_ = project.DroppedFields(local)
+		_ = podspec.TokenRequests(local)
+		_ = podspec.DroppedFields(local)
 	})
 }
 
-func crosses(t *testing.T, local *corev1.Pod, remote *corev1.PodSpec, options project.PodOptions) {
+func crosses(t *testing.T, local *corev1.Pod, remote *corev1.PodSpec, options podspec.Options) {
 	t.Helper()
 	if remote.HostNetwork || remote.HostPID || remote.HostIPC || remote.AutomountServiceAccountToken == nil || *remote.AutomountServiceAccountToken ||
 		remote.NodeName != "" || remote.ServiceAccountName != "" || remote.PriorityClassName != "" || remote.NodeSelector != nil {

@@ -9,7 +9,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"liqo.io/liqo/apis/labels"
-	"liqo.io/liqo/internal/offloading/reflection/project"
+	"liqo.io/liqo/internal/offloading/reflection/project/podspec"
+	"liqo.io/liqo/internal/offloading/reflection/project/podstatus"
 )
 
 // TestObservedGeneration: the local pod reports a generation as observed once the remote pod has it, and the kubelet there has observed the remote pod as it is.
@@ -43,7 +44,7 @@ func TestObservedGeneration(t *testing.T) {
 				{Type: corev1.PodReady, Status: corev1.ConditionTrue, ObservedGeneration: c.readyFor},
 			}},
 		}
-		status, err := project.PodStatus(mapping, local, remote, project.Restarts{}, nil, "")
+		status, err := podstatus.Of(mapping, local, remote, podstatus.Restarts{}, nil, "")
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -51,7 +52,7 @@ func TestObservedGeneration(t *testing.T) {
 			t.Errorf("%s: %d, Ready %d; want %d, %d", c.name, status.ObservedGeneration, status.Conditions[0].ObservedGeneration, c.want, c.ready)
 		}
 		local.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, ObservedGeneration: c.shown}}
-		as := project.WithGenerationsOf(local, &status)
+		as := podstatus.WithGenerationsOf(local, &status)
 		if as.ObservedGeneration != c.shown || as.Conditions[0].ObservedGeneration != c.shown || status.ObservedGeneration != c.want || status.Conditions[0].ObservedGeneration != c.ready {
 			t.Errorf("%s: with the generations that are shown: %+v, from %+v", c.name, as, status)
 		}
@@ -62,7 +63,7 @@ func TestObservedGeneration(t *testing.T) {
 func TestLocalGeneration(t *testing.T) {
 	for generation, want := range map[int64]string{0: "", 1: "", 2: "2", 7: "7"} {
 		local := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Generation: generation, Annotations: map[string]string{labels.LocalGeneration: "99", labels.DeletionPeriod: "5", "note": "x"}}}
-		got := mustShadowPod(t, local, project.PodOptions{}).Annotations
+		got := mustShadowPod(t, local, podspec.Options{}).Annotations
 		if got[labels.LocalGeneration] != want || got[labels.DeletionPeriod] != "" || got["note"] != "x" {
 			t.Errorf("generation %d: %v", generation, got)
 		}

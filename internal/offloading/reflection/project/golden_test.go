@@ -22,6 +22,8 @@ import (
 	"liqo.io/liqo/internal/offloading/kinds"
 	"liqo.io/liqo/internal/offloading/reflection/events"
 	"liqo.io/liqo/internal/offloading/reflection/project"
+	"liqo.io/liqo/internal/offloading/reflection/project/podspec"
+	"liqo.io/liqo/internal/offloading/reflection/project/podstatus"
 )
 
 var update = flag.Bool("update", false, "write the results into testdata")
@@ -79,7 +81,7 @@ func find(archive *txtar.Archive, name string) string {
 	return ""
 }
 
-// options is the YAML form of project.PodOptions.
+// options is the YAML form of podspec.Options.
 type options struct{ Host, Port, Address, ServicePort, Home string }
 
 // becomes returns the projection of an object as text.
@@ -120,17 +122,17 @@ func becomes(t *testing.T, what, before, with string) string {
 func podBecomes(t *testing.T, what string, local *corev1.Pod, with string) (any, error) {
 	t.Helper()
 	if what == "tokens" {
-		return project.TokenRequests(local), nil
+		return podspec.TokenRequests(local), nil
 	}
 	if !strings.Contains(with, "kind:") {
-		return project.ShadowPod(mapping, local, readOptions(t, with))
+		return podspec.ShadowPod(mapping, local, readOptions(t, with))
 	}
 	switch theirs := decode(t, with).(type) {
 	case *corev1.Event:
 		return events.Copy(mapping, local, theirs), nil
 	case *corev1.Pod:
 		// The earlier remote pod had the UID "first", and its containers ran.
-		restarts := project.Restarts{}.Observe(local, theirs)
+		restarts := podstatus.Restarts{}.Observe(local, theirs)
 		if theirs.UID == "second" {
 			first := theirs.DeepCopy()
 			first.UID = "first"
@@ -139,16 +141,16 @@ func podBecomes(t *testing.T, what string, local *corev1.Pod, with string) (any,
 					all[i].State = corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}
 				}
 			}
-			restarts = project.Restarts{}.Observe(local, first).Observe(local, theirs)
+			restarts = podstatus.Restarts{}.Observe(local, first).Observe(local, theirs)
 		}
-		return project.PodStatus(mapping, local, theirs, restarts, swap{}, "10.10.9.9")
+		return podstatus.Of(mapping, local, theirs, restarts, swap{}, "10.10.9.9")
 	default:
 		t.Fatalf("no projection of a pod with %T", theirs)
 		return nil, nil
 	}
 }
 
-func readOptions(t *testing.T, text string) (read project.PodOptions) {
+func readOptions(t *testing.T, text string) (read podspec.Options) {
 	t.Helper()
 	if text == "" {
 		return read
@@ -157,7 +159,7 @@ func readOptions(t *testing.T, text string) (read project.PodOptions) {
 	if err := yaml.UnmarshalStrict([]byte(text), &given); err != nil {
 		t.Fatal(err)
 	}
-	read.APIServer = project.APIServer{Enabled: true, Host: given.Host, Port: given.Port, ServicePort: given.ServicePort}
+	read.APIServer = podspec.APIServer{Enabled: true, Host: given.Host, Port: given.Port, ServicePort: given.ServicePort}
 	if given.Address != "" {
 		read.APIServer.Address = netip.MustParseAddr(given.Address)
 	}

@@ -14,12 +14,11 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"liqo.io/liqo/apis/labels"
 	vkv1alpha1 "liqo.io/liqo/apis/virtualkubelet/v1alpha1"
 	"liqo.io/liqo/internal/offloading/metadata"
-	"liqo.io/liqo/internal/offloading/reflection/project"
+	"liqo.io/liqo/internal/offloading/reflection/project/podspec"
 	"liqo.io/liqo/internal/offloading/shadow"
-
-	"liqo.io/liqo/apis/labels"
 )
 
 // kubelet gives containers what the kubelet of a cluster gives them (pkg/kubelet/kubelet_pods.go, pkg/fieldpath): variables, files of the downward API, and the
@@ -206,14 +205,14 @@ func hosts(pod *corev1.Pod, name string) (addresses []string) {
 }
 
 // joined is how pods reach the API server of home through the network.
-func joined() project.APIServer {
-	return project.APIServer{Enabled: true, Address: netip.MustParseAddr("10.60.0.1"), ServicePort: "443", Home: netip.MustParseAddr("10.80.0.1")}
+func joined() podspec.APIServer {
+	return podspec.APIServer{Enabled: true, Address: netip.MustParseAddr("10.60.0.1"), ServicePort: "443", Home: netip.MustParseAddr("10.80.0.1")}
 }
 
 // sent returns the pod that a provider of this version makes, and its kubelet runs, for a pod of home.
-func sent(t *testing.T, local *corev1.Pod, server project.APIServer) *corev1.Pod {
+func sent(t *testing.T, local *corev1.Pod, server podspec.APIServer) *corev1.Pod {
 	t.Helper()
-	text, err := json.Marshal(mustShadowPod(t, local, project.PodOptions{APIServer: server}))
+	text, err := json.Marshal(mustShadowPod(t, local, podspec.Options{APIServer: server}))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -11,6 +11,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"liqo.io/liqo/internal/offloading/reflection/project"
+	"liqo.io/liqo/internal/offloading/reflection/project/podspec"
+	"liqo.io/liqo/internal/offloading/reflection/project/podstatus"
 )
 
 // TestUnmet: which pods are not sent, and what lets them run all the same.
@@ -30,13 +32,13 @@ func TestUnmet(t *testing.T) {
 	} {
 		pod := &corev1.Pod{Spec: read[corev1.PodSpec](t, c.spec)}
 		pod.Spec.NodeName = "liqo-milan"
-		if got := project.Unmet(pod, c.without); !slices.Equal(got, c.want) {
+		if got := podspec.Unmet(pod, c.without); !slices.Equal(got, c.want) {
 			t.Errorf("%s: %v, want %v", c.name, got, c.want)
 		}
 		if len(c.want) == 0 {
 			continue
 		}
-		err := project.Unsent(pod, c.without)
+		err := podspec.Unsent(pod, c.without)
 		if !errors.Is(err, project.ErrRefused) {
 			t.Errorf("%s: %v is no refusal", c.name, err)
 		}
@@ -50,7 +52,7 @@ func TestUnmet(t *testing.T) {
 				t.Errorf("%s: the message names %s, which the pod may lack: %s", c.name, word, err)
 			}
 		}
-		if status := project.NotMet(pod, err); status.Phase != corev1.PodPending || status.Reason != project.RequestNotMet || status.Message != err.Error() {
+		if status := podstatus.NotMet(pod, err); status.Phase != corev1.PodPending || status.Reason != podstatus.RequestNotMet || status.Message != err.Error() {
 			t.Errorf("%s: status %+v", c.name, status)
 		}
 	}

@@ -21,12 +21,14 @@ import (
 	vkapply "liqo.io/liqo/apis/applyconfiguration/virtualkubelet/v1alpha1"
 	"liqo.io/liqo/apis/labels"
 	"liqo.io/liqo/internal/offloading/reflection/project"
+	"liqo.io/liqo/internal/offloading/reflection/project/podspec"
+	"liqo.io/liqo/internal/offloading/reflection/project/podstatus"
 )
 
-func mustShadowPod(t *testing.T, local *corev1.Pod, options project.PodOptions) *vkapply.ShadowPodApplyConfiguration {
+func mustShadowPod(t *testing.T, local *corev1.Pod, options podspec.Options) *vkapply.ShadowPodApplyConfiguration {
 	t.Helper()
 	before := local.DeepCopy()
-	remote, err := project.ShadowPod(mapping, local, options)
+	remote, err := podspec.ShadowPod(mapping, local, options)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -65,18 +67,18 @@ tolerations: [{key: a, operator: Exists}, {key: of-the-provider, operator: Exist
 ephemeralContainers: [{name: first, image: busybox}, {name: second, image: busybox}]
 `)
 	before := live.DeepCopy()
-	got := project.Amended(&live, &intent)
+	got := podspec.Amended(&live, &intent)
 	if difference := cmp.Diff(&want, got); difference != "" {
 		t.Error(difference)
 	}
 	if difference := cmp.Diff(*before, live); difference != "" {
 		t.Errorf("the live one was changed:\n%s", difference)
 	}
-	if again := project.Amended(got, &intent); !reflect.DeepEqual(again, got) {
+	if again := podspec.Amended(got, &intent); !reflect.DeepEqual(again, got) {
 		t.Error("the second time changes something")
 	}
 	intent.ActiveDeadlineSeconds = nil
-	if got := project.Amended(&live, &intent); *got.ActiveDeadlineSeconds != 100 {
+	if got := podspec.Amended(&live, &intent); *got.ActiveDeadlineSeconds != 100 {
 		t.Errorf("deadline %d although the intent has none: Kubernetes does not allow its removal", *got.ActiveDeadlineSeconds)
 	}
 }
@@ -85,13 +87,13 @@ ephemeralContainers: [{name: first, image: busybox}, {name: second, image: busyb
 func TestAmendedIntent(t *testing.T) {
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{"app": "web"}, Annotations: map[string]string{labels.AntiAffinityPreset: "hard"}}}
 	pod.Spec.Containers = []corev1.Container{{Name: "web", Image: "web:1"}}
-	there := mustShadowPod(t, pod, project.PodOptions{}).Spec.Pod
+	there := mustShadowPod(t, pod, podspec.Options{}).Spec.Pod
 	pod.Labels["tier"] = "front"
-	intent := mustShadowPod(t, pod, project.PodOptions{APIServer: project.APIServer{Enabled: true, Host: "a", Port: "1"}}).Spec.Pod
+	intent := mustShadowPod(t, pod, podspec.Options{APIServer: podspec.APIServer{Enabled: true, Host: "a", Port: "1"}}).Spec.Pod
 	if reflect.DeepEqual(there, intent) {
 		t.Fatal("the intents are equal, so the test proves nothing")
 	}
-	if difference := cmp.Diff(there, project.Amended(there, intent)); difference != "" {
+	if difference := cmp.Diff(there, podspec.Amended(there, intent)); difference != "" {
 		t.Error(difference)
 	}
 }
@@ -112,7 +114,7 @@ func TestServiceAnnotations(t *testing.T) {
 // TestAnnotationsStay: a ShadowPod has none of the annotations that the peer refuses.
 func TestAnnotationsStay(t *testing.T) {
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "web", Namespace: "shop", Annotations: annotated}}
-	intent, err := project.ShadowPod(mapping, pod, project.PodOptions{})
+	intent, err := podspec.ShadowPod(mapping, pod, podspec.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -124,23 +126,23 @@ func TestAnnotationsStay(t *testing.T) {
 func TestDroppedFields(t *testing.T) {
 	class := "gvisor"
 	pod := &corev1.Pod{Spec: corev1.PodSpec{HostNetwork: true, HostPID: true, RuntimeClassName: &class, NodeSelector: map[string]string{"a": "b"}}}
-	if got, want := project.DroppedFields(pod), []string{"hostNetwork", "hostPID", "runtimeClassName"}; !reflect.DeepEqual(got, want) {
+	if got, want := podspec.DroppedFields(pod), []string{"hostNetwork", "hostPID", "runtimeClassName"}; !reflect.DeepEqual(got, want) {
 		t.Errorf("dropped %v, want %v", got, want)
 	}
 	isPodCertificate := read[corev1.PodSpec](t, `{volumes: [{name: a, emptyDir: {}}, {name: b, projected: {sources: [{podCertificate: {signerName: x}}]}}]}`)
-	if got := project.DroppedFields(&corev1.Pod{Spec: isPodCertificate}); !reflect.DeepEqual(got, []string{"podCertificate"}) {
+	if got := podspec.DroppedFields(&corev1.Pod{Spec: isPodCertificate}); !reflect.DeepEqual(got, []string{"podCertificate"}) {
 		t.Errorf("dropped %v", got)
 	}
-	if got := project.DroppedFields(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Annotations: annotated}}); !reflect.DeepEqual(got, []string{
+	if got := podspec.DroppedFields(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Annotations: annotated}}); !reflect.DeepEqual(got, []string{
 		"annotation cni.projectcalico.org/ipAddrs", "annotation iam.amazonaws.com/role",
 	}) {
 		t.Errorf("dropped %v", got)
 	}
 	windows := read[corev1.PodSpec](t, `{os: {name: windows}}`)
-	if got := project.DroppedFields(&corev1.Pod{Spec: windows}); !reflect.DeepEqual(got, []string{"os"}) {
+	if got := podspec.DroppedFields(&corev1.Pod{Spec: windows}); !reflect.DeepEqual(got, []string{"os"}) {
 		t.Errorf("dropped %v", got)
 	}
-	if got := project.DroppedFields(&corev1.Pod{}); got != nil {
+	if got := podspec.DroppedFields(&corev1.Pod{}); got != nil {
 		t.Errorf("dropped %v of an empty pod", got)
 	}
 }
@@ -149,8 +151,8 @@ func TestTokenSecret(t *testing.T) {
 	long := strings.Repeat("a", 250)
 	for _, name := range []string{"web", long} {
 		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: "shop", UID: "u"}, Spec: corev1.PodSpec{ServiceAccountName: long}}
-		secret := project.TokenSecret(mapping, pod, map[string]string{"v-abcdef": "secret"}, time.Date(2025, 5, 1, 13, 0, 0, 0, time.FixedZone("", 3600)), 3600)
-		if len(*secret.Name) > 253 || *secret.Name != project.TokenSecretName(name) || !strings.HasSuffix(*secret.Name, "-token") {
+		secret := podspec.TokenSecret(mapping, pod, map[string]string{"v-abcdef": "secret"}, time.Date(2025, 5, 1, 13, 0, 0, 0, time.FixedZone("", 3600)), 3600)
+		if len(*secret.Name) > 253 || *secret.Name != podspec.TokenSecretName(name) || !strings.HasSuffix(*secret.Name, "-token") {
 			t.Errorf("name %s", *secret.Name)
 		}
 		if len(secret.Labels[labels.TokenPod]) > 63 || len(secret.Labels[labels.TokenServiceAccount]) > 63 {
@@ -167,14 +169,14 @@ func TestTokenSecret(t *testing.T) {
 			t.Error(difference)
 		}
 	}
-	if project.TokenSecretName("web") != "web-token" {
-		t.Errorf("the documented name is web-token, not %s", project.TokenSecretName("web"))
+	if podspec.TokenSecretName("web") != "web-token" {
+		t.Errorf("the documented name is web-token, not %s", podspec.TokenSecretName("web"))
 	}
-	if a, b := project.TokenSecretName(long+"a"), project.TokenSecretName(long+"b"); a == b {
+	if a, b := podspec.TokenSecretName(long+"a"), podspec.TokenSecretName(long+"b"); a == b {
 		t.Error("two pods have one Secret")
 	}
 	expires := time.Date(2025, 5, 1, 13, 0, 0, 0, time.UTC)
-	if got := project.TokenRefresh(expires, 3600); got != expires.Add(-12*time.Minute) {
+	if got := podspec.TokenRefresh(expires, 3600); got != expires.Add(-12*time.Minute) {
 		t.Errorf("a token that ends at %s is refreshed at %s", expires, got)
 	}
 }
@@ -204,26 +206,26 @@ func TestNotKnownYet(t *testing.T) {
 		t.Errorf("slice %v, error %v", intent, err)
 	}
 	remote := &corev1.Pod{Status: corev1.PodStatus{Phase: corev1.PodRunning, PodIP: "10.10.1.5"}}
-	if status, err := project.PodStatus(mapping, &corev1.Pod{}, remote, project.Restarts{}, swap{later}, ""); !errors.Is(err, later) {
+	if status, err := podstatus.Of(mapping, &corev1.Pod{}, remote, podstatus.Restarts{}, swap{later}, ""); !errors.Is(err, later) {
 		t.Errorf("status %v, error %v", status, err)
 	}
 	// The end of a pod is reported nevertheless, and so is its status while it is being deleted.
 	was := &corev1.Pod{Status: corev1.PodStatus{Phase: corev1.PodRunning, PodIP: "10.30.1.5", PodIPs: []corev1.PodIP{{IP: "10.30.1.5"}}}}
 	over := &corev1.Pod{Status: corev1.PodStatus{Phase: corev1.PodSucceeded, PodIP: "10.10.1.5"}}
-	if status, err := project.PodStatus(mapping, was, over, project.Restarts{}, swap{later}, ""); err != nil || status.Phase != corev1.PodSucceeded || status.PodIP != "10.30.1.5" {
+	if status, err := podstatus.Of(mapping, was, over, podstatus.Restarts{}, swap{later}, ""); err != nil || status.Phase != corev1.PodSucceeded || status.PodIP != "10.30.1.5" {
 		t.Errorf("a pod that has ended: status %v, error %v", status, err)
 	}
 	leaving := was.DeepCopy()
 	leaving.DeletionTimestamp = &metav1.Time{Time: time.Now()}
-	if status, err := project.PodStatus(mapping, leaving, remote, project.Restarts{}, swap{later}, ""); err != nil || status.PodIP != "10.30.1.5" {
+	if status, err := podstatus.Of(mapping, leaving, remote, podstatus.Restarts{}, swap{later}, ""); err != nil || status.PodIP != "10.30.1.5" {
 		t.Errorf("a pod that is being deleted: status %v, error %v", status, err)
 	}
-	status, err := project.PodStatus(mapping, &corev1.Pod{}, remote, project.Restarts{}, nil, "")
+	status, err := podstatus.Of(mapping, &corev1.Pod{}, remote, podstatus.Restarts{}, nil, "")
 	if err != nil || status.PodIP != "" || status.PodIPs != nil || status.HostIPs != nil || status.Phase != corev1.PodRunning {
 		t.Errorf("with addresses off: status %v, error %v", status, err)
 	}
 	local := &corev1.Pod{Status: corev1.PodStatus{Phase: corev1.PodRunning, PodIP: "10.30.1.5"}}
-	if status, err := project.PodStatus(mapping, local, nil, project.Restarts{}, swap{}, ""); err != nil || !reflect.DeepEqual(status, local.Status) {
+	if status, err := podstatus.Of(mapping, local, nil, podstatus.Restarts{}, swap{}, ""); err != nil || !reflect.DeepEqual(status, local.Status) {
 		t.Errorf("without a remote pod: status %v, error %v", status, err)
 	}
 }
@@ -236,7 +238,7 @@ func TestRestarts(t *testing.T) {
 	waiting := corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "ContainerCreating"}}
 	lost := corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ExitCode: 137, Reason: "ContainerStatusUnknown"}}
 	failed := corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ExitCode: 128, Reason: "StartError", StartedAt: metav1.Unix(0, 0)}}
-	var restarts project.Restarts
+	var restarts podstatus.Restarts
 	for i, step := range []struct {
 		uid           string
 		state         corev1.ContainerState
@@ -261,7 +263,7 @@ func TestRestarts(t *testing.T) {
 		{uid: "10", state: running, theirs: 2, shown: 2147483647},
 	} {
 		if step.restarted {
-			restarts = project.Restarts{}
+			restarts = podstatus.Restarts{}
 		}
 		remote := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{UID: types.UID(step.uid)}}
 		remote.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: "web", RestartCount: step.theirs, State: step.state}}
@@ -270,7 +272,7 @@ func TestRestarts(t *testing.T) {
 			t.Errorf("step %d: the same pod counts twice", i)
 		}
 		restarts = next
-		status, err := project.PodStatus(mapping, local, remote, restarts, nil, "")
+		status, err := podstatus.Of(mapping, local, remote, restarts, nil, "")
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -303,8 +305,8 @@ func TestReadinessGates(t *testing.T) {
 		"only the peer opens it":         {nil, []corev1.PodCondition{is("Ready", "True", early), is(gate, "True", early)}, "False 12:00:00 ReadinessGatesNotReady"},
 	} {
 		local := corev1.Pod{Spec: corev1.PodSpec{ReadinessGates: []corev1.PodReadinessGate{{ConditionType: gate}}}, Status: corev1.PodStatus{Conditions: test.mine}}
-		remote := corev1.Pod{Status: corev1.PodStatus{Phase: corev1.PodRunning, Reason: project.OffloadingBackOff, Conditions: test.theirs}}
-		status, err := project.PodStatus(project.NamespaceMapping{}, &local, &remote, project.Restarts{}, nil, "")
+		remote := corev1.Pod{Status: corev1.PodStatus{Phase: corev1.PodRunning, Reason: podstatus.OffloadingBackOff, Conditions: test.theirs}}
+		status, err := podstatus.Of(project.NamespaceMapping{}, &local, &remote, podstatus.Restarts{}, nil, "")
 		if err != nil || status.Reason != "" {
 			t.Errorf("%s: reason %q, %v", name, status.Reason, err)
 		}
@@ -325,11 +327,11 @@ func TestUnreachable(t *testing.T) {
 		want   string
 	}{
 		{"True", "", "False ClusterUnreachable 12:01:00"},
-		{"False", project.NetworkUnreachable, "False ClusterUnreachable 12:00:00"},
+		{"False", podstatus.NetworkUnreachable, "False ClusterUnreachable 12:00:00"},
 		{"False", "ContainersNotReady", "False ContainersNotReady 12:00:00"},
 	} {
 		local := corev1.Pod{Status: corev1.PodStatus{Conditions: []corev1.PodCondition{{Type: corev1.PodReady, Status: test.status, Reason: test.reason, LastTransitionTime: early}}}}
-		one := project.Unreachable(&local, now).Conditions[0]
+		one := podstatus.Unreachable(&local, now).Conditions[0]
 		if got := fmt.Sprintf("%s %s %s", one.Status, one.Reason, one.LastTransitionTime.Format(time.TimeOnly)); got != test.want {
 			t.Errorf("%s %s becomes %s, want %s", test.status, test.reason, got, test.want)
 		}
@@ -352,7 +354,7 @@ status:
 	} {
 		pod.Status.Phase = phase
 		before := pod.DeepCopy()
-		status := project.NotOffloaded(&pod, now)
+		status := podstatus.NotOffloaded(&pod, now)
 		if got := string(status.Phase) + " " + status.Reason; got != want {
 			t.Errorf("%q becomes %q, want %q", phase, got, want)
 		}
@@ -365,7 +367,7 @@ status:
 		if status.Reason != "" && !strings.Contains(status.Message, "liqoctl offload namespace shop") {
 			t.Errorf("%q: the message has no remedy: %s", phase, status.Message)
 		}
-		aborted := status.Reason == project.OffloadingAborted
+		aborted := status.Reason == podstatus.OffloadingAborted
 		if ready := status.Conditions[0].Status == corev1.ConditionFalse; ready != aborted || aborted == (status.ContainerStatuses[0].State.Terminated == nil) {
 			t.Errorf("%q: conditions %v, containers %v", phase, status.Conditions, status.ContainerStatuses)
 		}
@@ -374,7 +376,7 @@ status:
 		}
 		next := pod
 		next.Status = status
-		if again := project.NotOffloaded(&next, metav1.NewTime(now.Add(time.Hour))); !reflect.DeepEqual(again, status) {
+		if again := podstatus.NotOffloaded(&next, metav1.NewTime(now.Add(time.Hour))); !reflect.DeepEqual(again, status) {
 			t.Errorf("%q: the second time changes something:\n%s", phase, cmp.Diff(status, again))
 		}
 	}
@@ -392,7 +394,7 @@ func TestGone(t *testing.T) {
 		`{phase: Running, containerStatuses: [{name: other, state: {terminated: {exitCode: 0}}}]}`:                     corev1.PodFailed,
 	} {
 		pod := &corev1.Pod{Spec: corev1.PodSpec{RestartPolicy: corev1.RestartPolicyNever, Containers: []corev1.Container{{Name: "web"}}}, Status: read[corev1.PodStatus](t, status)}
-		got := project.Gone(pod, now)
+		got := podstatus.Gone(pod, now)
 		if got.Phase != want {
 			t.Errorf("%s: %s, want %s", status, got.Phase, want)
 		}
@@ -409,7 +411,7 @@ func TestGone(t *testing.T) {
 	}
 	always := &corev1.Pod{Spec: corev1.PodSpec{RestartPolicy: corev1.RestartPolicyAlways, Containers: []corev1.Container{{Name: "web"}}}}
 	always.Status = read[corev1.PodStatus](t, `{phase: Running, containerStatuses: [{name: web, state: {terminated: {exitCode: 0}}}]}`)
-	if got := project.Gone(always, now); got.Phase != corev1.PodFailed {
+	if got := podstatus.Gone(always, now); got.Phase != corev1.PodFailed {
 		t.Errorf("a pod with restart policy Always has %s", got.Phase)
 	}
 }
@@ -440,7 +442,7 @@ func TestEndsForGood(t *testing.T) {
 		remote := &corev1.Pod{Status: corev1.PodStatus{ContainerStatuses: []corev1.ContainerStatus{
 			{Name: "a", State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}},
 		}}}
-		status, err := project.PodStatus(mapping, local, remote, project.Restarts{}, nil, "")
+		status, err := podstatus.Of(mapping, local, remote, podstatus.Restarts{}, nil, "")
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -452,11 +454,11 @@ func TestEndsForGood(t *testing.T) {
 
 func TestRefused(t *testing.T) {
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{labels.AntiAffinityPreset: "medium"}}}
-	if _, err := project.ShadowPod(mapping, pod, project.PodOptions{}); !errors.Is(err, project.ErrRefused) {
+	if _, err := podspec.ShadowPod(mapping, pod, podspec.Options{}); !errors.Is(err, project.ErrRefused) {
 		t.Errorf("error %v", err)
 	}
-	options := project.PodOptions{APIServer: project.APIServer{Enabled: true}}
-	if _, err := project.ShadowPod(mapping, &corev1.Pod{}, options); !errors.Is(err, project.ErrNoAPIServer) || errors.Is(err, project.ErrRefused) {
+	options := podspec.Options{APIServer: podspec.APIServer{Enabled: true}}
+	if _, err := podspec.ShadowPod(mapping, &corev1.Pod{}, options); !errors.Is(err, podspec.ErrNoAPIServer) || errors.Is(err, project.ErrRefused) {
 		t.Errorf("error %v", err)
 	}
 }

@@ -9,7 +9,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
-	"liqo.io/liqo/internal/offloading/reflection/project"
+	"liqo.io/liqo/internal/offloading/reflection/project/podstatus"
 )
 
 // TestAttackM7PodStatus: a provider reports pods with long texts and lists. What is cached of each is bounded, and shows whether the pod has ended. FuzzPodStatus
@@ -34,7 +34,7 @@ func TestAttackM7PodStatus(t *testing.T) {
 		ContainerStatuses:     containers,
 		InitContainerStatuses: containers, EphemeralContainerStatuses: containers,
 	}
-	project.TrimPodStatus(&status)
+	podstatus.Trim(&status)
 	if size := status.Size(); size > 512<<10 {
 		t.Errorf("%d bytes are cached", size)
 	}

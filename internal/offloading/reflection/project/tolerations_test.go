@@ -9,6 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"liqo.io/liqo/internal/offloading/reflection/project"
+	"liqo.io/liqo/internal/offloading/reflection/project/podspec"
 )
 
 func TestExtendTolerations(t *testing.T) {
@@ -39,7 +40,7 @@ func TestExtendTolerations(t *testing.T) {
 		{"done", `[{` + notReady + `, tolerationSeconds: 3601}]`, `[{` + notReady + `, tolerationSeconds: 3601}]`, true, false, 3600},
 	} {
 		has, want := read[[]corev1.Toleration](t, test.has), read[[]corev1.Toleration](t, test.want)
-		got, changed := project.ExtendTolerations(has, test.wanted, test.unreachable)
+		got, changed := podspec.ExtendTolerations(has, test.wanted, test.unreachable)
 		if difference := cmp.Diff(want, got); difference != "" || changed != test.changed {
 			t.Errorf("%s: changed: %t\n%s", test.name, changed, difference)
 		}
@@ -62,7 +63,7 @@ spec:
 	}
 	mapping := project.NamespaceMapping{Local: "app", Remote: "app-rome", LocalID: "l", RemoteID: "r", NodeName: "liqo-milan"}
 	for from, want := range map[string]int64{"300": 300, "3601": 300, "661": 300, "9223372036854775807": 300, "3600": 3600, "301": 300, "61": 61, "30": 30} {
-		intent, err := project.ShadowPod(mapping, pod(from), project.PodOptions{})
+		intent, err := podspec.ShadowPod(mapping, pod(from), podspec.Options{})
 		if err != nil {
 			t.Fatal(err)
 		}

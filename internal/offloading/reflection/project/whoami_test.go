@@ -16,6 +16,7 @@ import (
 	"liqo.io/liqo/apis/labels"
 	"liqo.io/liqo/internal/offloading/kinds"
 	"liqo.io/liqo/internal/offloading/reflection/project"
+	"liqo.io/liqo/internal/offloading/reflection/project/podspec"
 )
 
 // identity is a pod of home as the virtual kubelet sees it.
@@ -107,7 +108,7 @@ func TestFieldsOfAPod(t *testing.T) {
 		"metadata.annotations['" + labels.AntiAffinityPreset + "']": "",
 		"status.podIP": "10.200.1.54", "status.podIPs": "10.200.1.54", "status.hostIP": "10.210.2.11", "status.hostIPs": "10.210.2.11",
 	} {
-		for _, server := range []project.APIServer{{}, joined()} {
+		for _, server := range []podspec.APIServer{{}, joined()} {
 			local := withoutMark(identity(t, `{containers: [{name: main, env: [{name: FIELD, valueFrom: {fieldRef: {apiVersion: v1, fieldPath: "`+path+`"}}}]}]}`))
 			remote := sent(t, local, server)
 			want, _ := home(nil).environment(t, local, &local.Spec.Containers[0])
@@ -130,10 +131,10 @@ func TestFieldsOfAPod(t *testing.T) {
 			`{name: info, projected: {sources: [{downwardAPI: {items: [` + item + `]}}]}}`,
 			`{name: info, projected: {sources: [{serviceAccountToken: {path: token}}, {downwardAPI: {items: [` + item + `]}}]}}`,
 		} {
-			for _, server := range []project.APIServer{{}, joined()} {
+			for _, server := range []podspec.APIServer{{}, joined()} {
 				local := withoutMark(identity(t, `{containers: [{name: main}], volumes: [`+volume+`]}`))
 				remote := sent(t, local, server)
-				secrets := map[string]map[string]string{project.TokenSecretName(local.Name): {"namespace": local.Namespace}}
+				secrets := map[string]map[string]string{podspec.TokenSecretName(local.Name): {"namespace": local.Namespace}}
 				if got, want := away(secrets).files(t, remote)["info/one"], home(nil).files(t, local)["info/one"]; got != want {
 					t.Errorf("file of %s in %s:\n%s\nat home:\n%s", path, volume, got, want)
 				}
@@ -148,7 +149,7 @@ func TestKeysThatStay(t *testing.T) {
 	skipping.Skip = project.Denied{Labels: project.Keys{"cnpg.io/*"}, Annotations: project.Keys{"note"}}
 	local := identity(t, `{containers: [{name: main, env: [{name: ROLE, valueFrom: {fieldRef: {fieldPath: "metadata.labels['cnpg.io/instanceRole']"}}}]}],
 		volumes: [{name: info, downwardAPI: {items: [{path: labels, fieldRef: {fieldPath: metadata.labels}}, {path: annotations, fieldRef: {fieldPath: metadata.annotations}}]}}]}`)
-	intent, err := project.ShadowPod(skipping, local, project.PodOptions{})
+	intent, err := podspec.ShadowPod(skipping, local, podspec.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -188,7 +189,7 @@ func TestLargeAnnotations(t *testing.T) {
 		for key, value := range test.large {
 			local.Annotations[key] = value
 		}
-		remote := sent(t, local, project.APIServer{})
+		remote := sent(t, local, podspec.APIServer{})
 		if got := size(remote.Annotations); got > kubernetes {
 			t.Errorf("%d bytes of annotations", got)
 		}
@@ -207,12 +208,12 @@ func TestLargeAnnotations(t *testing.T) {
 // written into the hosts file stays.
 func TestNames(t *testing.T) {
 	all := []string{"kubernetes.default", "kubernetes.default.svc", "kubernetes.default.svc.rome.example", "kubernetes.default.svc.cluster.local"}
-	ends := func(host, port string) project.APIServer {
-		return project.APIServer{Enabled: true, Host: host, Port: port, Home: netip.MustParseAddr("10.80.0.1")}
+	ends := func(host, port string) podspec.APIServer {
+		return podspec.APIServer{Enabled: true, Host: host, Port: port, Home: netip.MustParseAddr("10.80.0.1")}
 	}
 	const nowhere = "255.255.255.255"
 	for name, test := range map[string]struct {
-		server    project.APIServer
+		server    podspec.APIServer
 		namespace string
 		aliases   string
 		want      map[string]string // where it is not the address
@@ -271,7 +272,7 @@ func TestNames(t *testing.T) {
 
 // TestNoTokens: whatever a pod mounts, its specification in the peer asks for no token there, and no Secret with a lasting token of home is copied.
 func TestNoTokens(t *testing.T) {
-	for _, server := range []project.APIServer{{}, joined()} {
+	for _, server := range []podspec.APIServer{{}, joined()} {
 		local := identity(t, `{automountServiceAccountToken: true, imagePullSecrets: [{name: registry}], containers: [{name: main}], volumes: [
 			{name: default, projected: {sources: [{serviceAccountToken: {path: token, expirationSeconds: 3607}}]}},
 			{name: vault, projected: {sources: [{serviceAccountToken: {path: vault, audience: vault}}, {clusterTrustBundle: {name: a, path: b}}]}},
@@ -308,7 +309,7 @@ func TestAddressOfAPod(t *testing.T) {
 	local := identity(t, `{containers: [{name: main}], volumes: [{name: info, downwardAPI: {items: [
 		{path: address, fieldRef: {apiVersion: v1, fieldPath: "metadata.annotations['liqo.io/pod-ip']"}}, {path: all, fieldRef: {apiVersion: v1, fieldPath: metadata.annotations}}]}}]}`)
 	local.Status.PodIP = ""
-	if got := away(nil).files(t, sent(t, local, joined()))["info/address"]; got != "" || !project.ReadsAddress(local) {
+	if got := away(nil).files(t, sent(t, local, joined()))["info/address"]; got != "" || !podspec.ReadsAddress(local) {
 		t.Errorf("before the pod has an address: %q", got)
 	}
 	local.Status.PodIP = "10.1.1.54"
@@ -319,7 +320,7 @@ func TestAddressOfAPod(t *testing.T) {
 	if home := home(nil).files(t, local); home["info/address"] != "" || home["info/all"] != files["info/all"] {
 		t.Errorf("at home: files %v", home)
 	}
-	if project.ReadsAddress(identity(t, `{containers: [{name: main, env: [{name: IP, valueFrom: {fieldRef: {fieldPath: status.podIP}}}]}]}`)) {
+	if podspec.ReadsAddress(identity(t, `{containers: [{name: main, env: [{name: IP, valueFrom: {fieldRef: {fieldPath: status.podIP}}}]}]}`)) {
 		t.Error("a pod that reads another field costs a write")
 	}
 }
@@ -334,7 +335,7 @@ func TestRequests(t *testing.T) {
 		`{containers: [{name: main, resources: {requests: {cpu: "1"}}, ` + reads + `}, {name: other, resources: {limits: {memory: 1Gi}}}]}`: "CPU=requests.cpu of main OTHER=requests.memory of other LIMIT=limits.cpu of main",
 		`{resources: {requests: {cpu: "1"}}, containers: [{name: main, ` + reads + `}, {name: other}]}`:                                     "CPU=requests.cpu of main OTHER=requests.memory of other LIMIT=limits.cpu of main",
 	} {
-		remote := sent(t, identity(t, spec), project.APIServer{})
+		remote := sent(t, identity(t, spec), podspec.APIServer{})
 		var got []string
 		for _, one := range remote.Spec.Containers[0].Env {
 			value := one.Value
@@ -347,7 +348,7 @@ func TestRequests(t *testing.T) {
 			t.Errorf("%s: %s, want %s", spec, strings.Join(got, " "), want)
 		}
 	}
-	remote := sent(t, identity(t, `{containers: [{name: main}], volumes: [{name: info, downwardAPI: {items: [{path: cpu, resourceFieldRef: {containerName: main, resource: requests.cpu}}]}}]}`), project.APIServer{})
+	remote := sent(t, identity(t, `{containers: [{name: main}], volumes: [{name: info, downwardAPI: {items: [{path: cpu, resourceFieldRef: {containerName: main, resource: requests.cpu}}]}}]}`), podspec.APIServer{})
 	if got := away(nil).files(t, remote)["info/cpu"]; got != "0" {
 		t.Errorf("the file of a request that is none: %q", got)
 	}
@@ -390,7 +391,7 @@ func TestHomeDNS(t *testing.T) {
 		`{nameservers: [169.254.20.10]}`: "169.254.20.10",
 	} {
 		for _, policy := range []string{"None", "ClusterFirst"} {
-			intent, err := project.ShadowPod(knows, identity(t, `{containers: [{name: main}], dnsPolicy: `+policy+`, dnsConfig: `+config+`}`), project.PodOptions{})
+			intent, err := podspec.ShadowPod(knows, identity(t, `{containers: [{name: main}], dnsPolicy: `+policy+`, dnsConfig: `+config+`}`), podspec.Options{})
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -14,6 +14,7 @@ import (
 
 	"liqo.io/liqo/apis/labels"
 	"liqo.io/liqo/internal/offloading/reflection/project"
+	"liqo.io/liqo/internal/offloading/reflection/project/podspec"
 )
 
 // FuzzRefreshIn: whatever a peer writes into the annotations of a Secret with tokens, the tokens are replaced within the time that was requested for them.
@@ -33,7 +34,7 @@ func FuzzRefreshIn(f *testing.F) {
 		if requested < 600 || requested > 1<<32 {
 			return // refused by our API server
 		}
-		requests := []project.TokenRequest{{ExpirationSeconds: requested + 1}, {ExpirationSeconds: requested}}
+		requests := []podspec.TokenRequest{{ExpirationSeconds: requested + 1}, {ExpirationSeconds: requested}}
 		secret := &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{labels.TokenExpiration: expires, labels.TokenLifetime: lifetime}}}
 		wait := refreshIn(secret, requests)
 		if wait > time.Duration(requested)*time.Second {
@@ -49,7 +50,7 @@ func FuzzRefreshIn(f *testing.F) {
 		}
 		local := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: strings.Repeat("a", 10)}}
 		before := time.Now().Add(time.Duration(given) * time.Second)
-		written := project.TokenSecret(project.NamespaceMapping{}, local, nil, before, given)
+		written := podspec.TokenSecret(project.NamespaceMapping{}, local, nil, before, given)
 		secret.Annotations = written.Annotations
 		if wait, want := refreshIn(secret, requests), time.Until(before)-time.Duration(given)*time.Second/5; wait > want+time.Minute || wait < want-time.Minute {
 			t.Errorf("tokens of %d seconds are replaced after %s, want %s", given, wait, want)

@@ -2,7 +2,7 @@
 
 // Package tokens gives remote pods tokens for the API server of this cluster.
 //
-// It does not decide which pods get some: their namespaces, and what project.TokenRequests reads from their volumes. The tests of package reflection cover it.
+// It does not decide which pods get some: their namespaces, and what podspec.TokenRequests reads from their volumes. The tests of package reflection cover it.
 package tokens
 
 import (
@@ -28,7 +28,7 @@ import (
 	"liqo.io/liqo/internal/offloading/reflection/engine"
 	"liqo.io/liqo/internal/offloading/reflection/events"
 	"liqo.io/liqo/internal/offloading/reflection/pods"
-	"liqo.io/liqo/internal/offloading/reflection/project"
+	"liqo.io/liqo/internal/offloading/reflection/project/podspec"
 	"liqo.io/liqo/internal/offloading/reflection/refusals"
 )
 
@@ -113,11 +113,11 @@ func (t *Tokens) RemoteChanged(before, after client.Object) {
 // podOf returns the name of the pod whose tokens are in the Secret of this name.
 func (t *Tokens) podOf(mapping *engine.Mapping, secret string) string {
 	name := strings.TrimSuffix(secret, "-token")
-	if project.TokenSecretName(name) == secret {
+	if podspec.TokenSecretName(name) == secret {
 		return name
 	}
 	for _, pod := range t.pods.Local.All(mapping.Local) { // the names of long ones are shortened and hashed
-		if project.TokenSecretName(pod.GetName()) == secret {
+		if podspec.TokenSecretName(pod.GetName()) == secret {
 			return pod.GetName()
 		}
 	}
@@ -158,7 +158,7 @@ func (t *Tokens) reconcile(ctx context.Context, key types.NamespacedName) (time.
 
 // secret returns the Secret with the tokens of the pod of that name; nil if there is none of ours.
 func (t *Tokens) secret(mapping *engine.Mapping, pod string) *metav1.PartialObjectMetadata {
-	remoteKey := types.NamespacedName{Namespace: mapping.Remote, Name: project.TokenSecretName(pod)}
+	remoteKey := types.NamespacedName{Namespace: mapping.Remote, Name: podspec.TokenSecretName(pod)}
 	secret, _ := t.copies.Get(remoteKey).(*metav1.PartialObjectMetadata)
 	if secret == nil || !mapping.Reflected(secret) || secret.Labels[labels.TokenPod] == "" {
 		return nil
@@ -169,14 +169,14 @@ func (t *Tokens) secret(mapping *engine.Mapping, pod string) *metav1.PartialObje
 // Ensure issues the first tokens of a pod whose ShadowPod is about to be created (shadow is nil). For an existing ShadowPod it only requeues the pod if its
 // Secret is missing.
 func (t *Tokens) Ensure(ctx context.Context, mapping *engine.Mapping, local *corev1.Pod, shadow *metav1.PartialObjectMetadata) error {
-	requests := project.TokenRequests(local)
+	requests := podspec.TokenRequests(local)
 	if len(requests) == 0 {
 		return nil
 	}
 	if !t.copies.Current(mapping.Remote) {
 		return engine.ErrNotSynced
 	}
-	remoteKey := types.NamespacedName{Namespace: mapping.Remote, Name: project.TokenSecretName(local.Name)}
+	remoteKey := types.NamespacedName{Namespace: mapping.Remote, Name: podspec.TokenSecretName(local.Name)}
 	if other := t.copies.Get(remoteKey); other != nil && t.secret(mapping, local.Name) == nil {
 		t.engine.Recorder.Failed(local, pods.Kind, events.ReasonTokenFailed, engine.ErrUnmanaged)
 		return fmt.Errorf("secret %s: %w", remoteKey.Name, engine.ErrUnmanaged)
@@ -230,7 +230,7 @@ func (t *Tokens) Forget(pod types.UID) {
 
 // refresh replaces tokens after four fifths of their lifetime, and those whose Secret was deleted.
 func (t *Tokens) refresh(ctx context.Context, mapping *engine.Mapping, local *corev1.Pod, secret *metav1.PartialObjectMetadata) (time.Duration, error) {
-	requests := project.TokenRequests(local)
+	requests := podspec.TokenRequests(local)
 	if len(requests) == 0 {
 		return 0, nil
 	}
@@ -254,7 +254,7 @@ func (t *Tokens) refresh(ctx context.Context, mapping *engine.Mapping, local *co
 
 // refreshIn returns how long the tokens are still good; 0 or less if they have to be replaced now, or if that is not known. The peer can change the
 // annotations: whatever they are, the tokens are replaced within the time that was requested for them.
-func refreshIn(secret *metav1.PartialObjectMetadata, requests []project.TokenRequest) time.Duration {
+func refreshIn(secret *metav1.PartialObjectMetadata, requests []podspec.TokenRequest) time.Duration {
 	if secret == nil {
 		return 0
 	}
@@ -266,7 +266,7 @@ func refreshIn(secret *metav1.PartialObjectMetadata, requests []project.TokenReq
 	if given, err := strconv.ParseInt(secret.Annotations[labels.TokenLifetime], 10, 64); err == nil && given > 0 {
 		seconds = min(seconds, given)
 	}
-	return min(time.Until(project.TokenRefresh(expires, seconds)), time.Duration(seconds)*time.Second)
+	return min(time.Until(podspec.TokenRefresh(expires, seconds)), time.Duration(seconds)*time.Second)
 }
 
 // justIssued returns how long not to replace tokens that we issued a moment ago, whatever expiration they show.
@@ -286,10 +286,10 @@ func (t *Tokens) mounted(mapping *engine.Mapping, local *corev1.Pod, shadow *met
 	if err != nil || full == nil {
 		return false, err
 	}
-	return project.MountsTokens(&full.Spec.Pod, local.Name), nil
+	return podspec.MountsTokens(&full.Spec.Pod, local.Name), nil
 }
 
-func shortest(requests []project.TokenRequest) int64 {
+func shortest(requests []podspec.TokenRequest) int64 {
 	seconds := requests[0].ExpirationSeconds
 	for _, request := range requests {
 		seconds = min(seconds, request.ExpirationSeconds)
@@ -298,7 +298,7 @@ func shortest(requests []project.TokenRequest) int64 {
 }
 
 // issue requests the tokens of a pod and writes them into its Secret in the peer.
-func (t *Tokens) issue(ctx context.Context, mapping *engine.Mapping, local *corev1.Pod, requests []project.TokenRequest) (time.Duration, error) {
+func (t *Tokens) issue(ctx context.Context, mapping *engine.Mapping, local *corev1.Pod, requests []podspec.TokenRequest) (time.Duration, error) {
 	if !mapping.APIServer() {
 		return 0, engine.ErrNotSynced // the policy has changed since the caller read it
 	}
@@ -309,7 +309,7 @@ func (t *Tokens) issue(ctx context.Context, mapping *engine.Mapping, local *core
 	if err == nil {
 		c, unreachable := t.engine.Remote.Client()
 		if err = unreachable; err == nil {
-			err = c.Apply(mapping.Context, project.TokenSecret(mapping.NamespaceMapping, local, values, expires, seconds), client.FieldOwner(labels.OwnerReflection), client.ForceOwnership)
+			err = c.Apply(mapping.Context, podspec.TokenSecret(mapping.NamespaceMapping, local, values, expires, seconds), client.FieldOwner(labels.OwnerReflection), client.ForceOwnership)
 		}
 	}
 	if err != nil {
@@ -319,11 +319,11 @@ func (t *Tokens) issue(ctx context.Context, mapping *engine.Mapping, local *core
 		return 0, fmt.Errorf("tokens of pod %s/%s: %w", local.Namespace, local.Name, err)
 	}
 	t.remember(local)
-	return max(time.Until(project.TokenRefresh(expires, seconds)), podplan.SettleTimeout), nil
+	return max(time.Until(podspec.TokenRefresh(expires, seconds)), podplan.SettleTimeout), nil
 }
 
-func (t *Tokens) request(ctx context.Context, local *corev1.Pod, requests []project.TokenRequest) (values map[string]string, expires time.Time, seconds int64, err error) {
-	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: local.Namespace, Name: project.ServiceAccountName(local)}}
+func (t *Tokens) request(ctx context.Context, local *corev1.Pod, requests []podspec.TokenRequest) (values map[string]string, expires time.Time, seconds int64, err error) {
+	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: local.Namespace, Name: podspec.ServiceAccountName(local)}}
 	values, seconds = map[string]string{}, shortest(requests)
 	for _, request := range requests {
 		token := &authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{

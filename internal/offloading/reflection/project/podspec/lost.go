@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package project
+package podspec
 
 import (
 	"fmt"
@@ -12,6 +12,7 @@ import (
 
 	"liqo.io/liqo/apis/labels"
 	"liqo.io/liqo/internal/offloading/metadata"
+	"liqo.io/liqo/internal/offloading/reflection/project"
 )
 
 // loss is what the loss of a field means for a pod.
@@ -109,7 +110,7 @@ func Unsent(local *corev1.Pod, runWithout []string) error {
 		}
 	}
 	return fmt.Errorf("%w: virtual node %s gives no pod its %s, and does not run it without (%s); to keep the pod off virtual nodes: node affinity %s NotIn %s; "+
-		"to run it without: runWithout: [%s] in the spec of the NamespaceOffloading", ErrRefused, local.Spec.NodeName, strings.Join(unmet, ", "), strings.Join(reasons, "; "),
+		"to run it without: runWithout: [%s] in the spec of the NamespaceOffloading", project.ErrRefused, local.Spec.NodeName, strings.Join(unmet, ", "), strings.Join(reasons, "; "),
 		labels.Type, labels.TypeVirtualNode, strings.Join(unmet, ", "))
 }
 

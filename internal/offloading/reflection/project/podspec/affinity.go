@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package project
+package podspec
 
 import (
 	"slices"
@@ -12,10 +12,11 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"liqo.io/liqo/apis/labels"
+	"liqo.io/liqo/internal/offloading/reflection/project"
 )
 
 // perPodLabels differ between the pods of one application, so they cannot select the application.
-var perPodLabels = Keys{
+var perPodLabels = project.Keys{
 	appsv1.ControllerRevisionHashLabelKey, appsv1.DefaultDeploymentUniqueLabelKey,
 	appsv1.StatefulSetPodNameLabel, appsv1.PodIndexLabel, batchv1.JobCompletionIndexAnnotation,
 }
@@ -90,7 +91,7 @@ func spread(local *corev1.Pod, constraints []corev1.TopologySpreadConstraint) (r
 func groupLabels(local *corev1.Pod, all map[string]string) (map[string]string, error) {
 	listed, only := local.Annotations[labels.AntiAffinityLabels]
 	if !only {
-		group := Without(all, perPodLabels)
+		group := project.Without(all, perPodLabels)
 		if len(group) == 0 {
 			return nil, refused("annotation "+labels.AntiAffinityPreset, local.Annotations[labels.AntiAffinityPreset],
 				"the pod has no label that it shares with the other pods of its application: add one")
@@ -101,7 +102,7 @@ func groupLabels(local *corev1.Pod, all map[string]string) (map[string]string, e
 	for i := range keys {
 		keys[i] = strings.TrimSpace(keys[i])
 	}
-	group := Without(all, nil)
+	group := project.Without(all, nil)
 	for key := range all {
 		if !slices.Contains(keys, key) {
 			delete(group, key)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package project
+package podspec
 
 import (
 	"cmp"
@@ -8,6 +8,8 @@ import (
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
+
+	"liqo.io/liqo/internal/offloading/reflection/project"
 )
 
 // mostHostname is how long a name may be that a kubelet gives a pod without cutting it.
@@ -15,7 +17,7 @@ const mostHostname = 63
 
 // nameHost gives a pod that asks for its full name as the name of its host the one that it has here. The kubelet of the peer would give it the name of the remote
 // namespace, and not start it if that is too long. Kubernetes before 1.35 ignores the field: there the host has the short name. The DNS records of the pod stay.
-func nameHost(m NamespaceMapping, local *corev1.Pod, spec *corev1.PodSpec) {
+func nameHost(m project.NamespaceMapping, local *corev1.Pod, spec *corev1.PodSpec) {
 	if spec.SetHostnameAsFQDN == nil || !*spec.SetHostnameAsFQDN || spec.Subdomain == "" || spec.HostnameOverride != nil {
 		return
 	}
@@ -29,7 +31,7 @@ func nameHost(m NamespaceMapping, local *corev1.Pod, spec *corev1.PodSpec) {
 var nodeCache = netip.MustParseAddr("169.254.20.10")
 
 // homeDNS returns those name servers of a pod that are the DNS of this cluster. In the peer, these addresses lead nowhere, or to its own DNS.
-func homeDNS(m NamespaceMapping, config *corev1.PodDNSConfig) (servers []string) {
+func homeDNS(m project.NamespaceMapping, config *corev1.PodDNSConfig) (servers []string) {
 	if config == nil {
 		return nil
 	}

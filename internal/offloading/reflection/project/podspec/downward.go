@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package project
+package podspec
 
 import (
 	"cmp"
@@ -13,6 +13,7 @@ import (
 
 	"liqo.io/liqo/apis/labels"
 	"liqo.io/liqo/internal/offloading/metadata"
+	"liqo.io/liqo/internal/offloading/reflection/project"
 )
 
 // Fields of a pod that a container may read by the downward API.
@@ -39,10 +40,10 @@ type downward struct {
 }
 
 // newDownward returns the fields of a pod.
-func newDownward(m NamespaceMapping, local *corev1.Pod) *downward {
+func newDownward(m project.NamespaceMapping, local *corev1.Pod) *downward {
 	return &downward{
 		local: local, node: m.NodeName, carried: map[string]string{},
-		labels: Without(local.Labels, m.Skip.Labels, labels.ShadowPod), annotations: Without(local.Annotations, m.Skip.Annotations),
+		labels: project.Without(local.Labels, m.Skip.Labels, labels.ShadowPod), annotations: project.Without(local.Annotations, m.Skip.Annotations),
 	}
 }
 
@@ -147,7 +148,7 @@ func (d *downward) field(ref *corev1.ObjectFieldSelector) {
 			d.carryKey(ref, "annotation-", key, address(d.local))
 		case from == fieldLabels && (ours.Match(key) || !metadata.KeepsLabel(key)):
 			d.carryKey(ref, "label-", key, d.labels)
-		case from == fieldAnnotations && (ours.Match(key) || LocalAnnotations.Match(key) || !metadata.KeepsAnnotation(key)):
+		case from == fieldAnnotations && (ours.Match(key) || project.LocalAnnotations.Match(key) || !metadata.KeepsAnnotation(key)):
 			d.carryKey(ref, "annotation-", key, d.annotations)
 		}
 	}
@@ -165,7 +166,7 @@ func address(local *corev1.Pod) map[string]string {
 func ReadsAddress(pod *corev1.Pod) bool { return readFields(&pod.Spec)[annotationPath(labels.PodIP)] }
 
 // ours are keys of labels and annotations that a remote pod may have and the local one has not.
-var ours = Keys{"liqo.io/*", "virtualkubelet.liqo.io/*"}
+var ours = project.Keys{"liqo.io/*", "virtualkubelet.liqo.io/*"}
 
 func annotationPath(key string) string { return fieldAnnotations + "['" + key + "']" }
 
@@ -175,7 +176,7 @@ func (d *downward) carry(ref *corev1.ObjectFieldSelector, name, value string) {
 
 // carryKey carries one label or annotation. If the pod does not have it, the annotation is missing as well, and the container reads an empty text in both clusters.
 func (d *downward) carryKey(ref *corev1.ObjectFieldSelector, name, key string, all map[string]string) {
-	name = labels.Downward + name + Hash(key)
+	name = labels.Downward + name + project.Hash(key)
 	if value, has := all[key]; has {
 		d.carried[name] = value
 	}

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package project
+package podspec
 
 import (
 	"fmt"
@@ -15,6 +15,7 @@ import (
 	vkapply "liqo.io/liqo/apis/applyconfiguration/virtualkubelet/v1alpha1"
 	"liqo.io/liqo/apis/labels"
 	"liqo.io/liqo/internal/offloading/metadata"
+	"liqo.io/liqo/internal/offloading/reflection/project"
 	"liqo.io/liqo/internal/offloading/shadow"
 )
 
@@ -23,16 +24,16 @@ import (
 var ownPodLabels = []string{labels.ShadowPod, corev1.LabelTopologyZone, corev1.LabelTopologyRegion}
 
 // PodOptions is what a remote pod gets beyond the specification of the local pod.
-type PodOptions struct {
+type Options struct {
 	APIServer APIServer
 }
 
 // ShadowPod returns the ShadowPod of a pod that the peer does not have yet; see Amended for an existing one. The error is ErrRefused if the pod has to be
 // changed first.
-func ShadowPod(m NamespaceMapping, local *corev1.Pod, options PodOptions) (*vkapply.ShadowPodApplyConfiguration, error) {
+func ShadowPod(m project.NamespaceMapping, local *corev1.Pod, options Options) (*vkapply.ShadowPodApplyConfiguration, error) {
 	spec := podSpec(local.Spec.DeepCopy())
 	var err error
-	if spec.Affinity, err = affinity(local, Without(local.Labels, m.Skip.Labels, ownPodLabels...)); err != nil {
+	if spec.Affinity, err = affinity(local, project.Without(local.Labels, m.Skip.Labels, ownPodLabels...)); err != nil {
 		return nil, err
 	}
 	if spec.TopologySpreadConstraints, err = spread(local, spec.TopologySpreadConstraints); err != nil {
@@ -53,7 +54,7 @@ func ShadowPod(m NamespaceMapping, local *corev1.Pod, options PodOptions) (*vkap
 }
 
 // podAnnotations leaves out annotations with which add-ons give pods access that pods of peers must not have. The peer would refuse them.
-func podAnnotations(m NamespaceMapping, local *corev1.Pod) map[string]string {
+func podAnnotations(m project.NamespaceMapping, local *corev1.Pod) map[string]string {
 	kept := m.AnnotationsOf(local, labels.DeletionPeriod, labels.LocalGeneration)
 	maps.DeleteFunc(kept, func(key, _ string) bool { return metadata.Reach(key) != "" })
 	if kept == nil {
@@ -131,18 +132,18 @@ func eachContainer(spec *corev1.PodSpec, change func(*corev1.Container)) {
 }
 
 // projectVolumes makes volumes and variables refer to the remote names of what they refer to here: the certificate of our API server and the pod's tokens.
-func projectVolumes(m NamespaceMapping, local *corev1.Pod, spec *corev1.PodSpec, tokens bool) {
+func projectVolumes(m project.NamespaceMapping, local *corev1.Pod, spec *corev1.PodSpec, tokens bool) {
 	for i := range spec.Volumes {
 		volume := &spec.Volumes[i]
 		if volume.ConfigMap != nil {
-			volume.ConfigMap.Name = ConfigMapName(m, volume.ConfigMap.Name)
+			volume.ConfigMap.Name = project.ConfigMapName(m, volume.ConfigMap.Name)
 		}
 		if volume.Projected == nil {
 			continue
 		}
 		for i := range volume.Projected.Sources {
 			if source := volume.Projected.Sources[i].ConfigMap; source != nil {
-				source.Name = ConfigMapName(m, source.Name)
+				source.Name = project.ConfigMapName(m, source.Name)
 			}
 		}
 		volume.Projected.Sources = tokenSources(local, volume, tokens)
@@ -150,12 +151,12 @@ func projectVolumes(m NamespaceMapping, local *corev1.Pod, spec *corev1.PodSpec,
 	eachContainer(spec, func(container *corev1.Container) {
 		for i := range container.EnvFrom {
 			if source := container.EnvFrom[i].ConfigMapRef; source != nil {
-				source.Name = ConfigMapName(m, source.Name)
+				source.Name = project.ConfigMapName(m, source.Name)
 			}
 		}
 		for i := range container.Env {
 			if from := container.Env[i].ValueFrom; from != nil && from.ConfigMapKeyRef != nil {
-				from.ConfigMapKeyRef.Name = ConfigMapName(m, from.ConfigMapKeyRef.Name)
+				from.ConfigMapKeyRef.Name = project.ConfigMapName(m, from.ConfigMapKeyRef.Name)
 			}
 		}
 	})
@@ -182,7 +183,7 @@ func Amended(existing, intent *corev1.PodSpec) *corev1.PodSpec {
 		amended.Resources = shadow.Resize(amended.Resources, intent.Resources)
 	}
 	if deadline := intent.ActiveDeadlineSeconds; deadline != nil && (existing.ActiveDeadlineSeconds == nil || *deadline < *existing.ActiveDeadlineSeconds) {
-		amended.ActiveDeadlineSeconds = Some(*deadline)
+		amended.ActiveDeadlineSeconds = project.Some(*deadline)
 	}
 	for _, toleration := range intent.Tolerations {
 		if !slices.ContainsFunc(amended.Tolerations, func(has corev1.Toleration) bool { return reflect.DeepEqual(has, toleration) }) {
@@ -199,5 +200,5 @@ func Amended(existing, intent *corev1.PodSpec) *corev1.PodSpec {
 
 // refused returns an ErrRefused that names the field of a pod, its value, and what to try.
 func refused(field, value, try string) error {
-	return fmt.Errorf("%w: %s is %q; %s", ErrRefused, field, value, try)
+	return fmt.Errorf("%w: %s is %q; %s", project.ErrRefused, field, value, try)
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package project
+package podspec
 
 import (
 	"errors"
@@ -10,6 +10,8 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+
+	"liqo.io/liqo/internal/offloading/reflection/project"
 )
 
 // APIServer is how remote pods reach the API server of this cluster. With the zero value they do not, and get no tokens.
@@ -38,7 +40,7 @@ var ErrNoAPIServer = errors.New("it is not known yet under which address the rem
 
 // inject gives the containers the address of the API server. Whatever name or variable a program uses, it does not reach the API server of the peer, which must
 // not receive the tokens of this cluster.
-func (a APIServer) inject(m NamespaceMapping, local *corev1.Pod, spec *corev1.PodSpec) error {
+func (a APIServer) inject(m project.NamespaceMapping, local *corev1.Pod, spec *corev1.PodSpec) error {
 	host, port, address := a.Host, a.Port, nowhere
 	joined := host == "" || port == ""
 	if joined {
@@ -64,11 +66,11 @@ func (a APIServer) inject(m NamespaceMapping, local *corev1.Pod, spec *corev1.Po
 }
 
 // alias leads the names of the API server to its address, and returns those that it leads there. A name for which the pod has an entry of its own stays with that.
-func (a APIServer) alias(m NamespaceMapping, namespace, address string, spec *corev1.PodSpec) (names []string) {
+func (a APIServer) alias(m project.NamespaceMapping, namespace, address string, spec *corev1.PodSpec) (names []string) {
 	taken := func(name string) bool {
 		return slices.ContainsFunc(spec.HostAliases, func(alias corev1.HostAlias) bool { return slices.Contains(alias.Hostnames, name) })
 	}
-	all := []string{apiServerName, apiServerName + ".svc", apiServerName + ".svc." + m.ServiceDomain(), apiServerName + ".svc." + DefaultDomain}
+	all := []string{apiServerName, apiServerName + ".svc", apiServerName + ".svc." + m.ServiceDomain(), apiServerName + ".svc." + project.DefaultDomain}
 	if namespace == corev1.NamespaceDefault {
 		all = append(all, apiServerService)
 	}

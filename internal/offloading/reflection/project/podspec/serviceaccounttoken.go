@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package project
+package podspec
 
 import (
 	"slices"
@@ -11,6 +11,7 @@ import (
 	coreapply "k8s.io/client-go/applyconfigurations/core/v1"
 
 	"liqo.io/liqo/apis/labels"
+	"liqo.io/liqo/internal/offloading/reflection/project"
 )
 
 const (
@@ -82,7 +83,7 @@ func TokenRefresh(expires time.Time, seconds int64) time.Time {
 
 // TokenSecret returns the Secret with a pod's tokens, by the keys of their requests. expires is the earliest expiration, seconds the shortest lifetime that
 // was granted.
-func TokenSecret(m NamespaceMapping, local *corev1.Pod, tokens map[string]string, expires time.Time, seconds int64) *coreapply.SecretApplyConfiguration {
+func TokenSecret(m project.NamespaceMapping, local *corev1.Pod, tokens map[string]string, expires time.Time, seconds int64) *coreapply.SecretApplyConfiguration {
 	data := map[string][]byte{namespaceKey: []byte(local.Namespace)}
 	for key, token := range tokens {
 		data[key] = []byte(token)
@@ -90,7 +91,7 @@ func TokenSecret(m NamespaceMapping, local *corev1.Pod, tokens map[string]string
 	return coreapply.Secret(TokenSecretName(local.Name), m.Remote).
 		WithLabels(map[string]string{
 			labels.Origin: m.LocalID, labels.Destination: m.RemoteID,
-			labels.TokenPod: Short(local.Name, 63), labels.TokenServiceAccount: Short(ServiceAccountName(local), 63),
+			labels.TokenPod: project.Short(local.Name, 63), labels.TokenServiceAccount: project.Short(ServiceAccountName(local), 63),
 		}).
 		WithAnnotations(map[string]string{
 			labels.TokenPodUID: string(local.UID), labels.TokenExpiration: expires.UTC().Format(time.RFC3339),
@@ -102,7 +103,7 @@ func TokenSecret(m NamespaceMapping, local *corev1.Pod, tokens map[string]string
 // TokenSecretName returns the name of the Secret with the tokens of the pod of this name.
 func TokenSecretName(pod string) string {
 	const end = "-token"
-	return Short(pod, 253-len(end)) + end
+	return project.Short(pod, 253-len(end)) + end
 }
 
 // isPodCertificate recognises a certificate source. It is not reflected, because the peer's cluster would issue the certificate.
@@ -158,7 +159,7 @@ func tokenMode(local *corev1.Pod, ofVolume *int32) *int32 {
 	if ofVolume == nil || *ofVolume&othersRead != 0 || !hasOneUser(&local.Spec) || local.Spec.SecurityContext != nil && local.Spec.SecurityContext.FSGroup != nil {
 		return nil
 	}
-	return Some(*ofVolume | allRead)
+	return project.Some(*ofVolume | allRead)
 }
 
 const allRead, othersRead = 0o444, 0o004
@@ -184,4 +185,4 @@ func hasOneUser(spec *corev1.PodSpec) bool {
 	return user != nil
 }
 
-func tokenKey(volume, path string) string { return volume + "-" + Hash(path) }
+func tokenKey(volume, path string) string { return volume + "-" + project.Hash(path) }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package project
+package podstatus
 
 import (
 	"maps"
@@ -9,6 +9,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
+
+	"liqo.io/liqo/internal/offloading/reflection/project"
 )
 
 // Restarts counts the restarts of a pod's containers before the current remote pod. If the remote pod vanishes, the peer creates another one, which counts
@@ -110,13 +112,13 @@ func containerStatus(spec corev1.Container, mine, theirs corev1.ContainerStatus,
 	status := corev1.ContainerStatus{
 		Name: spec.Name, State: containerState(theirs.State), LastTerminationState: containerState(theirs.LastTerminationState),
 		Ready: theirs.Ready, Started: theirs.Started, RestartCount: add(theirs.RestartCount, before),
-		Image: Text(theirs.Image, maxMessage), ImageID: Text(theirs.ImageID, maxMessage), ContainerID: Text(theirs.ContainerID, MaxReason),
+		Image: project.Text(theirs.Image, maxMessage), ImageID: project.Text(theirs.ImageID, maxMessage), ContainerID: project.Text(theirs.ContainerID, project.MaxReason),
 		AllocatedResources: within(theirs.AllocatedResources, spec.Resources.Requests, mine.AllocatedResources),
 		Resources:          resourcesWithin(theirs.Resources, &spec.Resources, mine.Resources),
 		User:               containerUser(theirs.User),
 	}
 	if theirs.StopSignal != nil {
-		status.StopSignal = Some(corev1.Signal(Text(string(*theirs.StopSignal), MaxReason)))
+		status.StopSignal = project.Some(corev1.Signal(project.Text(string(*theirs.StopSignal), project.MaxReason)))
 	}
 	for _, mount := range spec.VolumeMounts {
 		i := slices.IndexFunc(theirs.VolumeMounts, func(their corev1.VolumeMountStatus) bool {
@@ -128,7 +130,7 @@ func containerStatus(spec corev1.Container, mine, theirs corev1.ContainerStatus,
 		their := theirs.VolumeMounts[i]
 		shown := corev1.VolumeMountStatus{Name: mount.Name, MountPath: mount.MountPath, ReadOnly: their.ReadOnly}
 		if mode := their.RecursiveReadOnly; mode != nil {
-			shown.RecursiveReadOnly = Some(corev1.RecursiveReadOnlyMode(Text(string(*mode), MaxReason)))
+			shown.RecursiveReadOnly = project.Some(corev1.RecursiveReadOnlyMode(project.Text(string(*mode), project.MaxReason)))
 		}
 		status.VolumeMounts = append(status.VolumeMounts, shown)
 	}
@@ -140,15 +142,15 @@ func containerState(theirs corev1.ContainerState) corev1.ContainerState {
 	switch {
 	case theirs.Terminated != nil:
 		ended := *theirs.Terminated
-		ended.Reason, ended.Message = Text(ended.Reason, MaxReason), Text(ended.Message, maxMessage)
-		ended.ContainerID = Text(ended.ContainerID, MaxReason)
-		ended.StartedAt, ended.FinishedAt = Moment(ended.StartedAt), Moment(ended.FinishedAt)
+		ended.Reason, ended.Message = project.Text(ended.Reason, project.MaxReason), project.Text(ended.Message, maxMessage)
+		ended.ContainerID = project.Text(ended.ContainerID, project.MaxReason)
+		ended.StartedAt, ended.FinishedAt = project.Moment(ended.StartedAt), project.Moment(ended.FinishedAt)
 		return corev1.ContainerState{Terminated: &ended}
 	case theirs.Running != nil:
-		return corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: Moment(theirs.Running.StartedAt)}}
+		return corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: project.Moment(theirs.Running.StartedAt)}}
 	case theirs.Waiting != nil:
 		return corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{
-			Reason: Text(theirs.Waiting.Reason, MaxReason), Message: Text(theirs.Waiting.Message, maxMessage),
+			Reason: project.Text(theirs.Waiting.Reason, project.MaxReason), Message: project.Text(theirs.Waiting.Message, maxMessage),
 		}}
 	}
 	return corev1.ContainerState{}

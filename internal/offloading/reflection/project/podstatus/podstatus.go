@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package project
+package podstatus
 
 import (
 	"errors"
@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 
 	"liqo.io/liqo/internal/kube/podphase"
+	"liqo.io/liqo/internal/offloading/reflection/project"
 )
 
 // Limits of what we accept from a peer about a pod.
@@ -32,7 +33,7 @@ var kubeletConditions = []corev1.PodConditionType{
 // PodStatus returns the status of a local pod that runs in the peer. If remote is nil or the local pod has finished, its status does not change. Without a
 // translator the status has no addresses. The error means that an address cannot be translated yet: the caller must not write a status until it can be. It does not
 // occur for a pod that has ended or is being deleted.
-func PodStatus(m NamespaceMapping, local, remote *corev1.Pod, restarts Restarts, translator Translator, hostIP string) (corev1.PodStatus, error) {
+func Of(m project.NamespaceMapping, local, remote *corev1.Pod, restarts Restarts, translator project.Translator, hostIP string) (corev1.PodStatus, error) {
 	mine := local.Status.DeepCopy()
 	if remote == nil || podphase.Final(mine.Phase) {
 		return *mine, nil
@@ -46,7 +47,7 @@ func PodStatus(m NamespaceMapping, local, remote *corev1.Pod, restarts Restarts,
 		return corev1.PodStatus{}, fmt.Errorf("translate the address of pod %s in %s: %w", remote.Name, m.Remote, err)
 	}
 	status := corev1.PodStatus{
-		Phase: phase(theirs.Phase), Reason: reason(theirs.Reason), Message: Text(theirs.Message, maxMessage),
+		Phase: phase(theirs.Phase), Reason: reason(theirs.Reason), Message: project.Text(theirs.Message, maxMessage),
 		Conditions: conditions(m, local, remote), ObservedGeneration: observedGeneration(local, remote),
 		StartTime: mine.StartTime, PodIPs: addresses, HostIP: hostIP,
 		// These belong to the local pod: its class follows from its own requests, and controllers of this cluster reserve the rest.
@@ -60,7 +61,7 @@ func PodStatus(m NamespaceMapping, local, remote *corev1.Pod, restarts Restarts,
 		status.HostIPs = []corev1.HostIP{{IP: hostIP}}
 	}
 	if status.StartTime == nil && theirs.StartTime != nil {
-		if start := Moment(*theirs.StartTime); !start.IsZero() {
+		if start := project.Moment(*theirs.StartTime); !start.IsZero() {
 			status.StartTime = &start
 		}
 	}
@@ -79,7 +80,7 @@ func PodStatus(m NamespaceMapping, local, remote *corev1.Pod, restarts Restarts,
 
 // reason leaves out the reasons with which this cluster reports that a pod does not run in the peer: decisions follow from them.
 func reason(remote string) string {
-	switch found := Text(remote, MaxReason); found {
+	switch found := project.Text(remote, project.MaxReason); found {
 	case OffloadingBackOff, OffloadingAborted, PredecessorEnding:
 		return ""
 	default:
@@ -98,7 +99,7 @@ func phase(remote corev1.PodPhase) corev1.PodPhase {
 }
 
 // localAddresses translates the addresses of a remote pod to those that this cluster uses: of each family the first that can be reached.
-func localAddresses(remote *corev1.PodStatus, translator Translator) ([]corev1.PodIP, error) {
+func localAddresses(remote *corev1.PodStatus, translator project.Translator) ([]corev1.PodIP, error) {
 	if translator == nil {
 		return nil, nil
 	}
@@ -114,7 +115,7 @@ func localAddresses(remote *corev1.PodStatus, translator Translator) ([]corev1.P
 			continue
 		}
 		local, err := translator.ToLocal(address)
-		if errors.Is(err, ErrNoCounterpart) {
+		if errors.Is(err, project.ErrNoCounterpart) {
 			continue
 		}
 		if err != nil {
@@ -135,7 +136,7 @@ func localAddresses(remote *corev1.PodStatus, translator Translator) ([]corev1.P
 // is Ready if the remote pod is, which has no gates, and all gates are open. It translates the observed generations, which are those of the remote pod.
 // DisruptionTarget is a remote condition only once the pod has ended, when Jobs read it: the disruption controller of this cluster resets that of a pod that is not
 // being deleted, and each write of ours would make it do so again.
-func conditions(m NamespaceMapping, local, remote *corev1.Pod) []corev1.PodCondition {
+func conditions(m project.NamespaceMapping, local, remote *corev1.Pod) []corev1.PodCondition {
 	observed := observedGeneration(local, remote)
 	isGate := func(kind corev1.PodConditionType) bool {
 		return slices.Contains(local.Spec.ReadinessGates, corev1.PodReadinessGate{ConditionType: kind})
@@ -156,8 +157,8 @@ func conditions(m NamespaceMapping, local, remote *corev1.Pod) []corev1.PodCondi
 		if condition.Type == corev1.PodScheduled && condition.Status != corev1.ConditionTrue && condition.Message != "" {
 			condition.Message = m.Spoken(condition.Message) // it counts the nodes of another cluster
 		}
-		condition.Reason, condition.Message = Text(condition.Reason, MaxReason), Text(condition.Message, maxMessage)
-		condition.LastProbeTime, condition.LastTransitionTime = Moment(condition.LastProbeTime), Moment(condition.LastTransitionTime)
+		condition.Reason, condition.Message = project.Text(condition.Reason, project.MaxReason), project.Text(condition.Message, maxMessage)
+		condition.LastProbeTime, condition.LastTransitionTime = project.Moment(condition.LastProbeTime), project.Moment(condition.LastTransitionTime)
 		all = append(all, condition)
 	}
 	for _, condition := range local.Status.Conditions {

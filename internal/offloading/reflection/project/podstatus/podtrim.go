@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package project
+package podstatus
 
 import (
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
+
+	"liqo.io/liqo/internal/offloading/reflection/project"
 )
 
 const (
@@ -17,11 +19,11 @@ const (
 
 // TrimPodStatus drops from the status of a remote pod what PodStatus does not read, and bounds what it reads: the peer decides how long texts and lists are. The
 // status of the local pod stays the same, unless the remote one is so large that it is no kubelet's: then it has no containers.
-func TrimPodStatus(status *corev1.PodStatus) {
+func Trim(status *corev1.PodStatus) {
 	status.HostIP, status.HostIPs, status.NominatedNodeName, status.QOSClass = "", nil, "", ""
 	status.ResourceClaimStatuses, status.ExtendedResourceClaimStatus, status.NodeAllocatableResourceClaimStatuses = nil, nil, nil
 	status.Phase = word(status.Phase)
-	status.Reason, status.Message = Text(status.Reason, MaxReason), Text(status.Message, maxMessage)
+	status.Reason, status.Message = project.Text(status.Reason, project.MaxReason), project.Text(status.Message, maxMessage)
 	status.PodIP, status.PodIPs = word(status.PodIP), slices.Clone(status.PodIPs[:min(len(status.PodIPs), maxAddresses)])
 	for i := range status.PodIPs {
 		status.PodIPs[i].IP = word(status.PodIPs[i].IP)
@@ -52,7 +54,7 @@ func trimConditions(all []corev1.PodCondition) (kept []corev1.PodCondition) {
 	for i := range all {
 		if one := all[i]; len(kept) < maxConditions || len(kept) == maxConditions && one.Type == corev1.DisruptionTarget {
 			one.Type, one.Status = word(one.Type), word(one.Status)
-			one.Reason, one.Message = Text(one.Reason, MaxReason), Text(one.Message, maxMessage)
+			one.Reason, one.Message = project.Text(one.Reason, project.MaxReason), project.Text(one.Message, maxMessage)
 			kept = append(kept, one)
 		}
 	}
@@ -63,7 +65,7 @@ func trimContainers(all []corev1.ContainerStatus) (kept []corev1.ContainerStatus
 	for _, one := range all[:min(len(all), maxContainers)] {
 		one.Name, one.AllocatedResourcesStatus = word(one.Name), nil
 		one.State, one.LastTerminationState = containerState(one.State), containerState(one.LastTerminationState)
-		one.Image, one.ImageID, one.ContainerID = Text(one.Image, maxMessage), Text(one.ImageID, maxMessage), Text(one.ContainerID, MaxReason)
+		one.Image, one.ImageID, one.ContainerID = project.Text(one.Image, maxMessage), project.Text(one.ImageID, maxMessage), project.Text(one.ContainerID, project.MaxReason)
 		one.User = containerUser(one.User)
 		one.VolumeMounts = slices.Clone(one.VolumeMounts[:min(len(one.VolumeMounts), maxMounts)])
 		kept = append(kept, one)
