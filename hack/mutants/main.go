@@ -6,9 +6,11 @@
 //	go run ./hack/mutants                          # all packages of the list
 //	go run ./hack/mutants ./internal/network/ipam  # some
 //	go run ./hack/mutants -run 'TestSteps|TestThere' ./internal/storage/move/plan  # without those that take long
+//	go run ./hack/mutants -again FILE ./internal/network/ipam  # those that no test failed for, as an earlier run printed them
 //
 // All changes of a package are compiled into one test program, which gets the number of the one to make in a variable. points.go decides what is changed, as a pure
-// function of a file's text. The command must not know what the tests test. Its proof is points_test.go.
+// function of a file's text. Changes that make no difference, so that no test can notice them, are in equivalent.txt (equivalent.go) and do not count.
+// The command must not know what the tests test. Its proof is points_test.go.
 package main
 
 import (
@@ -29,15 +31,20 @@ import (
 
 // pure are packages that decide and have no effects, so that their own tests have to show all of it.
 var pure = []string{
-	"./internal/network/ipam", "./internal/network/plan", "./internal/offloading/choice", "./internal/offloading/podplan",
-	"./internal/offloading/shadow", "./internal/peering/grant", "./internal/storage/data", "./internal/storage/move/plan",
+	"./internal/network/ipam", "./internal/network/plan", "./internal/network/plan/carriers",
+	"./internal/offloading/choice", "./internal/offloading/lifecycle", "./internal/offloading/podplan", "./internal/offloading/shadow",
+	"./internal/peering/grant", "./internal/peering/reach", "./internal/storage/data", "./internal/storage/move/plan",
 }
 
 // target is the share that the tests are to notice, in percent.
 const target = 90
 
-// only are the tests that run.
-var only = flag.String("run", "", "run only the tests that match, as with go test")
+var (
+	// only are the tests that run.
+	only = flag.String("run", "", "run only the tests that match, as with go test")
+	// again is a file with what an earlier run printed.
+	again = flag.String("again", "", "try only the changes that no test failed for, by the output of an earlier run")
+)
 
 func main() {
 	flag.Parse()
@@ -54,9 +61,21 @@ func main() {
 }
 
 func all(ctx context.Context, packages []string) error {
+	same, err := parseEquivalent(equivalent)
+	if err != nil {
+		return err
+	}
+	var earlier map[string]bool
+	if *again != "" {
+		text, err := os.ReadFile(*again)
+		if err != nil {
+			return err
+		}
+		earlier = survivors(string(text))
+	}
 	var text strings.Builder
 	for _, path := range packages {
-		survivors, tried, err := try(ctx, path)
+		survivors, tried, err := try(ctx, path, same, earlier)
 		if err != nil {
 			return fmt.Errorf("%s: %w", path, err)
 		}
@@ -74,8 +93,9 @@ func all(ctx context.Context, packages []string) error {
 	return nil
 }
 
-// try runs the tests of a package once for each change, and prints those that none fails for.
-func try(ctx context.Context, path string) (survivors, tried int, err error) {
+// try runs the tests of a package once for each change, and prints those that none fails for. Those that make no difference do not count, and those that an
+// earlier run saw noticed are not tried again.
+func try(ctx context.Context, path string, same map[string]string, earlier map[string]bool) (survivors, tried int, err error) {
 	folder, err := goList(ctx, path, "{{.Dir}}")
 	if err != nil {
 		return 0, 0, err
@@ -105,15 +125,29 @@ func try(ctx context.Context, path string) (survivors, tried int, err error) {
 		return 0, 0, fmt.Errorf("without a change: %w: %s", err, output)
 	}
 	most := 10*time.Since(start) + 10*time.Second
-	for i, p := range points {
-		if _, err := tests(ctx, program, folder, i+1, most); err == nil {
-			survivors++
-			fmt.Printf("%s: no test fails if %s\n", p.where, p.what)
-		} else if ctx.Err() != nil {
-			return survivors, i, nil
-		}
+	if names := stale(path, points, same); len(names) > 0 {
+		return 0, 0, fmt.Errorf("equivalent.txt names changes that do not exist: %s", strings.Join(names, ", "))
 	}
-	return survivors, len(points), nil
+	for i, p := range points {
+		_, equal := same[p.name()]
+		if earlier != nil && !earlier[p.name()] {
+			continue
+		}
+		_, err := tests(ctx, program, folder, i+1, most)
+		switch {
+		case ctx.Err() != nil:
+			return survivors, tried, nil
+		case equal && err != nil:
+			fmt.Printf("%s: a test fails if %s, although it makes no difference by equivalent.txt\n", p.where(), p.what)
+		case equal:
+			continue
+		case err == nil:
+			survivors++
+			fmt.Printf("%s%s%s\n", p.where(), noTest, p.what)
+		}
+		tried++
+	}
+	return survivors, tried, nil
 }
 
 // changed writes the files of a package with all changes in them, and the one that chooses among them. replaced are the files in whose place they are compiled.

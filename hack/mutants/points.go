@@ -28,7 +28,31 @@ func isMutant(n int) bool { return n == mutantNumber }
 `
 
 // point is a place where a condition is changed.
-type point struct{ where, what string }
+type point struct {
+	file string
+	line int
+	what string
+}
+
+func (p point) where() string { return fmt.Sprintf("%s:%d", p.file, p.line) }
+
+// name is a change without its line, which changes with everything above it: where a file has the same condition twice, both are meant.
+func (p point) name() string { return p.file + ": " + p.what }
+
+// noTest is between place and change in a line about a change that no test fails for.
+const noTest = ": no test fails if "
+
+// survivors are the names of the changes that an earlier run printed such a line for.
+func survivors(output string) map[string]bool {
+	names := map[string]bool{}
+	for line := range strings.Lines(output) {
+		if where, what, ok := strings.Cut(strings.TrimSpace(line), noTest); ok {
+			file, _, _ := strings.Cut(where, ":")
+			names[point{file: file, what: what}.name()] = true
+		}
+	}
+	return names
+}
 
 // edit puts text before and after a part of a file.
 type edit struct {
@@ -132,7 +156,7 @@ func (m *mutator) add(e ast.Expr, before, after, what string) {
 	}
 	source := strings.Join(strings.Fields(m.source(e)), " ")
 	m.number++
-	m.points = append(m.points, point{fmt.Sprintf("%s:%d", m.at(e.Pos()).Filename, m.at(e.Pos()).Line), fmt.Sprintf("`%s` %s", source, what)})
+	m.points = append(m.points, point{m.at(e.Pos()).Filename, m.at(e.Pos()).Line, fmt.Sprintf("`%s` %s", source, what)})
 	m.edits = append(m.edits, edit{m.at(e.Pos()).Offset, m.at(e.End()).Offset, before, after})
 }
 

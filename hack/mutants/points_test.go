@@ -82,7 +82,7 @@ func TestMutate(t *testing.T) {
 	}
 	var found []string
 	for i, p := range points {
-		name := p.where + ": " + p.what
+		name := p.where() + ": " + p.what
 		found = append(found, name)
 		if got := run(i + 1); got != want[name] {
 			t.Errorf("%s: %s, want %s", name, got, want[name])
@@ -90,5 +90,43 @@ func TestMutate(t *testing.T) {
 	}
 	if len(found) != len(want) || len(slices.Compact(slices.Sorted(slices.Values(found)))) != len(want) {
 		t.Errorf("changes %q", found)
+	}
+}
+
+// TestEquivalent: a change is listed by its file and text, with a reason, and exists.
+func TestEquivalent(t *testing.T) {
+	points, _, err := mutate("pkg/main.go", example, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	const good = "pkg/main.go: `a < b` also holds for equal sides # never equal"
+	for text, wrong := range map[string]string{
+		"# a comment\n\n" + good:                 "",
+		"pkg/main.go: `a < b` is reversed # x":   "pkg/main.go: `a < b` is reversed", // there is another change of it
+		"other/main.go: `a < b` is reversed # x": "",                                 // of another package, which is not tried now
+	} {
+		same, err := parseEquivalent(text)
+		if err != nil {
+			t.Errorf("%s: %v", text, err)
+		}
+		if got := strings.Join(stale("./pkg", points, same), ", "); got != wrong {
+			t.Errorf("%s: stale %q, want %q", text, got, wrong)
+		}
+	}
+	for _, text := range []string{"pkg/main.go: `a < b` is reversed", "pkg/main.go: `a < b` is reversed # ", good + "\n" + good} {
+		if same, err := parseEquivalent(text); err == nil {
+			t.Errorf("%q is accepted: %v", text, same)
+		}
+	}
+	if _, err := parseEquivalent(equivalent); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestSurvivors: the lines of an earlier run name changes, wherever they are by now.
+func TestSurvivors(t *testing.T) {
+	got := survivors("pkg/a.go:12: no test fails if `a < b` is reversed\n\npkg   1 of 2 changes noticed\n")
+	if p := (point{file: "pkg/a.go", line: 15, what: "`a < b` is reversed"}); len(got) != 1 || !got[p.name()] {
+		t.Errorf("%v", got)
 	}
 }
