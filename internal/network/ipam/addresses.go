@@ -63,7 +63,7 @@ func NodeAddresses(external, pods netip.Prefix, nodes []Node) map[string]netip.A
 func byNetwork(external, pods netip.Prefix, own []netip.Prefix) (netip.Addr, bool) {
 	for _, network := range own {
 		// A network smaller than the stride could have the address of a mapping.
-		if network.Addr().BitLen() == pods.Addr().BitLen() && pods.Overlaps(network) && network.Bits() >= pods.Bits() && size(network) >= stride {
+		if pods.Overlaps(network) && network.Bits() >= pods.Bits() && size(network) >= stride {
 			return Swap(network.Masked().Addr(), pods, external)
 		}
 	}

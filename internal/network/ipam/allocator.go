@@ -148,11 +148,11 @@ func (p *Pools) InUse(owner string, kind Kind, want netip.Prefix) (netip.Prefix,
 // again from the word and from what nodes reach now.
 func (p *Pools) Settled(owner string, kind Kind, want netip.Prefix, word Word) (netip.Prefix, bool) {
 	have, ok := p.Held(owner, kind, want)
-	if _, used := p.InUse(owner, kind, want); ok && !used && !p.pooled(have) {
+	if _, used := p.InUse(owner, kind, want); !used && !p.pooled(have) { // as if there is none
 		return netip.Prefix{}, false
 	}
 	moves := word == Forced || word == Written && !slices.Contains(p.Stay, owner)
-	if ok && moves && have != want && p.without(owner, kind).keeps(want, word) {
+	if moves && have != want && p.without(owner, kind).keeps(want, word) {
 		return netip.Prefix{}, false
 	}
 	return have, ok
@@ -239,7 +239,7 @@ func (p *Pools) without(owner string, kind Kind) *Pools {
 // Recall returns the first recorded network that can still be the cluster's own external network. Earlier versions chose a private one.
 func (p *Pools) Recall(bits int, onRecord []netip.Prefix) (netip.Prefix, bool) {
 	for _, network := range onRecord {
-		if network.IsValid() && network.Bits() == bits && Check(network) == nil && (p.pooled(network) || isPrivate(network)) && p.unused(network) {
+		if network.Bits() == bits && Check(network) == nil && (p.pooled(network) || isPrivate(network)) && p.unused(network) {
 			return network, true
 		}
 	}
@@ -310,7 +310,7 @@ func overlapped(uses []Use, network netip.Prefix) netip.Prefix {
 // that names addresses all over the pools must not exhaust them for others.
 func (p *Pools) first(bits int, place uint32) (netip.Prefix, error) {
 	found, err := p.search(bits, place, p.Avoid)
-	if err != nil && len(p.Avoid) > 0 {
+	if err != nil {
 		return p.search(bits, place, nil)
 	}
 	return found, err

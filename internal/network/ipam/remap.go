@@ -9,7 +9,7 @@ import (
 // Swap translates an address from network from to network to: it replaces the network bits and keeps the host bits. It returns false if the
 // networks differ in size, or if address is not in from.
 func Swap(address netip.Addr, from, to netip.Prefix) (netip.Addr, bool) {
-	if !from.IsValid() || !to.IsValid() || from.Bits() != to.Bits() || from.Addr().BitLen() != to.Addr().BitLen() || !from.Contains(address) {
+	if from.Bits() != to.Bits() || from.Addr().BitLen() != to.Addr().BitLen() || !from.Contains(address) {
 		return netip.Addr{}, false
 	}
 	host, network := address.AsSlice(), to.Masked().Addr().AsSlice()
