@@ -74,11 +74,11 @@ func renderAddons(config Config) ([]manifest, error) {
 			if err != nil {
 				return nil, fmt.Errorf("%s: %w", file, err)
 			}
-			one, err := newManifest(body)
+			object, err := newManifest(body)
 			if err != nil {
 				return nil, fmt.Errorf("%s: %w", file, err)
 			}
-			all = append(all, one)
+			all = append(all, object)
 		}
 	}
 	return all, nil
@@ -101,10 +101,10 @@ func newManifest(body []byte) (manifest, error) {
 	return manifest{path: path + "/" + resource.name + "/" + object.Name, body: body, late: object.Kind == "Deployment"}, nil
 }
 
-// addons applies all addons once per session: at start, and after each outage of the API.
-func (c cluster) addons(config *rest.Config) func(context.Context) {
+// addons returns a loop that applies all addons once per session: at start, and after each outage of the API.
+func addons(c Config, config *rest.Config) func(context.Context) {
 	return func(ctx context.Context) {
-		all, err := renderAddons(c.Config)
+		all, err := renderAddons(c)
 		if err != nil {
 			klog.FromContext(ctx).Error(err, "addons cannot be rendered")
 			return
@@ -132,15 +132,15 @@ func applyAll(ctx context.Context, config *rest.Config, all []manifest) error {
 	for _, late := range []bool{false, true} {
 		failures := make([]error, len(all))
 		var group sync.WaitGroup
-		for i, one := range all {
-			if one.late != late {
+		for i, addon := range all {
+			if addon.late != late {
 				continue
 			}
 			group.Go(func() {
-				err := client.Patch(types.ApplyPatchType).AbsPath(one.path).
-					Param("fieldManager", fieldOwner).Param("force", "true").Body(one.body).Do(ctx).Error()
+				err := client.Patch(types.ApplyPatchType).AbsPath(addon.path).
+					Param("fieldManager", fieldOwner).Param("force", "true").Body(addon.body).Do(ctx).Error()
 				if err != nil {
-					failures[i] = fmt.Errorf("apply %s: %w", one.path, err)
+					failures[i] = fmt.Errorf("apply %s: %w", addon.path, err)
 				}
 			})
 		}

@@ -3,9 +3,6 @@
 package cloud
 
 import (
-	"encoding/json"
-	"net/netip"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -16,16 +13,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/yaml"
 )
-
-func goodConfig() Config {
-	return Config{
-		Cluster: "rome", Kubeconfig: "/k", PodCIDR: "10.200.0.0/16", ServiceCIDR: "10.90.0.0/12", DNSIP: "10.80.0.10",
-		ControlPlaneEndpoint: "10.210.1.10:6443", KubernetesVersion: "v1.36.3", Nodes: twoNodes(),
-		LoadBalancerPool: "10.210.1.200-10.210.1.250",
-		Images:           Images{CoreDNS: "playground.local/coredns:1.15.0", MetricsServer: "playground.local/metrics-server:0.9.0"},
-		Hollow:           []Hollow{{Kind: "kwok", Prefix: "rome-hollow", Count: 2, Capacity: map[string]string{"cpu": "32"}}},
-	}
-}
 
 func TestRenderAddons(t *testing.T) {
 	bare := goodConfig()
@@ -137,44 +124,5 @@ func TestRenderedValues(t *testing.T) {
 		if strings.Contains(line, "{") && strings.Contains(line, "}") {
 			t.Errorf("a Corefile block must not be on one line: %q", line)
 		}
-	}
-}
-
-func TestConfigFile(t *testing.T) {
-	good, err := json.Marshal(goodConfig())
-	if err != nil {
-		t.Fatal(err)
-	}
-	for name, test := range map[string]struct{ old, new, problem string }{
-		"good":          {"", "", ""},
-		"unknown field": {`"cluster"`, `"klaster"`, `unknown field "klaster"`},
-		"two values":    {`"cluster":`, `"cluster":"x"}{"cluster":`, "more than one value"},
-		"pod CIDR":      {`"10.200.0.0/16"`, `"10.200.0.0"`, "podCIDR"},
-		"DNS outside":   {`"10.80.0.10"`, `"10.1.0.10"`, "dnsIP: 10.1.0.10 is not in serviceCIDR 10.80.0.0/12"},
-		"root":          {`"/roots/a"`, `"/"`, "nodes.rome-control-plane.root"},
-		"node address":  {`"10.210.1.11"`, `""`, "nodes.rome-worker.address"},
-		"pool":          {`"10.210.1.200-10.210.1.250"`, `"10.210.1.200"`, "loadBalancerPool"},
-		"hollow kind":   {`"kwok"`, `"kubemark"`, "hollow[0].kind"},
-		"quantity":      {`"32"`, `"much"`, "hollow[0].capacity.cpu"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			path := filepath.Join(t.TempDir(), "cloud.json")
-			text := strings.Replace(string(good), test.old, test.new, 1)
-			if test.old != "" && text == string(good) {
-				t.Fatalf("%q is not in the file", test.old)
-			}
-			if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-				t.Fatal(err)
-			}
-			config, err := loadConfig(path)
-			switch {
-			case test.problem == "" && err != nil:
-				t.Error(err)
-			case test.problem == "" && config.Nodes["rome-worker"].Address != netip.MustParseAddr("10.210.1.11"):
-				t.Errorf("read %+v", config)
-			case test.problem != "" && (err == nil || !strings.Contains(err.Error(), test.problem)):
-				t.Errorf("error %v, want %q", err, test.problem)
-			}
-		})
 	}
 }

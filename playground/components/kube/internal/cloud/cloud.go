@@ -28,13 +28,9 @@ import (
 	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/record"
-	"k8s.io/klog/v2"
 
 	"liqo.io/liqo/playground/components/kube/internal/session"
 )
-
-// fieldOwner is our field manager in server-side apply.
-const fieldOwner = "playground"
 
 // NewCommand returns the program "cloud".
 func NewCommand() *cobra.Command {
@@ -103,8 +99,10 @@ func serve(ctx context.Context, c cluster, config *rest.Config) error {
 	c.events = broadcaster.NewRecorder(scheme.Scheme, corev1.EventSource{Component: "playground-cloud"})
 
 	// All parts register their handlers before the first watch starts, then run concurrently.
-	parts := []func(context.Context){c.addons(config)}
-	for _, part := range []func() (func(context.Context), error){c.nodes, c.services, func() (func(context.Context), error) { return c.volumes(ctx) }, c.hollow} {
+	parts := []func(context.Context){addons(c.Config, config)}
+	for _, part := range []func() (func(context.Context), error){c.nodes, c.services, func() (func(context.Context), error) {
+		return volumes(ctx, c.Nodes, c.client, c.informers, c.events)
+	}, c.hollow} {
 		loop, err := part()
 		if err != nil {
 			return err
@@ -132,50 +130,4 @@ func trim(object any) (any, error) {
 		node.Status.Images, node.Status.VolumesInUse, node.Status.VolumesAttached = nil, nil, nil
 	}
 	return object, nil
-}
-
-// converge calls step at each kick and, while step fails, after a growing backoff. It logs an
-// error when its text changes, not at every try.
-func converge(ctx context.Context, kick <-chan struct{}, name string, step func(context.Context) error) {
-	const shortest, longest = 100 * time.Millisecond, 10 * time.Second
-	logger := klog.FromContext(ctx)
-	wait, last := shortest, ""
-	var retry <-chan time.Time
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-kick:
-		case <-retry:
-		}
-		err := step(ctx)
-		if ctx.Err() != nil {
-			return
-		}
-		if err == nil {
-			if last != "" {
-				logger.Info("recovered", "part", name)
-			}
-			wait, last, retry = shortest, "", nil
-			continue
-		}
-		if text := err.Error(); text != last {
-			logger.Error(err, "will try again", "part", name)
-			last = text
-		}
-		retry = time.After(wait)
-		wait = min(2*wait, longest)
-	}
-}
-
-// bell is a channel that coalesces notifications: it holds at most one, however often it rings.
-type bell chan struct{}
-
-func newBell() bell { return make(bell, 1) }
-
-func (b bell) ring() {
-	select {
-	case b <- struct{}{}:
-	default:
-	}
 }

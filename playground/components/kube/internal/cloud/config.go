@@ -10,9 +10,13 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
+	"strings"
 
 	"k8s.io/apimachinery/pkg/api/resource"
 )
+
+// fieldOwner is our field manager in server-side apply.
+const fieldOwner = "playground"
 
 // Config describes the cluster to this process. It is complete: the process reads nothing
 // else but the API.
@@ -146,4 +150,32 @@ func (h Hollow) validate(field string) []error {
 		}
 	}
 	return problems
+}
+
+// pool is a range of addresses, both ends included. The zero value holds none.
+type pool struct{ first, last netip.Addr }
+
+// parsePool reads "first-last"; the empty text is the empty pool.
+func parsePool(text string) (pool, error) {
+	if text == "" {
+		return pool{}, nil
+	}
+	from, to, _ := strings.Cut(text, "-")
+	first, errFirst := netip.ParseAddr(strings.TrimSpace(from))
+	last, errLast := netip.ParseAddr(strings.TrimSpace(to))
+	if errFirst != nil || errLast != nil || !first.Is4() || !last.Is4() || last.Less(first) {
+		return pool{}, fmt.Errorf("%q is not a range of IPv4 addresses such as 10.210.1.200-10.210.1.250", text)
+	}
+	return pool{first, last}, nil
+}
+
+func (p pool) contains(address netip.Addr) bool {
+	return p.first.IsValid() && !address.Less(p.first) && !p.last.Less(address)
+}
+
+func (p pool) String() string {
+	if !p.first.IsValid() {
+		return "empty"
+	}
+	return p.first.String() + "-" + p.last.String()
 }

@@ -8,36 +8,7 @@ import (
 	"hash/fnv"
 	"net/netip"
 	"slices"
-	"strings"
 )
-
-// pool is a range of addresses, both ends included. The zero value holds none.
-type pool struct{ first, last netip.Addr }
-
-// parsePool reads "first-last"; the empty text is the empty pool.
-func parsePool(text string) (pool, error) {
-	if text == "" {
-		return pool{}, nil
-	}
-	from, to, _ := strings.Cut(text, "-")
-	first, errFirst := netip.ParseAddr(strings.TrimSpace(from))
-	last, errLast := netip.ParseAddr(strings.TrimSpace(to))
-	if errFirst != nil || errLast != nil || !first.Is4() || !last.Is4() || last.Less(first) {
-		return pool{}, fmt.Errorf("%q is not a range of IPv4 addresses such as 10.210.1.200-10.210.1.250", text)
-	}
-	return pool{first, last}, nil
-}
-
-func (p pool) contains(address netip.Addr) bool {
-	return p.first.IsValid() && !address.Less(p.first) && !p.last.Less(address)
-}
-
-func (p pool) String() string {
-	if !p.first.IsValid() {
-		return "empty"
-	}
-	return p.first.String() + "-" + p.last.String()
-}
 
 // balanced is a Service of type LoadBalancer that this pool serves.
 type balanced struct {
@@ -92,7 +63,7 @@ func allocate(p pool, services []balanced) allocation {
 	}
 	for _, s := range services {
 		_, done := result.addresses[s.key]
-		switch free, found := p.free(owner); {
+		switch free, found := free(p, owner); {
 		case done || result.problems[s.key] != "":
 		case !s.ipv4:
 			result.problems[s.key] = fmt.Sprintf("the Service has no IPv4 address family, and the pool %s is IPv4", p)
@@ -106,7 +77,7 @@ func allocate(p pool, services []balanced) allocation {
 }
 
 // free returns the lowest address without owner.
-func (p pool) free(owner map[netip.Addr]string) (netip.Addr, bool) {
+func free(p pool, owner map[netip.Addr]string) (netip.Addr, bool) {
 	for address := p.first; p.contains(address); address = address.Next() {
 		if owner[address] == "" {
 			return address, true

@@ -20,20 +20,6 @@ func mustPool(t *testing.T, text string) pool {
 	return p
 }
 
-func TestParsePool(t *testing.T) {
-	for text, good := range map[string]bool{
-		"": true, "10.0.0.1-10.0.0.9": true, "10.0.0.1 - 10.0.0.1": true,
-		"10.0.0.1": false, "10.0.0.9-10.0.0.1": false, "a-b": false, "fd00::1-fd00::9": false,
-	} {
-		if _, err := parsePool(text); (err == nil) != good {
-			t.Errorf("%q: error %v", text, err)
-		}
-	}
-	if (pool{}).contains(netip.Addr{}) {
-		t.Error("the empty pool holds the zero address")
-	}
-}
-
 func TestAllocate(t *testing.T) {
 	service := func(key string, created int64, current, wanted string) balanced {
 		address, _ := netip.ParseAddr(current)

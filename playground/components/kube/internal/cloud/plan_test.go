@@ -12,13 +12,6 @@ import (
 	"testing"
 )
 
-func twoNodes() map[string]Node {
-	return map[string]Node{
-		"rome-control-plane": {Netns: "/run/netns/a", Interface: "eth0", Address: netip.MustParseAddr("10.210.1.10"), Root: "/roots/a"},
-		"rome-worker":        {Netns: "/run/netns/b", Interface: "eth0", Address: netip.MustParseAddr("10.210.1.11"), Root: "/roots/b"},
-	}
-}
-
 func prefixes(pairs ...string) map[string]netip.Prefix {
 	all := map[string]netip.Prefix{}
 	for i := 0; i < len(pairs); i += 2 {

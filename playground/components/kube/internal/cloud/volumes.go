@@ -15,6 +15,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/informers"
+	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/tools/record"
 	"k8s.io/client-go/util/workqueue"
@@ -88,8 +90,8 @@ type provisioner struct {
 
 // Provision implements controller.Provisioner.
 func (p provisioner) Provision(ctx context.Context, options controller.ProvisionOptions) (*corev1.PersistentVolume, controller.ProvisioningState, error) {
-	node, has := p.nodes[options.SelectedNodeName]
-	if !has {
+	node, ok := p.nodes[options.SelectedNodeName]
+	if !ok {
 		// A retry does not help, a change of the claim does: no error, one event.
 		text := fmt.Sprintf("node %q has no disk (only real nodes of the playground have); schedule the pod to a real node", options.SelectedNodeName)
 		if options.SelectedNodeName == "" {
@@ -116,8 +118,8 @@ func (p provisioner) Delete(ctx context.Context, volume *corev1.PersistentVolume
 	if err != nil {
 		return err
 	}
-	node, has := p.nodes[name]
-	if !has {
+	node, ok := p.nodes[name]
+	if !ok {
 		return nil
 	}
 	if err := removeDirectory(node.Root, directory); err != nil {
@@ -153,23 +155,25 @@ func removeDirectory(rootPath, directory string) error {
 	return root.RemoveAll(directory)
 }
 
-// volumes provisions claims of the playground's StorageClass until ctx ends. The controller's
+// volumes returns a loop that provisions claims of the playground's StorageClass. The controller's
 // constructor must run before any watch: it writes to client-go's global scheme, which they read.
-func (c cluster) volumes(ctx context.Context) (func(context.Context), error) {
-	if len(c.Nodes) == 0 {
+func volumes(
+	ctx context.Context, nodes map[string]Node, client kubernetes.Interface, watched informers.SharedInformerFactory, events record.EventRecorder,
+) (func(context.Context), error) {
+	if len(nodes) == 0 {
 		return nil, nil
 	}
-	claims := c.informers.Core().V1().PersistentVolumeClaims().Informer()
-	volumes := c.informers.Core().V1().PersistentVolumes().Informer()
-	classes := c.informers.Storage().V1().StorageClasses().Informer()
+	claims := watched.Core().V1().PersistentVolumeClaims().Informer()
+	made := watched.Core().V1().PersistentVolumes().Informer()
+	classes := watched.Storage().V1().StorageClasses().Informer()
 	work := newBell()
 	onClaim, errClaim := claims.AddEventHandler(whenOurs(work, "volume.kubernetes.io/storage-provisioner"))
-	onVolume, errVolume := volumes.AddEventHandler(whenOurs(work, "pv.kubernetes.io/provisioned-by"))
+	onVolume, errVolume := made.AddEventHandler(whenOurs(work, "pv.kubernetes.io/provisioned-by"))
 	if err := errors.Join(errClaim, errVolume); err != nil {
 		return nil, fmt.Errorf("watch claims and volumes: %w", err)
 	}
-	provision := controller.NewProvisionController(ctx, c.client, provisionerName, provisioner{nodes: c.Nodes, events: c.events},
-		controller.ClaimsInformer(claims), controller.VolumesInformer(volumes), controller.ClassesInformer(classes),
+	provision := controller.NewProvisionController(ctx, client, provisionerName, provisioner{nodes: nodes, events: events},
+		controller.ClaimsInformer(claims), controller.VolumesInformer(made), controller.ClassesInformer(classes),
 		controller.LeaderElection(false), // it would write every two seconds, and there is only one replica
 		controller.ResyncPeriod(0),
 		controller.AddFinalizer(true), // so that deleting the volume object also removes the directory
@@ -184,7 +188,7 @@ func (c cluster) volumes(ctx context.Context) (func(context.Context), error) {
 		case <-work:
 		}
 		_ = claims.RemoveEventHandler(onClaim) // if it stays, its notifications are ignored
-		_ = volumes.RemoveEventHandler(onVolume)
+		_ = made.RemoveEventHandler(onVolume)
 		provision.Run(ctx)
 	}, nil
 }
