@@ -4,9 +4,9 @@
 // one: addons, CNI configuration and routes of nodes, addresses of LoadBalancer Services,
 // volumes, and Node objects without a machine.
 //
-// Decisions are functions of values (plan.go, addons.go, loadbalancer.go, cni.go, the
-// upper halves of volumes.go and hollow.go), each with a table test; the other files read
-// the API and write the API, the kernel or files. One process serves one cluster. It
+// Decisions are functions of values (plan.go, loadbalancer.go, cni.go, the upper half of
+// hollow.go), each with a table test; the other files read the API and write the API, the
+// kernel or files. Addons and volumes are packages below. One process serves one cluster. It
 // writes only when something differs: an idle cluster sees no request at all.
 //
 // It must not know how machines are started, nor any cluster but its own.
@@ -29,6 +29,9 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/record"
 
+	"liqo.io/liqo/playground/components/kube/internal/cloud/addons"
+	"liqo.io/liqo/playground/components/kube/internal/cloud/settings"
+	"liqo.io/liqo/playground/components/kube/internal/cloud/volumes"
 	"liqo.io/liqo/playground/components/kube/internal/session"
 )
 
@@ -40,7 +43,7 @@ func NewCommand() *cobra.Command {
 		Short: "Addons, routes, load balancer addresses, volumes and hollow nodes of one playground cluster",
 		Args:  cobra.NoArgs,
 		RunE: func(command *cobra.Command, _ []string) error {
-			config, err := loadConfig(path)
+			config, err := settings.Load(path)
 			if err != nil {
 				return err
 			}
@@ -53,8 +56,8 @@ func NewCommand() *cobra.Command {
 }
 
 // run serves the cluster until ctx ends, which is no error.
-func run(ctx context.Context, config Config) error {
-	pool, err := parsePool(config.LoadBalancerPool)
+func run(ctx context.Context, config settings.Config) error {
+	pool, err := settings.ParsePool(config.LoadBalancerPool)
 	if err != nil {
 		return err
 	}
@@ -76,8 +79,8 @@ func run(ctx context.Context, config Config) error {
 
 // cluster is what all parts share: the configuration and, during a session, the API clients.
 type cluster struct {
-	Config
-	pool   pool
+	settings.Config
+	pool   settings.Pool
 	fabric *fabric
 
 	client    kubernetes.Interface
@@ -99,21 +102,21 @@ func serve(ctx context.Context, c cluster, config *rest.Config) error {
 	c.events = broadcaster.NewRecorder(scheme.Scheme, corev1.EventSource{Component: "playground-cloud"})
 
 	// All parts register their handlers before the first watch starts, then run concurrently.
-	parts := []func(context.Context){addons(c.Config, config)}
+	parts := []func(context.Context){addons.Loop(c.Config, config)}
 	for _, part := range []func() (func(context.Context), error){c.nodes, c.services, func() (func(context.Context), error) {
-		return volumes(ctx, c.Nodes, c.client, c.informers, c.events)
+		return volumes.Loop(ctx, c.Nodes, c.client, c.informers, c.events)
 	}, c.hollow} {
-		loop, err := part()
+		run, err := part()
 		if err != nil {
 			return err
 		}
-		parts = append(parts, loop)
+		parts = append(parts, run)
 	}
 	c.informers.Start(ctx.Done())
 	var group sync.WaitGroup
-	for _, loop := range parts {
-		if loop != nil {
-			group.Go(func() { loop(ctx) })
+	for _, run := range parts {
+		if run != nil {
+			group.Go(func() { run(ctx) })
 		}
 	}
 	group.Wait()

@@ -14,6 +14,9 @@ import (
 	"time"
 
 	"k8s.io/klog/v2"
+
+	"liqo.io/liqo/playground/components/kube/internal/cloud/loop"
+	"liqo.io/liqo/playground/components/kube/internal/cloud/settings"
 )
 
 // announcements is how often an address is announced to the neighbours, one second apart: a
@@ -23,9 +26,9 @@ const announcements = 3
 // fabric keeps the kernels and CNI files of the real nodes in the state that the API last
 // reported. It lives longer than a session, does not use the API, and repairs drift on its own.
 type fabric struct {
-	nodes map[string]Node
-	pool  pool
-	kick  bell
+	nodes map[string]settings.Node
+	pool  settings.Pool
+	kick  loop.Bell
 	// glance is the interval of the cheap check (is the namespace still the same one?),
 	// survey that of the full comparison with the kernel.
 	glance, survey time.Duration
@@ -45,9 +48,9 @@ type identity struct {
 	cni           bool
 }
 
-func newFabric(nodes map[string]Node, p pool) *fabric {
+func newFabric(nodes map[string]settings.Node, p settings.Pool) *fabric {
 	return &fabric{
-		nodes: nodes, pool: p, kick: newBell(), glance: time.Second, survey: 30 * time.Second,
+		nodes: nodes, pool: p, kick: loop.NewBell(), glance: time.Second, survey: 30 * time.Second,
 		applied: map[string]identity{}, trouble: map[string]string{}, pending: map[string]map[netip.Addr]int{},
 	}
 }
@@ -57,7 +60,7 @@ func (f *fabric) setPodCIDRs(podCIDRs map[string]netip.Prefix) {
 	f.mutex.Lock()
 	f.known.podCIDRs = podCIDRs
 	f.mutex.Unlock()
-	f.kick.ring()
+	f.kick.Ring()
 }
 
 // setHolders sets the node that answers for each address. The caller must not change the map afterwards.
@@ -65,7 +68,7 @@ func (f *fabric) setHolders(holders map[netip.Addr]string) {
 	f.mutex.Lock()
 	f.known.holders = holders
 	f.mutex.Unlock()
-	f.kick.ring()
+	f.kick.Ring()
 }
 
 // run applies each change and repairs drift until ctx ends.

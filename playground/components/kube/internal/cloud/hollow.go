@@ -16,13 +16,16 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/klog/v2"
+
+	"liqo.io/liqo/playground/components/kube/internal/cloud/loop"
+	"liqo.io/liqo/playground/components/kube/internal/cloud/settings"
 )
 
 // hollowLabel is on each Node object made here; its value is the prefix of the group.
 const hollowLabel = "playground.local/hollow"
 
 // planHollow returns the desired Node objects by name. The simulator sets their conditions.
-func planHollow(groups []Hollow) map[string]*corev1.Node {
+func planHollow(groups []settings.Hollow) map[string]*corev1.Node {
 	nodes := map[string]*corev1.Node{}
 	for _, group := range groups {
 		capacity := corev1.ResourceList{corev1.ResourcePods: resource.MustParse("110")}
@@ -65,7 +68,7 @@ func diffHollow(want map[string]*corev1.Node, have []*corev1.Node) (create, remo
 // hollow creates the hollow nodes, and creates one again if a user deletes it.
 func (c cluster) hollow() (func(context.Context), error) {
 	informer := c.informers.Core().V1().Nodes()
-	want, kick := planHollow(c.Hollow), newBell()
+	want, kick := planHollow(c.Hollow), loop.NewBell()
 	interesting := func(object any) bool {
 		key, err := cache.DeletionHandlingMetaNamespaceKeyFunc(object)
 		return err == nil && want[key] != nil
@@ -73,7 +76,7 @@ func (c cluster) hollow() (func(context.Context), error) {
 	handler, err := informer.Informer().AddEventHandler(cache.ResourceEventHandlerFuncs{
 		DeleteFunc: func(object any) {
 			if interesting(object) {
-				kick.ring()
+				kick.Ring()
 			}
 		},
 	})
@@ -84,8 +87,8 @@ func (c cluster) hollow() (func(context.Context), error) {
 		if !cache.WaitForCacheSync(ctx.Done(), handler.HasSynced) {
 			return
 		}
-		kick.ring()
-		converge(ctx, kick, "hollow nodes", func(ctx context.Context) error {
+		kick.Ring()
+		loop.Converge(ctx, kick, "hollow nodes", func(ctx context.Context) error {
 			have, err := informer.Lister().List(labels.Everything())
 			if err != nil {
 				return err
@@ -97,7 +100,7 @@ func (c cluster) hollow() (func(context.Context), error) {
 			klog.FromContext(ctx).Info("hollow nodes change", "create", len(create), "remove", len(remove))
 			return errors.Join(
 				each(create, func(node *corev1.Node) error {
-					_, err := c.client.CoreV1().Nodes().Create(ctx, node, metav1.CreateOptions{FieldManager: fieldOwner})
+					_, err := c.client.CoreV1().Nodes().Create(ctx, node, metav1.CreateOptions{FieldManager: settings.FieldOwner})
 					if err != nil && !apierrors.IsAlreadyExists(err) {
 						return fmt.Errorf("create node %s: %w", node.Name, err)
 					}

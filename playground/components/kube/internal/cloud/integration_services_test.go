@@ -13,6 +13,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
+
+	"liqo.io/liqo/playground/components/kube/internal/cloud/settings"
 )
 
 func newService(name string, change func(*corev1.Service)) *corev1.Service {
@@ -30,7 +32,7 @@ func newService(name string, change func(*corev1.Service)) *corev1.Service {
 type balancerView struct {
 	*testing.T
 	*controlPlane
-	nodes map[string]Node
+	nodes map[string]settings.Node
 }
 
 func (v balancerView) create(name string, change func(*corev1.Service)) {
@@ -89,7 +91,7 @@ func (v balancerView) holders(address string) (names []string) {
 	return names
 }
 
-func testLoadBalancer(t *testing.T, c *controlPlane, config Config) {
+func testLoadBalancer(t *testing.T, c *controlPlane, config settings.Config) {
 	v := balancerView{t, c, config.Nodes}
 	v.create("foreign", func(s *corev1.Service) { s.Spec.LoadBalancerClass = ptr.To("example.com/other") })
 	v.create("pinned", func(s *corev1.Service) { s.Annotations = map[string]string{addressAnnotation: "10.210.1.201"} })
@@ -119,7 +121,7 @@ func testLoadBalancer(t *testing.T, c *controlPlane, config Config) {
 	eventually(t, "no node answers any more", func() bool { return len(v.holders("10.210.1.200"))+len(v.holders("10.210.1.201")) == 0 })
 }
 
-func testLocalEndpoints(t *testing.T, c *controlPlane, config Config) {
+func testLocalEndpoints(t *testing.T, c *controlPlane, config settings.Config) {
 	v := balancerView{t, c, config.Nodes}
 	v.create("local", func(s *corev1.Service) { s.Spec.ExternalTrafficPolicy = corev1.ServiceExternalTrafficPolicyLocal })
 	v.has("local", "10.210.1.200")

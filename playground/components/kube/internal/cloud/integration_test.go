@@ -25,6 +25,11 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
+
+	"liqo.io/liqo/playground/components/kube/internal/cloud/addons"
+	"liqo.io/liqo/playground/components/kube/internal/cloud/settings"
+	"liqo.io/liqo/playground/components/kube/internal/cloud/settingstest"
+	"liqo.io/liqo/playground/components/kube/internal/cloud/volumes"
 )
 
 // configVariable makes the test binary the program under test. It needs a process of its own, as in
@@ -35,7 +40,7 @@ func TestMain(m *testing.M) {
 	if path := os.Getenv(configVariable); path != "" {
 		ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
 		defer stop()
-		config, err := loadConfig(path)
+		config, err := settings.Load(path)
 		if err == nil {
 			err = run(ctx, config)
 		}
@@ -49,7 +54,7 @@ func TestMain(m *testing.M) {
 }
 
 // startCloud runs the program under test until the test ends, which it must survive without an error.
-func startCloud(t *testing.T, c *controlPlane, config Config) {
+func startCloud(t *testing.T, c *controlPlane, config settings.Config) {
 	t.Helper()
 	text, err := json.Marshal(config)
 	if err != nil {
@@ -78,7 +83,7 @@ func startCloud(t *testing.T, c *controlPlane, config Config) {
 func TestCloud(t *testing.T) {
 	nodes := wire(t)
 	c := startControlPlane(t)
-	config := goodConfig()
+	config := settingstest.Example()
 	config.Kubeconfig, config.Nodes, config.LoadBalancerPool = c.kubeconfig, nodes, "10.210.1.200-10.210.1.201"
 	labelled := nodes["rome-control-plane"]
 	labelled.Labels = map[string]string{"node-role.kubernetes.io/control-plane": ""}
@@ -88,7 +93,7 @@ func TestCloud(t *testing.T) {
 
 	for _, step := range []struct {
 		name string
-		test func(*testing.T, *controlPlane, Config)
+		test func(*testing.T, *controlPlane, settings.Config)
 	}{
 		{"addons", testAddons},
 		{"hollow nodes", testHollow},
@@ -107,7 +112,7 @@ func TestCloud(t *testing.T) {
 }
 
 // versions returns the resource version of each addon that exists.
-func versions(t *testing.T, c *controlPlane, all []manifest) map[string]string {
+func versions(t *testing.T, c *controlPlane, all []addons.Manifest) map[string]string {
 	t.Helper()
 	plain := rest.CopyConfig(c.config)
 	plain.ContentConfig = rest.ContentConfig{NegotiatedSerializer: scheme.Codecs.WithoutConversion()}
@@ -117,7 +122,7 @@ func versions(t *testing.T, c *controlPlane, all []manifest) map[string]string {
 	}
 	found := map[string]string{}
 	for _, one := range all {
-		body, err := client.Get().AbsPath(one.path).SetHeader("Accept", "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1").Do(t.Context()).Raw()
+		body, err := client.Get().AbsPath(one.Path).SetHeader("Accept", "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1").Do(t.Context()).Raw()
 		if apierrors.IsNotFound(err) {
 			continue
 		}
@@ -126,20 +131,20 @@ func versions(t *testing.T, c *controlPlane, all []manifest) map[string]string {
 		}
 		_, after, _ := strings.Cut(string(body), `"resourceVersion":"`)
 		version, _, _ := strings.Cut(after, `"`)
-		found[one.path] = version
+		found[one.Path] = version
 	}
 	return found
 }
 
-func testAddons(t *testing.T, c *controlPlane, config Config) {
-	all, err := renderAddons(config)
+func testAddons(t *testing.T, c *controlPlane, config settings.Config) {
+	all, err := addons.Render(config)
 	if err != nil {
 		t.Fatal(err)
 	}
 	// Only the API service has a controller here that writes its status.
 	var before map[string]string
 	eventually(t, "all addons are there", func() bool { before = versions(t, c, all); return len(before) == len(all) })
-	if err := applyAll(t.Context(), c.config, all); err != nil {
+	if err := addons.Apply(t.Context(), c.config, all); err != nil {
 		t.Fatal(err)
 	}
 	for path, version := range versions(t, c, all) {
@@ -157,7 +162,7 @@ func testAddons(t *testing.T, c *controlPlane, config Config) {
 	}
 }
 
-func testHollow(t *testing.T, c *controlPlane, _ Config) {
+func testHollow(t *testing.T, c *controlPlane, _ settings.Config) {
 	count := func() int {
 		list, err := c.client.CoreV1().Nodes().List(t.Context(), metav1.ListOptions{LabelSelector: hollowLabel + "=rome-hollow"})
 		if err != nil {
@@ -187,7 +192,7 @@ func setReady(t *testing.T, c *controlPlane, name string, status corev1.Conditio
 	}
 }
 
-func testNodes(t *testing.T, c *controlPlane, config Config) {
+func testNodes(t *testing.T, c *controlPlane, config settings.Config) {
 	for name := range config.Nodes {
 		node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{corev1.LabelHostname: name}}}
 		if _, err := c.client.CoreV1().Nodes().Create(t.Context(), node, metav1.CreateOptions{}); err != nil {
@@ -231,7 +236,7 @@ func testNodes(t *testing.T, c *controlPlane, config Config) {
 	})
 }
 
-func testVolumes(t *testing.T, c *controlPlane, config Config) {
+func testVolumes(t *testing.T, c *controlPlane, config settings.Config) {
 	claims := c.client.CoreV1().PersistentVolumeClaims("default")
 	claim := func(name, node string) {
 		t.Helper()
@@ -254,7 +259,7 @@ func testVolumes(t *testing.T, c *controlPlane, config Config) {
 		bound, err = claims.Get(t.Context(), "data", metav1.GetOptions{})
 		return err == nil && bound.Status.Phase == corev1.ClaimBound
 	})
-	directory := filepath.Join(config.Nodes["rome-worker"].Root, volumeDirectory, bound.Spec.VolumeName+"_default_data")
+	directory := filepath.Join(config.Nodes["rome-worker"].Root, volumes.Directory, bound.Spec.VolumeName+"_default_data")
 	if info, err := os.Stat(directory); err != nil || info.Mode().Perm() != 0o777 {
 		t.Fatalf("directory %v, error %v", info, err)
 	}
@@ -274,7 +279,7 @@ func testVolumes(t *testing.T, c *controlPlane, config Config) {
 }
 
 // testReady runs the program ready as the playground does.
-func testReady(t *testing.T, c *controlPlane, _ Config) {
+func testReady(t *testing.T, c *controlPlane, _ settings.Config) {
 	ready := func(arguments ...string) (out, problem string, code int) {
 		command := exec.CommandContext(t.Context(), c.kube, append([]string{"ready", "--kubeconfig", c.kubeconfig}, arguments...)...)
 		var stdout, stderr bytes.Buffer
@@ -302,7 +307,7 @@ func testReady(t *testing.T, c *controlPlane, _ Config) {
 }
 
 // testAway deletes an addon, which only a new session applies again, then kills and starts the API server.
-func testAway(t *testing.T, c *controlPlane, config Config) {
+func testAway(t *testing.T, c *controlPlane, config settings.Config) {
 	v := balancerView{t, c, config.Nodes}
 	if err := c.client.CoreV1().ConfigMaps("kube-system").Delete(t.Context(), "kubeadm-config", metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
@@ -325,7 +330,7 @@ func testAway(t *testing.T, c *controlPlane, config Config) {
 }
 
 // testIdle checks that the process sends no request while there is nothing to do.
-func testIdle(t *testing.T, c *controlPlane, config Config) {
+func testIdle(t *testing.T, c *controlPlane, config settings.Config) {
 	const window = 10 * time.Second
 	var before map[string]int
 	eventually(t, "the last events are written", func() bool {

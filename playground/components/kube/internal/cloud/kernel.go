@@ -12,6 +12,8 @@ import (
 	"github.com/vishvananda/netlink"
 	"github.com/vishvananda/netns"
 	"golang.org/x/sys/unix"
+
+	"liqo.io/liqo/playground/components/kube/internal/cloud/settings"
 )
 
 const (
@@ -101,7 +103,7 @@ func (k *kernel) syncRoutes(want []route) (changes []string, err error) {
 }
 
 // addresses returns our addresses.
-func (k *kernel) addresses(p pool) ([]netip.Addr, error) {
+func (k *kernel) addresses(p settings.Pool) ([]netip.Addr, error) {
 	list, err := k.AddrList(k.loopback, netlink.FAMILY_V4)
 	if err != nil {
 		return nil, fmt.Errorf("list addresses: %w", err)
@@ -109,7 +111,7 @@ func (k *kernel) addresses(p pool) ([]netip.Addr, error) {
 	var ours []netip.Addr
 	for _, one := range list {
 		address := prefixOf(one.IPNet).Addr()
-		if one.Label == addressLabel && p.contains(address) {
+		if one.Label == addressLabel && p.Contains(address) {
 			ours = append(ours, address)
 		}
 	}
@@ -117,7 +119,7 @@ func (k *kernel) addresses(p pool) ([]netip.Addr, error) {
 }
 
 // dropAddresses removes our addresses that are not wanted, and returns them.
-func (k *kernel) dropAddresses(p pool, want []netip.Addr) (dropped []netip.Addr, err error) {
+func (k *kernel) dropAddresses(p settings.Pool, want []netip.Addr) (dropped []netip.Addr, err error) {
 	have, err := k.addresses(p)
 	if err != nil {
 		return nil, err
@@ -134,7 +136,7 @@ func (k *kernel) dropAddresses(p pool, want []netip.Addr) (dropped []netip.Addr,
 }
 
 // addAddresses adds the wanted addresses that are missing, and returns them.
-func (k *kernel) addAddresses(p pool, want []netip.Addr) (added []netip.Addr, err error) {
+func (k *kernel) addAddresses(p settings.Pool, want []netip.Addr) (added []netip.Addr, err error) {
 	have, err := k.addresses(p)
 	if err != nil {
 		return nil, err

@@ -19,16 +19,19 @@ import (
 	"github.com/vishvananda/netlink"
 	"github.com/vishvananda/netns"
 	"golang.org/x/sys/unix"
+
+	"liqo.io/liqo/playground/components/kube/internal/cloud/settings"
+	"liqo.io/liqo/playground/components/kube/internal/cloud/settingstest"
 )
 
 // wire makes two network namespaces, connects their eth0, and returns nodes in them with
 // roots in temporary directories. Cleanup removes all of it.
-func wire(t *testing.T) map[string]Node {
+func wire(t *testing.T) map[string]settings.Node {
 	t.Helper()
 	if os.Geteuid() != 0 {
 		t.Skip("SKIPPED: network namespaces need root")
 	}
-	nodes := twoNodes()
+	nodes := settingstest.Nodes()
 	names := map[string]string{}
 	for i, name := range []string{"rome-control-plane", "rome-worker"} {
 		node := nodes[name]
@@ -62,10 +65,10 @@ func newNamespace(t *testing.T, name string) {
 	made.Close()
 }
 
-func connect(t *testing.T, a, b Node) {
+func connect(t *testing.T, a, b settings.Node) {
 	t.Helper()
 	handles := map[string]*netlink.Handle{}
-	for _, node := range []Node{a, b} {
+	for _, node := range []settings.Node{a, b} {
 		namespace, err := netns.GetFromPath(node.Netns)
 		if err != nil {
 			t.Fatal(err)
@@ -85,7 +88,7 @@ func connect(t *testing.T, a, b Node) {
 	if err := handles[a.Netns].LinkAdd(cable); err != nil {
 		t.Fatal(err)
 	}
-	for _, node := range []Node{a, b} {
+	for _, node := range []settings.Node{a, b} {
 		handle := handles[node.Netns]
 		device, err := handle.LinkByName("eth0")
 		if err != nil {
@@ -105,7 +108,7 @@ func connect(t *testing.T, a, b Node) {
 }
 
 // withKernel calls act with the kernel of a node.
-func withKernel(t *testing.T, node Node, act func(*kernel)) {
+func withKernel(t *testing.T, node settings.Node, act func(*kernel)) {
 	t.Helper()
 	k, err := openKernel(node.Netns, node.Interface)
 	if err != nil {
@@ -195,7 +198,7 @@ func TestAddresses(t *testing.T) {
 }
 
 // keep runs a fabric with short intervals until the test ends.
-func keep(t *testing.T, nodes map[string]Node) *fabric {
+func keep(t *testing.T, nodes map[string]settings.Node) *fabric {
 	f := newFabric(nodes, mustPool(t, "10.210.1.200-10.210.1.250"))
 	f.glance, f.survey = 20*time.Millisecond, 200*time.Millisecond
 	var keeper sync.WaitGroup
@@ -212,14 +215,14 @@ func TestFabric(t *testing.T) {
 	address := netip.MustParseAddr("10.210.1.200")
 	f := keep(t, nodes)
 
-	holds := func(node Node) (held bool) {
+	holds := func(node settings.Node) (held bool) {
 		withKernel(t, node, func(k *kernel) {
 			have, err := k.addresses(f.pool)
 			held = err == nil && slices.Contains(have, address)
 		})
 		return held
 	}
-	routed := func(node Node) (has bool) {
+	routed := func(node settings.Node) (has bool) {
 		withKernel(t, node, func(k *kernel) {
 			have, err := k.routes()
 			has = err == nil && len(have) == 1

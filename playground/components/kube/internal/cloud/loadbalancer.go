@@ -8,6 +8,8 @@ import (
 	"hash/fnv"
 	"net/netip"
 	"slices"
+
+	"liqo.io/liqo/playground/components/kube/internal/cloud/settings"
 )
 
 // balanced is a Service of type LoadBalancer that this pool serves.
@@ -29,7 +31,7 @@ type allocation struct {
 // allocate gives each service an address of the pool. It depends on its arguments only. A
 // service keeps its address unless it requests another; requests for a certain address come
 // before those for any; otherwise the older service comes first.
-func allocate(p pool, services []balanced) allocation {
+func allocate(p settings.Pool, services []balanced) allocation {
 	result := allocation{addresses: map[string]netip.Addr{}, problems: map[string]string{}}
 	owner := map[netip.Addr]string{}
 	take := func(key string, address netip.Addr) {
@@ -41,7 +43,7 @@ func allocate(p pool, services []balanced) allocation {
 	})
 	for _, s := range services {
 		keeps := s.wanted == "" || s.wanted == s.current.String()
-		if s.ipv4 && keeps && p.contains(s.current) && owner[s.current] == "" {
+		if s.ipv4 && keeps && p.Contains(s.current) && owner[s.current] == "" {
 			take(s.key, s.current)
 		}
 	}
@@ -53,7 +55,7 @@ func allocate(p pool, services []balanced) allocation {
 		switch {
 		case err != nil:
 			result.problems[s.key] = fmt.Sprintf("%q is not an address", s.wanted)
-		case !p.contains(address):
+		case !p.Contains(address):
 			result.problems[s.key] = fmt.Sprintf("address %s is not in the pool %s of this cluster", address, p)
 		case owner[address] != "":
 			result.problems[s.key] = fmt.Sprintf("address %s is in use by Service %s", address, owner[address])
@@ -77,8 +79,8 @@ func allocate(p pool, services []balanced) allocation {
 }
 
 // free returns the lowest address without owner.
-func free(p pool, owner map[netip.Addr]string) (netip.Addr, bool) {
-	for address := p.first; p.contains(address); address = address.Next() {
+func free(p settings.Pool, owner map[netip.Addr]string) (netip.Addr, bool) {
+	for address := p.First; p.Contains(address); address = address.Next() {
 		if owner[address] == "" {
 			return address, true
 		}

@@ -9,11 +9,13 @@ import (
 	"reflect"
 	"strings"
 	"testing"
+
+	"liqo.io/liqo/playground/components/kube/internal/cloud/settings"
 )
 
-func mustPool(t *testing.T, text string) pool {
+func mustPool(t *testing.T, text string) settings.Pool {
 	t.Helper()
-	p, err := parsePool(text)
+	p, err := settings.ParsePool(text)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -13,6 +13,9 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	corev1apply "k8s.io/client-go/applyconfigurations/core/v1"
 	"k8s.io/client-go/tools/cache"
+
+	"liqo.io/liqo/playground/components/kube/internal/cloud/loop"
+	"liqo.io/liqo/playground/components/kube/internal/cloud/settings"
 )
 
 // nodes passes the pod prefixes of the real nodes to the fabric, and applies their labels.
@@ -21,8 +24,8 @@ func (c cluster) nodes() (func(context.Context), error) {
 		return nil, nil
 	}
 	informer := c.informers.Core().V1().Nodes()
-	kick := newBell()
-	handler, err := informer.Informer().AddEventHandler(c.onRealNode(kick.ring))
+	kick := loop.NewBell()
+	handler, err := informer.Informer().AddEventHandler(c.onRealNode(kick.Ring))
 	if err != nil {
 		return nil, fmt.Errorf("watch nodes: %w", err)
 	}
@@ -30,8 +33,8 @@ func (c cluster) nodes() (func(context.Context), error) {
 		if !cache.WaitForCacheSync(ctx.Done(), handler.HasSynced) {
 			return
 		}
-		kick.ring()
-		converge(ctx, kick, "nodes", func(ctx context.Context) error {
+		kick.Ring()
+		loop.Converge(ctx, kick, "nodes", func(ctx context.Context) error {
 			all, err := informer.Lister().List(labels.Everything())
 			if err != nil {
 				return err
@@ -61,7 +64,7 @@ func (c cluster) onRealNode(react func()) cache.ResourceEventHandler {
 
 // podCIDRsOf returns the IPv4 pod prefix of each real node that has one. An invalid prefix is
 // an error, and excludes only its own node from the result.
-func podCIDRsOf(nodes map[string]Node, all []*corev1.Node) (map[string]netip.Prefix, error) {
+func podCIDRsOf(nodes map[string]settings.Node, all []*corev1.Node) (map[string]netip.Prefix, error) {
 	podCIDRs, problems := map[string]netip.Prefix{}, []error(nil)
 	for _, node := range all {
 		if _, ours := nodes[node.Name]; !ours || node.Spec.PodCIDR == "" {
@@ -86,7 +89,7 @@ func (c cluster) label(ctx context.Context, all []*corev1.Node) error {
 		}
 		// The UID keeps apply from creating a node that was deleted meanwhile.
 		patch := corev1apply.Node(node.Name).WithUID(node.UID).WithLabels(c.Nodes[node.Name].Labels)
-		if _, err := c.client.CoreV1().Nodes().Apply(ctx, patch, metav1.ApplyOptions{FieldManager: fieldOwner, Force: true}); err != nil {
+		if _, err := c.client.CoreV1().Nodes().Apply(ctx, patch, metav1.ApplyOptions{FieldManager: settings.FieldOwner, Force: true}); err != nil {
 			problems = append(problems, fmt.Errorf("label node %s: %w", node.Name, err))
 		}
 	}

@@ -6,6 +6,8 @@ import (
 	"bytes"
 	"net/netip"
 	"slices"
+
+	"liqo.io/liqo/playground/components/kube/internal/cloud/settings"
 )
 
 // route is a destination and the neighbour on the cluster network that forwards to it.
@@ -32,7 +34,7 @@ type knowledge struct {
 
 // planNode returns the desired state of one node: a route to the pods of each other node, and
 // its load balancer addresses.
-func planNode(nodes map[string]Node, name string, known knowledge) nodeState {
+func planNode(nodes map[string]settings.Node, name string, known knowledge) nodeState {
 	state := nodeState{routesKnown: known.podCIDRs != nil, addressesKnown: known.holders != nil}
 	if own, has := known.podCIDRs[name]; has {
 		state.cni = renderCNI(own)

@@ -10,6 +10,8 @@ import (
 	"reflect"
 	"strings"
 	"testing"
+
+	"liqo.io/liqo/playground/components/kube/internal/cloud/settingstest"
 )
 
 func prefixes(pairs ...string) map[string]netip.Prefix {
@@ -51,7 +53,7 @@ func TestPlanNode(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if got := planNode(twoNodes(), "rome-control-plane", test.known); !reflect.DeepEqual(got, test.want) {
+			if got := planNode(settingstest.Nodes(), "rome-control-plane", test.known); !reflect.DeepEqual(got, test.want) {
 				t.Errorf("got  %+v\nwant %+v", got, test.want)
 			}
 		})

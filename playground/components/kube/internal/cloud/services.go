@@ -19,6 +19,9 @@ import (
 	discoverylisters "k8s.io/client-go/listers/discovery/v1"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/utils/ptr"
+
+	"liqo.io/liqo/playground/components/kube/internal/cloud/loop"
+	"liqo.io/liqo/playground/components/kube/internal/cloud/settings"
 )
 
 const (
@@ -29,7 +32,7 @@ const (
 // balancer is the state of one session.
 type balancer struct {
 	cluster
-	kick bell
+	kick loop.Bell
 	// given is the address of the last status write, by UID: the cache may be behind.
 	given map[types.UID]netip.Addr
 	// warned is the last problem reported to the user, by UID.
@@ -41,21 +44,21 @@ type balancer struct {
 
 // services gives addresses of the pool to Services of type LoadBalancer.
 func (c cluster) services() (func(context.Context), error) {
-	if !c.pool.first.IsValid() || len(c.Nodes) == 0 {
+	if !c.pool.First.IsValid() || len(c.Nodes) == 0 {
 		return nil, nil
 	}
-	b := &balancer{cluster: c, kick: newBell(), given: map[types.UID]netip.Addr{}, warned: map[types.UID]string{}}
+	b := &balancer{cluster: c, kick: loop.NewBell(), given: map[types.UID]netip.Addr{}, warned: map[types.UID]string{}}
 	services, nodes := c.informers.Core().V1().Services(), c.informers.Core().V1().Nodes()
 	all := cache.ResourceEventHandlerFuncs{
-		AddFunc:    func(any) { b.kick.ring() },
-		UpdateFunc: func(any, any) { b.kick.ring() },
-		DeleteFunc: func(any) { b.kick.ring() },
+		AddFunc:    func(any) { b.kick.Ring() },
+		UpdateFunc: func(any, any) { b.kick.Ring() },
+		DeleteFunc: func(any) { b.kick.Ring() },
 	}
 	onService, err := services.Informer().AddEventHandler(all)
 	if err != nil {
 		return nil, fmt.Errorf("watch services: %w", err)
 	}
-	onNode, err := nodes.Informer().AddEventHandler(c.onRealNode(b.kick.ring))
+	onNode, err := nodes.Informer().AddEventHandler(c.onRealNode(b.kick.Ring))
 	if err != nil {
 		return nil, fmt.Errorf("watch nodes: %w", err)
 	}
@@ -63,8 +66,8 @@ func (c cluster) services() (func(context.Context), error) {
 		if !cache.WaitForCacheSync(ctx.Done(), onService.HasSynced, onNode.HasSynced) {
 			return
 		}
-		b.kick.ring()
-		converge(ctx, b.kick, "load balancer", b.step)
+		b.kick.Ring()
+		loop.Converge(ctx, b.kick, "load balancer", b.step)
 	}, nil
 }
 
@@ -152,7 +155,7 @@ func (b *balancer) writeStatus(ctx context.Context, service *corev1.Service, res
 			}
 			b.warned[service.UID] = problem
 		}
-	case service.Spec.Type == corev1.ServiceTypeLoadBalancer || !b.pool.contains(address):
+	case service.Spec.Type == corev1.ServiceTypeLoadBalancer || !b.pool.Contains(address):
 		return nil // another controller's, being deleted, or never ours
 	}
 	if exact && address == want {
@@ -164,7 +167,7 @@ func (b *balancer) writeStatus(ctx context.Context, service *corev1.Service, res
 	}
 	apply := corev1apply.Service(service.Name, service.Namespace).WithUID(service.UID).
 		WithStatus(corev1apply.ServiceStatus().WithLoadBalancer(status))
-	_, err := b.client.CoreV1().Services(service.Namespace).ApplyStatus(ctx, apply, metav1.ApplyOptions{FieldManager: fieldOwner, Force: true})
+	_, err := b.client.CoreV1().Services(service.Namespace).ApplyStatus(ctx, apply, metav1.ApplyOptions{FieldManager: settings.FieldOwner, Force: true})
 	if apierrors.IsNotFound(err) {
 		return nil
 	}
@@ -235,7 +238,7 @@ func (b *balancer) watchEndpoints(ctx context.Context) error {
 	informer := b.informers.Discovery().V1().EndpointSlices()
 	ring := func(object any) {
 		if b.requiresLocal(object) {
-			b.kick.ring()
+			b.kick.Ring()
 		}
 	}
 	handler, err := informer.Informer().AddEventHandler(cache.ResourceEventHandlerFuncs{

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package cloud
+package addons
 
 import (
 	"path/filepath"
@@ -12,31 +12,34 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/yaml"
+
+	"liqo.io/liqo/playground/components/kube/internal/cloud/settings"
+	"liqo.io/liqo/playground/components/kube/internal/cloud/settingstest"
 )
 
 func TestRenderAddons(t *testing.T) {
-	bare := goodConfig()
+	bare := settingstest.Example()
 	bare.Nodes = nil
-	noDNS := goodConfig()
+	noDNS := settingstest.Example()
 	noDNS.Images.CoreDNS = ""
 	for name, test := range map[string]struct {
-		config  Config
+		config  settings.Config
 		objects int
 		late    []string
 	}{
-		"all":           {goodConfig(), 18, []string{"coredns", "metrics-server"}},
+		"all":           {settingstest.Example(), 18, []string{"coredns", "metrics-server"}},
 		"no real nodes": {bare, 3, nil},
 		"no image":      {noDNS, 12, []string{"metrics-server"}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			all, err := renderAddons(test.config)
+			all, err := Render(test.config)
 			if err != nil {
 				t.Fatal(err)
 			}
 			var late []string
 			for _, one := range all {
 				if one.late {
-					late = append(late, filepath.Base(one.path))
+					late = append(late, filepath.Base(one.Path))
 				}
 			}
 			if len(all) != test.objects || !slices.Equal(late, test.late) {
@@ -49,7 +52,7 @@ func TestRenderAddons(t *testing.T) {
 // TestProbesForgive: no probe restarts an add-on because the API server is away or the machine is slow. A restarted metrics server waits in its
 // back-off, and until its aggregated API answers again Kubernetes deletes no namespace.
 func TestProbesForgive(t *testing.T) {
-	all, err := renderAddons(goodConfig())
+	all, err := Render(settingstest.Example())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -58,7 +61,7 @@ func TestProbesForgive(t *testing.T) {
 	}
 	checked := 0
 	for _, one := range all {
-		if !strings.Contains(one.path, "/deployments/") {
+		if !strings.Contains(one.Path, "/deployments/") {
 			continue
 		}
 		var deployment appsv1.Deployment
@@ -69,10 +72,10 @@ func TestProbesForgive(t *testing.T) {
 			checked++
 			start, alive := container.StartupProbe, container.LivenessProbe
 			if start == nil || start.TimeoutSeconds < 5 || lasts(start) < 30*time.Minute {
-				t.Errorf("%s: the start of %s is given up too early: %+v", one.path, container.Name, start)
+				t.Errorf("%s: the start of %s is given up too early: %+v", one.Path, container.Name, start)
 			}
 			if alive == nil || alive.TimeoutSeconds < 10 || lasts(alive) < 2*time.Minute {
-				t.Errorf("%s: %s is restarted too early: %+v", one.path, container.Name, alive)
+				t.Errorf("%s: %s is restarted too early: %+v", one.Path, container.Name, alive)
 			}
 		}
 	}
@@ -82,13 +85,13 @@ func TestProbesForgive(t *testing.T) {
 }
 
 func TestRenderedValues(t *testing.T) {
-	all, err := renderAddons(goodConfig())
+	all, err := Render(settingstest.Example())
 	if err != nil {
 		t.Fatal(err)
 	}
 	data := func(path, key string) string {
 		t.Helper()
-		at := slices.IndexFunc(all, func(m manifest) bool { return m.path == path })
+		at := slices.IndexFunc(all, func(m Manifest) bool { return m.Path == path })
 		if at < 0 {
 			t.Fatalf("nothing at %s", path)
 		}

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package cloud
+// Package settings describes a cluster to the program cloud: the file that it is started with, and the pool of addresses.
+//
+// It knows values only, no API and no kernel. settings_test.go proves it.
+package settings
 
 import (
 	"encoding/json"
@@ -15,8 +18,8 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 )
 
-// fieldOwner is our field manager in server-side apply.
-const fieldOwner = "playground"
+// FieldOwner is our field manager in server-side apply.
+const FieldOwner = "playground"
 
 // Config describes the cluster to this process. It is complete: the process reads nothing
 // else but the API.
@@ -61,8 +64,8 @@ type Hollow struct {
 	Capacity map[string]string `json:"capacity,omitempty"` // resource name to quantity
 }
 
-// loadConfig reads and checks a file; an unknown field is an error.
-func loadConfig(path string) (Config, error) {
+// Load reads and checks a file; an unknown field is an error.
+func Load(path string) (Config, error) {
 	file, err := os.Open(path)
 	if err != nil {
 		return Config{}, err
@@ -111,7 +114,7 @@ func (c Config) validate() error {
 	for name, node := range c.Nodes {
 		problems = append(problems, node.validate("nodes."+name)...)
 	}
-	if _, err := parsePool(c.LoadBalancerPool); err != nil {
+	if _, err := ParsePool(c.LoadBalancerPool); err != nil {
 		bad("loadBalancerPool", "%w", err)
 	}
 	for i, group := range c.Hollow {
@@ -152,30 +155,30 @@ func (h Hollow) validate(field string) []error {
 	return problems
 }
 
-// pool is a range of addresses, both ends included. The zero value holds none.
-type pool struct{ first, last netip.Addr }
+// Pool is a range of addresses, both ends included. The zero value holds none.
+type Pool struct{ First, last netip.Addr }
 
-// parsePool reads "first-last"; the empty text is the empty pool.
-func parsePool(text string) (pool, error) {
+// ParsePool reads "first-last"; the empty text is the empty pool.
+func ParsePool(text string) (Pool, error) {
 	if text == "" {
-		return pool{}, nil
+		return Pool{}, nil
 	}
 	from, to, _ := strings.Cut(text, "-")
 	first, errFirst := netip.ParseAddr(strings.TrimSpace(from))
 	last, errLast := netip.ParseAddr(strings.TrimSpace(to))
 	if errFirst != nil || errLast != nil || !first.Is4() || !last.Is4() || last.Less(first) {
-		return pool{}, fmt.Errorf("%q is not a range of IPv4 addresses such as 10.210.1.200-10.210.1.250", text)
+		return Pool{}, fmt.Errorf("%q is not a range of IPv4 addresses such as 10.210.1.200-10.210.1.250", text)
 	}
-	return pool{first, last}, nil
+	return Pool{first, last}, nil
 }
 
-func (p pool) contains(address netip.Addr) bool {
-	return p.first.IsValid() && !address.Less(p.first) && !p.last.Less(address)
+func (p Pool) Contains(address netip.Addr) bool {
+	return p.First.IsValid() && !address.Less(p.First) && !p.last.Less(address)
 }
 
-func (p pool) String() string {
-	if !p.first.IsValid() {
+func (p Pool) String() string {
+	if !p.First.IsValid() {
 		return "empty"
 	}
-	return p.first.String() + "-" + p.last.String()
+	return p.First.String() + "-" + p.last.String()
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package cloud
+package settings_test
 
 import (
 	"encoding/json"
@@ -9,6 +9,9 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"liqo.io/liqo/playground/components/kube/internal/cloud/settings"
+	"liqo.io/liqo/playground/components/kube/internal/cloud/settingstest"
 )
 
 func TestParsePool(t *testing.T) {
@@ -16,17 +19,17 @@ func TestParsePool(t *testing.T) {
 		"": true, "10.0.0.1-10.0.0.9": true, "10.0.0.1 - 10.0.0.1": true,
 		"10.0.0.1": false, "10.0.0.9-10.0.0.1": false, "a-b": false, "fd00::1-fd00::9": false,
 	} {
-		if _, err := parsePool(text); (err == nil) != good {
+		if _, err := settings.ParsePool(text); (err == nil) != good {
 			t.Errorf("%q: error %v", text, err)
 		}
 	}
-	if (pool{}).contains(netip.Addr{}) {
+	if (settings.Pool{}).Contains(netip.Addr{}) {
 		t.Error("the empty pool holds the zero address")
 	}
 }
 
 func TestConfigFile(t *testing.T) {
-	good, err := json.Marshal(goodConfig())
+	good, err := json.Marshal(settingstest.Example())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -51,7 +54,7 @@ func TestConfigFile(t *testing.T) {
 			if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
 				t.Fatal(err)
 			}
-			config, err := loadConfig(path)
+			config, err := settings.Load(path)
 			switch {
 			case test.problem == "" && err != nil:
 				t.Error(err)

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package cloud
+// Package loop repeats a step until it succeeds, each time that something may have changed.
+//
+// It must not know what the step does. The tests of its users prove it.
+package loop
 
 import (
 	"context"
@@ -9,9 +12,9 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// converge calls step at each kick and, while step fails, after a growing backoff. It logs an
+// Converge calls step at each kick and, while step fails, after a growing backoff. It logs an
 // error when its text changes, not at every try.
-func converge(ctx context.Context, kick <-chan struct{}, name string, step func(context.Context) error) {
+func Converge(ctx context.Context, kick <-chan struct{}, name string, step func(context.Context) error) {
 	const shortest, longest = 100 * time.Millisecond, 10 * time.Second
 	logger := klog.FromContext(ctx)
 	wait, last := shortest, ""
@@ -43,12 +46,12 @@ func converge(ctx context.Context, kick <-chan struct{}, name string, step func(
 	}
 }
 
-// bell is a channel that coalesces notifications: it holds at most one, however often it rings.
-type bell chan struct{}
+// Bell is a channel that coalesces notifications: it holds at most one, however often it rings.
+type Bell chan struct{}
 
-func newBell() bell { return make(bell, 1) }
+func NewBell() Bell { return make(Bell, 1) }
 
-func (b bell) ring() {
+func (b Bell) Ring() {
 	select {
 	case b <- struct{}{}:
 	default:

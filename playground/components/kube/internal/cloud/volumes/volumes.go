@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package cloud
+// Package volumes provisions claims with directories of nodes.
+//
+// The upper half decides where a volume is; the lower half makes and removes its directory. volumes_test.go proves both.
+package volumes
 
 import (
 	"context"
@@ -22,17 +25,20 @@ import (
 	"k8s.io/client-go/util/workqueue"
 	"k8s.io/klog/v2"
 	"sigs.k8s.io/sig-storage-lib-external-provisioner/v13/controller"
+
+	"liqo.io/liqo/playground/components/kube/internal/cloud/loop"
+	"liqo.io/liqo/playground/components/kube/internal/cloud/settings"
 )
 
 const (
 	provisionerName = "playground.local/host-path"
-	// volumeDirectory holds one directory per volume, below the root of the volume's node.
-	volumeDirectory = "/var/local-path"
+	// Directory holds one directory per volume, below the root of the volume's node.
+	Directory = "/var/local-path"
 )
 
-// planVolume returns the volume for a claim on a real node: a directory of that node,
+// plan returns the volume for a claim on a real node: a directory of that node,
 // usable from that node only. Its path is the one a pod of that node sees.
-func planVolume(options controller.ProvisionOptions) *corev1.PersistentVolume {
+func plan(options controller.ProvisionOptions) *corev1.PersistentVolume {
 	claim := options.PVC
 	directory := fmt.Sprintf("%s_%s_%s", options.PVName, claim.Namespace, claim.Name)
 	kind := corev1.HostPathDirectory // a lost directory must be an error, not replaced by an empty one
@@ -47,7 +53,7 @@ func planVolume(options controller.ProvisionOptions) *corev1.PersistentVolume {
 				corev1.ResourceStorage: claim.Spec.Resources.Requests[corev1.ResourceStorage],
 			},
 			PersistentVolumeSource: corev1.PersistentVolumeSource{
-				HostPath: &corev1.HostPathVolumeSource{Path: path.Join(volumeDirectory, directory), Type: &kind},
+				HostPath: &corev1.HostPathVolumeSource{Path: path.Join(Directory, directory), Type: &kind},
 			},
 			NodeAffinity: &corev1.VolumeNodeAffinity{Required: &corev1.NodeSelector{NodeSelectorTerms: []corev1.NodeSelectorTerm{{
 				MatchExpressions: []corev1.NodeSelectorRequirement{{
@@ -58,16 +64,16 @@ func planVolume(options controller.ProvisionOptions) *corev1.PersistentVolume {
 	}
 }
 
-// volumeLocation returns the node of a volume and its directory relative to that node's
+// location returns the node of a volume and its directory relative to that node's
 // root. A user who may write PersistentVolumes could make us delete any directory: so
 // volumeLocation accepts only what planVolume could have made.
-func volumeLocation(volume *corev1.PersistentVolume) (node, directory string, err error) {
+func location(volume *corev1.PersistentVolume) (node, directory string, err error) {
 	if volume.Spec.HostPath == nil {
 		return "", "", fmt.Errorf("volume %s: it is not a host path", volume.Name)
 	}
 	parent, name := path.Split(volume.Spec.HostPath.Path)
-	if parent != volumeDirectory+"/" || !strings.HasPrefix(name, volume.Name+"_") {
-		return "", "", fmt.Errorf("volume %s: its path %q is not %s/%s_...; remove it by hand", volume.Name, volume.Spec.HostPath.Path, volumeDirectory, volume.Name)
+	if parent != Directory+"/" || !strings.HasPrefix(name, volume.Name+"_") {
+		return "", "", fmt.Errorf("volume %s: its path %q is not %s/%s_...; remove it by hand", volume.Name, volume.Spec.HostPath.Path, Directory, volume.Name)
 	}
 	affinity := volume.Spec.NodeAffinity
 	if affinity == nil || affinity.Required == nil || len(affinity.Required.NodeSelectorTerms) != 1 ||
@@ -78,13 +84,13 @@ func volumeLocation(volume *corev1.PersistentVolume) (node, directory string, er
 	if expression.Key != corev1.LabelHostname || len(expression.Values) != 1 {
 		return "", "", fmt.Errorf("volume %s: its node affinity does not name one node; remove %s by hand", volume.Name, volume.Spec.HostPath.Path)
 	}
-	return expression.Values[0], strings.TrimPrefix(volumeDirectory, "/") + "/" + name, nil
+	return expression.Values[0], strings.TrimPrefix(Directory, "/") + "/" + name, nil
 }
 
 // provisioner makes and removes directories. It needs no running machine: the root of a node
 // is a directory of the host.
 type provisioner struct {
-	nodes  map[string]Node
+	nodes  map[string]settings.Node
 	events record.EventRecorder
 }
 
@@ -100,8 +106,8 @@ func (p provisioner) Provision(ctx context.Context, options controller.Provision
 		p.events.Event(options.PVC, corev1.EventTypeWarning, "ProvisioningFailed", text)
 		return nil, controller.ProvisioningFinished, &controller.IgnoredError{Reason: text}
 	}
-	volume := planVolume(options)
-	_, directory, err := volumeLocation(volume)
+	volume := plan(options)
+	_, directory, err := location(volume)
 	if err == nil {
 		err = makeDirectory(node.Root, directory)
 	}
@@ -114,7 +120,7 @@ func (p provisioner) Provision(ctx context.Context, options controller.Provision
 
 // Delete implements controller.Provisioner. The volumes of a removed node are gone with it.
 func (p provisioner) Delete(ctx context.Context, volume *corev1.PersistentVolume) error {
-	name, directory, err := volumeLocation(volume)
+	name, directory, err := location(volume)
 	if err != nil {
 		return err
 	}
@@ -155,10 +161,10 @@ func removeDirectory(rootPath, directory string) error {
 	return root.RemoveAll(directory)
 }
 
-// volumes returns a loop that provisions claims of the playground's StorageClass. The controller's
+// Loop returns a loop that provisions claims of the playground's StorageClass. The controller's
 // constructor must run before any watch: it writes to client-go's global scheme, which they read.
-func volumes(
-	ctx context.Context, nodes map[string]Node, client kubernetes.Interface, watched informers.SharedInformerFactory, events record.EventRecorder,
+func Loop(
+	ctx context.Context, nodes map[string]settings.Node, client kubernetes.Interface, watched informers.SharedInformerFactory, events record.EventRecorder,
 ) (func(context.Context), error) {
 	if len(nodes) == 0 {
 		return nil, nil
@@ -166,7 +172,7 @@ func volumes(
 	claims := watched.Core().V1().PersistentVolumeClaims().Informer()
 	made := watched.Core().V1().PersistentVolumes().Informer()
 	classes := watched.Storage().V1().StorageClasses().Informer()
-	work := newBell()
+	work := loop.NewBell()
 	onClaim, errClaim := claims.AddEventHandler(whenOurs(work, "volume.kubernetes.io/storage-provisioner"))
 	onVolume, errVolume := made.AddEventHandler(whenOurs(work, "pv.kubernetes.io/provisioned-by"))
 	if err := errors.Join(errClaim, errVolume); err != nil {
@@ -194,10 +200,10 @@ func volumes(
 }
 
 // whenOurs rings for claims and volumes that an annotation assigns to this provisioner.
-func whenOurs(work bell, annotation string) cache.ResourceEventHandler {
+func whenOurs(work loop.Bell, annotation string) cache.ResourceEventHandler {
 	check := func(object any) {
 		if accessor, err := meta.Accessor(object); err == nil && accessor.GetAnnotations()[annotation] == provisionerName {
-			work.ring()
+			work.Ring()
 		}
 	}
 	return cache.ResourceEventHandlerFuncs{AddFunc: check, UpdateFunc: func(_, object any) { check(object) }}

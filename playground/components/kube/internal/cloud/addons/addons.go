@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package cloud
+// Package addons applies the objects that a cluster starts with.
+//
+// Render decides from the settings which objects these are; Apply writes them. addons_test.go proves the first, integration_test.go of package
+// cloud the second.
+package addons
 
 import (
 	"bufio"
@@ -20,14 +24,17 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/klog/v2"
 	"sigs.k8s.io/yaml"
+
+	"liqo.io/liqo/playground/components/kube/internal/cloud/loop"
+	"liqo.io/liqo/playground/components/kube/internal/cloud/settings"
 )
 
 //go:embed manifests/*.yaml
 var manifests embed.FS
 
-// manifest is one object to apply.
-type manifest struct {
-	path string // REST path of the object
+// Manifest is one object to apply.
+type Manifest struct {
+	Path string // REST path of the object
 	body []byte // YAML
 	late bool   // its controller starts pods at once, which need all the other objects
 }
@@ -45,9 +52,9 @@ var resources = map[string]struct{ group, name string }{
 	"apiregistration.k8s.io/v1/APIService":            {"/apis/apiregistration.k8s.io/v1", "apiservices"},
 }
 
-// renderAddons returns the objects a cluster starts with. A cluster without real nodes gets
+// Render returns the objects a cluster starts with. A cluster without real nodes gets
 // only those that need no pod.
-func renderAddons(config Config) ([]manifest, error) {
+func Render(config settings.Config) ([]Manifest, error) {
 	files := []string{"cluster.yaml"}
 	if len(config.Nodes) > 0 && config.Images.CoreDNS != "" {
 		files = append(files, "coredns.yaml")
@@ -59,7 +66,7 @@ func renderAddons(config Config) ([]manifest, error) {
 	if err != nil {
 		return nil, err
 	}
-	var all []manifest
+	var all []Manifest
 	for _, file := range files {
 		var text bytes.Buffer
 		if err := templates.ExecuteTemplate(&text, file, config); err != nil {
@@ -84,35 +91,35 @@ func renderAddons(config Config) ([]manifest, error) {
 	return all, nil
 }
 
-func newManifest(body []byte) (manifest, error) {
+func newManifest(body []byte) (Manifest, error) {
 	var object metav1.PartialObjectMetadata
 	if err := yaml.Unmarshal(body, &object); err != nil {
-		return manifest{}, err
+		return Manifest{}, err
 	}
 	kind := object.APIVersion + "/" + object.Kind
 	resource, known := resources[kind]
 	if !known || object.Name == "" {
-		return manifest{}, fmt.Errorf("object %q of kind %q: no name, or a kind without entry in the table of resources", object.Name, kind)
+		return Manifest{}, fmt.Errorf("object %q of kind %q: no name, or a kind without entry in the table of resources", object.Name, kind)
 	}
 	path := resource.group
 	if object.Namespace != "" {
 		path += "/namespaces/" + object.Namespace
 	}
-	return manifest{path: path + "/" + resource.name + "/" + object.Name, body: body, late: object.Kind == "Deployment"}, nil
+	return Manifest{Path: path + "/" + resource.name + "/" + object.Name, body: body, late: object.Kind == "Deployment"}, nil
 }
 
-// addons returns a loop that applies all addons once per session: at start, and after each outage of the API.
-func addons(c Config, config *rest.Config) func(context.Context) {
+// Loop returns a loop that applies all addons once per session: at start, and after each outage of the API.
+func Loop(c settings.Config, config *rest.Config) func(context.Context) {
 	return func(ctx context.Context) {
-		all, err := renderAddons(c)
+		all, err := Render(c)
 		if err != nil {
 			klog.FromContext(ctx).Error(err, "addons cannot be rendered")
 			return
 		}
-		kick := newBell()
-		kick.ring()
-		converge(ctx, kick, "addons", func(ctx context.Context) error {
-			if err := applyAll(ctx, config, all); err != nil {
+		kick := loop.NewBell()
+		kick.Ring()
+		loop.Converge(ctx, kick, "addons", func(ctx context.Context) error {
+			if err := Apply(ctx, config, all); err != nil {
 				return err
 			}
 			klog.FromContext(ctx).Info("addons applied", "objects", len(all))
@@ -121,8 +128,8 @@ func addons(c Config, config *rest.Config) func(context.Context) {
 	}
 }
 
-// applyAll applies every object with server-side apply: in parallel, the late ones last.
-func applyAll(ctx context.Context, config *rest.Config, all []manifest) error {
+// Apply applies every object with server-side apply: in parallel, the late ones last.
+func Apply(ctx context.Context, config *rest.Config, all []Manifest) error {
 	plain := rest.CopyConfig(config)
 	plain.ContentConfig = rest.ContentConfig{NegotiatedSerializer: scheme.Codecs.WithoutConversion()}
 	client, err := rest.UnversionedRESTClientFor(plain)
@@ -137,10 +144,10 @@ func applyAll(ctx context.Context, config *rest.Config, all []manifest) error {
 				continue
 			}
 			group.Go(func() {
-				err := client.Patch(types.ApplyPatchType).AbsPath(addon.path).
-					Param("fieldManager", fieldOwner).Param("force", "true").Body(addon.body).Do(ctx).Error()
+				err := client.Patch(types.ApplyPatchType).AbsPath(addon.Path).
+					Param("fieldManager", settings.FieldOwner).Param("force", "true").Body(addon.body).Do(ctx).Error()
 				if err != nil {
-					failures[i] = fmt.Errorf("apply %s: %w", addon.path, err)
+					failures[i] = fmt.Errorf("apply %s: %w", addon.Path, err)
 				}
 			})
 		}

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package cloud
+package volumes
 
 import (
 	"os"
@@ -17,7 +17,7 @@ import (
 )
 
 func planned() *corev1.PersistentVolume {
-	return planVolume(controller.ProvisionOptions{
+	return plan(controller.ProvisionOptions{
 		PVName: "pvc-1", SelectedNodeName: "rome-worker",
 		StorageClass: &storagev1.StorageClass{ReclaimPolicy: ptr.To(corev1.PersistentVolumeReclaimDelete)},
 		PVC: &corev1.PersistentVolumeClaim{
@@ -52,7 +52,7 @@ func TestVolumeLocation(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			volume := planned()
 			test.change(volume)
-			node, directory, err := volumeLocation(volume)
+			node, directory, err := location(volume)
 			if node != test.node || directory != test.directory || (err == nil) != (test.node != "") {
 				t.Errorf("node %q, directory %q, error %v", node, directory, err)
 			}
