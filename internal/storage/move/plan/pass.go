@@ -142,9 +142,6 @@ func ended(pod *corev1.Pod) string {
 
 // waiting is why a pod does not run.
 func waiting(pod *corev1.Pod) string {
-	if pod == nil {
-		return "it does not exist yet"
-	}
 	for i := range pod.Status.ContainerStatuses {
 		if state := pod.Status.ContainerStatuses[i].State.Waiting; state != nil && state.Reason != "" {
 			return strings.TrimSuffix(state.Reason+": "+state.Message, ": ")
@@ -159,7 +156,7 @@ func waiting(pod *corev1.Pod) string {
 }
 
 func isReady(pod *corev1.Pod) bool {
-	return pod != nil && pod.DeletionTimestamp == nil && slices.ContainsFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool {
+	return pod.DeletionTimestamp == nil && slices.ContainsFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool {
 		return c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue
 	})
 }

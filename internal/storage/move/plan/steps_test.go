@@ -124,7 +124,7 @@ func inWords(f *Facts, s Step) string {
 
 // TestSteps: what a move does next, by what it sees.
 func TestSteps(t *testing.T) {
-	for _, all := range []map[v1alpha1.MovePhase][]step{steps, endings} {
+	for _, all := range []map[v1alpha1.MovePhase][]step{steps, endings, edges} {
 		for phase, rows := range all {
 			for _, row := range rows {
 				f := during(phase)
