@@ -40,8 +40,8 @@ const (
 	// How long an answer is cached: as in a kubelet, but shorter for tokens, because a revoked token must stop working.
 	tokenTTL, tokenDeniedTTL   = 30 * time.Second, 10 * time.Second
 	accessTTL, accessDeniedTTL = time.Minute, 10 * time.Second
-	// mostAnswers bounds the memory that clients can make us use.
-	mostAnswers = 1000
+	// maxAnswers bounds the memory that clients can make us use.
+	maxAnswers = 1000
 	// longestToken exceeds every token in use.
 	longestToken  = 16 << 10
 	reviewTimeout = 8 * time.Second
@@ -49,7 +49,7 @@ const (
 	// certificate need none. Every question costs a SubjectAccessReview, so each user, who is authenticated, has a budget of these.
 	tokensPerSecond, tokensBurst, allPerSecond, allBurst = 5, 30, 200, 400
 	accessesPerSecond, accessesBurst                     = 50, 500
-	mostBudgets                                          = 4096
+	maxBudgets                                           = 4096
 	// authenticated is a group of every authenticated user.
 	authenticated = "system:authenticated"
 )
@@ -76,9 +76,9 @@ type Callers struct {
 func New(api client.Client) *Callers {
 	return &Callers{
 		api: api, source: source{reader: api},
-		reviews: ratelimit.New[netip.Prefix](tokensPerSecond, tokensBurst, mostBudgets), all: rate.NewLimiter(allPerSecond, allBurst),
-		questions: ratelimit.New[string](accessesPerSecond, accessesBurst, mostBudgets),
-		tokens:    cache.NewLRUExpireCache(mostAnswers), accesses: cache.NewLRUExpireCache(mostAnswers),
+		reviews: ratelimit.New[netip.Prefix](tokensPerSecond, tokensBurst, maxBudgets), all: rate.NewLimiter(allPerSecond, allBurst),
+		questions: ratelimit.New[string](accessesPerSecond, accessesBurst, maxBudgets),
+		tokens:    cache.NewLRUExpireCache(maxAnswers), accesses: cache.NewLRUExpireCache(maxAnswers),
 	}
 }
 

@@ -147,10 +147,10 @@ func TestFlood(t *testing.T) {
 	if refused == 0 {
 		t.Error("each of 400 tokens was reviewed")
 	}
-	for i := range 3 * mostAnswers {
+	for i := range 3 * maxAnswers {
 		callers.tokens.Add(i, nil, tokenDeniedTTL)
 	}
-	if got := len(callers.tokens.Keys()); got > mostAnswers {
+	if got := len(callers.tokens.Keys()); got > maxAnswers {
 		t.Errorf("%d answers are cached", got)
 	}
 }

@@ -31,12 +31,12 @@ func Accepted(accepted []string) []string {
 
 // Named returns those of some labels, each KEY=VALUE, whose keys a selector names.
 func Named(selector *corev1.NodeSelector, all []string) (named []string) {
-	for _, one := range all {
-		key, _, _ := strings.Cut(one, "=")
+	for _, entry := range all {
+		key, _, _ := strings.Cut(entry, "=")
 		if slices.ContainsFunc(selector.NodeSelectorTerms, func(term corev1.NodeSelectorTerm) bool {
 			return slices.ContainsFunc(term.MatchExpressions, func(r corev1.NodeSelectorRequirement) bool { return r.Key == key })
 		}) {
-			named = append(named, one)
+			named = append(named, entry)
 		}
 	}
 	return named
@@ -55,7 +55,7 @@ func Settled(node *corev1.Node) bool {
 	}
 	_, marked := node.Annotations[labels.ProviderLabels]
 	return marked && node.DeletionTimestamp == nil && node.Labels[corev1.LabelHostname] != "" &&
-		slices.ContainsFunc(node.Status.Conditions, func(one corev1.NodeCondition) bool { return one.Type == corev1.NodeReady })
+		slices.ContainsFunc(node.Status.Conditions, func(condition corev1.NodeCondition) bool { return condition.Type == corev1.NodeReady })
 }
 
 // View returns the node as selectors see it: without the labels that its provider chose and this cluster does not accept. accepted is that of the
@@ -67,8 +67,8 @@ func View(node *corev1.Node, accepted []string) (view *corev1.Node, hidden []str
 	accepted = Accepted(accepted)
 	kept := maps.Clone(node.Labels)
 	for key := range strings.SplitSeq(node.Annotations[labels.ProviderLabels], ",") {
-		value, has := node.Labels[key]
-		if has && !slices.ContainsFunc(accepted, func(one string) bool { return accepts(one, key, value) }) {
+		value, ok := node.Labels[key]
+		if ok && !slices.ContainsFunc(accepted, func(entry string) bool { return accepts(entry, key, value) }) {
 			delete(kept, key)
 			hidden = append(hidden, key+"="+value)
 		}
@@ -87,7 +87,7 @@ func accepts(entry, key, value string) bool {
 	if only, want, has := strings.Cut(entry, "="); has {
 		return only == key && want == value
 	}
-	if prefix, is := strings.CutSuffix(entry, "*"); is && (prefix == "" || strings.HasSuffix(prefix, "/")) {
+	if prefix, ok := strings.CutSuffix(entry, "*"); ok && (prefix == "" || strings.HasSuffix(prefix, "/")) {
 		return strings.HasPrefix(key, prefix)
 	}
 	return entry == key

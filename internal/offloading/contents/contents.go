@@ -33,10 +33,10 @@ func Kinds() (all []schema.GroupVersionKind) {
 }
 
 const (
-	// mostNames is how many objects are named.
-	mostNames = 10
-	// mostError bounds the text of an error, in bytes; mostWord that which identifies a request.
-	mostError, mostWord = 500, 64
+	// maxNames is how many objects are named.
+	maxNames = 10
+	// maxError bounds the text of an error, in bytes; maxWord that which identifies a request.
+	maxError, maxWord = 500, 64
 )
 
 // Held is a remote namespace that exists at a provider.
@@ -52,11 +52,11 @@ type Held struct {
 // HeldBy returns the existing remote namespaces of a local one, from the maps of this cluster.
 func HeldBy(maps []vkv1alpha1.NamespaceMap, namespace string) (held []Held) {
 	for i := range maps {
-		one := &maps[i]
-		current, mapped := one.Status.CurrentMapping[namespace]
+		namespaceMap := &maps[i]
+		current, mapped := namespaceMap.Status.CurrentMapping[namespace]
 		if mapped && current.RemoteNamespace != "" && current.Phase != vkv1alpha1.MappingCreationLoopBackOff {
-			_, desired := one.Spec.DesiredMapping[namespace]
-			held = append(held, Held{one.Name, one.Labels[labels.RemoteID], current.RemoteNamespace, desired})
+			_, desired := namespaceMap.Spec.DesiredMapping[namespace]
+			held = append(held, Held{namespaceMap.Name, namespaceMap.Labels[labels.RemoteID], current.RemoteNamespace, desired})
 		}
 	}
 	return held
@@ -70,7 +70,7 @@ func Ask(request string, clusters []string) string {
 // Asked returns the request in the annotations of a NamespaceOffloading, and the clusters that it names. The request is empty if there is none.
 func Asked(annotations map[string]string) (request string, clusters []string) {
 	words := strings.Fields(annotations[labels.CountRemoteContents])
-	if len(words) == 0 || len(words[0]) > mostWord {
+	if len(words) == 0 || len(words[0]) > maxWord {
 		return "", nil
 	}
 	return words[0], words[1:]
@@ -91,35 +91,35 @@ type Tally struct {
 var injected = []string{"kube-root-ca.crt", "openshift-service-ca.crt", "istio-ca-root-cert"}
 
 // Add counts one object.
-func (t *Tally) Add(kind string, one metav1.Object) {
-	switch annotated := one.GetAnnotations(); {
-	case kind == "ConfigMap" && slices.Contains(injected, one.GetName()):
-	case kind == "Secret" && annotated[corev1.ServiceAccountNameKey] != "" && one.GetLabels()[labels.Origin] == "":
+func (t *Tally) Add(kind string, object metav1.Object) {
+	switch annotated := object.GetAnnotations(); {
+	case kind == "ConfigMap" && slices.Contains(injected, object.GetName()):
+	case kind == "Secret" && annotated[corev1.ServiceAccountNameKey] != "" && object.GetLabels()[labels.Origin] == "":
 	case kind == "PersistentVolumeClaim" && slices.Contains(t.Volumes, annotated[labels.VirtualVolume]):
 	case kind == "PersistentVolumeClaim":
-		add(&t.claims, name(one))
-	case one.GetLabels()[labels.Origin] == t.Consumer:
+		add(&t.claims, name(object))
+	case object.GetLabels()[labels.Origin] == t.Consumer:
 		if t.copies == nil {
 			t.copies = map[string]int32{}
 		}
 		t.copies[kind]++
 	default:
-		add(&t.others, kind+" "+name(one))
+		add(&t.others, kind+" "+name(object))
 	}
 }
 
 func add(to *offloadingv1alpha1.FoundObjects, name string) {
-	if to.Count++; len(to.Names) < mostNames {
+	if to.Count++; len(to.Names) < maxNames {
 		to.Names = append(to.Names, name)
 	}
 }
 
 // name is the name of an object of the counted kinds. No API server has others.
-func name(one metav1.Object) string {
-	if len(validation.IsDNS1123Subdomain(one.GetName())) > 0 {
+func name(object metav1.Object) string {
+	if len(validation.IsDNS1123Subdomain(object.GetName())) > 0 {
 		return "(invalid name)"
 	}
-	return one.GetName()
+	return object.GetName()
 }
 
 // Contents returns what was counted.
@@ -136,7 +136,7 @@ func (t *Tally) Contents(namespace string) offloadingv1alpha1.RemoteNamespaceCon
 
 // Unread is the answer about a namespace that could not be read.
 func Unread(namespace string, err error) offloadingv1alpha1.RemoteNamespaceContents {
-	text := printable.Line(err.Error(), mostError)
+	text := printable.Line(err.Error(), maxError)
 	if text == "" {
 		text = "it could not be read"
 	}

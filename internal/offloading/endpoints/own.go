@@ -39,8 +39,8 @@ func PodOf(pod *corev1.Pod, zone string) (OwnPod, bool) {
 	for _, ip := range pod.Status.PodIPs {
 		of.IPs = append(of.IPs, ip.IP)
 	}
-	of.Ready = slices.ContainsFunc(pod.Status.Conditions, func(one corev1.PodCondition) bool {
-		return one.Type == corev1.PodReady && one.Status == corev1.ConditionTrue
+	of.Ready = slices.ContainsFunc(pod.Status.Conditions, func(condition corev1.PodCondition) bool {
+		return condition.Type == corev1.PodReady && condition.Status == corev1.ConditionTrue
 	})
 	return of, true
 }
@@ -49,7 +49,7 @@ func PodOf(pod *corev1.Pod, zone string) (OwnPod, bool) {
 func PodsOf(slice *vkv1alpha1.ShadowEndpointSlice) (names []string) {
 	all := slice.Spec.Template.Endpoints
 	for i := range all[:min(len(all), maxEndpoints)] {
-		if name, is := ownPod((*discoveryv1.Endpoint)(&all[i])); is {
+		if name, ok := ownPod((*discoveryv1.Endpoint)(&all[i])); ok {
 			names = append(names, name)
 		}
 	}

@@ -75,23 +75,23 @@ func EndpointSlice(shadow *vkv1alpha1.ShadowEndpointSlice, origin Origin) (*disc
 	var left []string
 	endpoints, unreadable := []*discoveryapply.EndpointApplyConfiguration{}, 0
 	for i := range template.Endpoints[:min(len(template.Endpoints), maxEndpoints)] {
-		one := (*discoveryv1.Endpoint)(&template.Endpoints[i])
-		if name, is := ownPod(one); is {
+		sent := (*discoveryv1.Endpoint)(&template.Endpoints[i])
+		if name, ok := ownPod(sent); ok {
 			if pod, runs := origin.Pods[name]; runs {
-				if own := ownEndpoint(one, pod, name, shadow.Namespace, template.AddressType); own != nil {
+				if own := ownEndpoint(sent, pod, name, shadow.Namespace, template.AddressType); own != nil {
 					endpoints = append(endpoints, own)
 				}
 			}
 			continue
 		}
-		if len(one.Addresses) == 0 || len(one.Addresses) > maxAddresses {
+		if len(sent.Addresses) == 0 || len(sent.Addresses) > maxAddresses {
 			unreadable++ // the API server admitted it unseen: one such endpoint must not make it refuse the EndpointSlice
 			continue
 		}
-		accepted, rejected := splitAddresses(one.Addresses, template.AddressType, origin)
+		accepted, rejected := splitAddresses(sent.Addresses, template.AddressType, origin)
 		left = append(left, rejected...)
 		if len(accepted) > 0 {
-			endpoints = append(endpoints, endpoint(one, accepted, origin))
+			endpoints = append(endpoints, endpoint(sent, accepted, origin))
 		}
 	}
 	all := map[string]string{}
@@ -210,8 +210,8 @@ func rejectedMessage(left []string, unreadable int, origin Origin) string {
 		return malformed
 	}
 	shown := make([]string, 0, shownAddresses)
-	for _, one := range left[:min(len(left), shownAddresses)] {
-		shown = append(shown, fmt.Sprintf("%.64q", one))
+	for _, address := range left[:min(len(left), shownAddresses)] {
+		shown = append(shown, fmt.Sprintf("%.64q", address))
 	}
 	networks := "no network is agreed with it yet"
 	if origin.External {

@@ -45,18 +45,18 @@ func FuzzEndpointSlice(f *testing.F) {
 		if len(intent.Endpoints) > maxEndpoints {
 			t.Fatalf("%d endpoints", len(intent.Endpoints))
 		}
-		for _, one := range intent.Endpoints {
-			if one.TargetRef != nil && one.TargetRef.Kind != nil && *one.TargetRef.Kind == "Pod" { // one of the peer's here: with its own address, node and name only
-				if len(one.Addresses) != 1 || !slices.Contains(own.IPs, one.Addresses[0]) || *one.TargetRef.Name != "web-0" || *one.NodeName != own.Node || one.Conditions.Ready == nil {
-					t.Fatalf("endpoint of a pod here %+v", one)
+		for _, made := range intent.Endpoints {
+			if made.TargetRef != nil && made.TargetRef.Kind != nil && *made.TargetRef.Kind == "Pod" { // one of the peer's here: with its own address, node and name only
+				if len(made.Addresses) != 1 || !slices.Contains(own.IPs, made.Addresses[0]) || *made.TargetRef.Name != "web-0" || *made.NodeName != own.Node || made.Conditions.Ready == nil {
+					t.Fatalf("endpoint of a pod here %+v", made)
 				}
 				continue
 			}
-			if len(one.Addresses) == 0 || one.Conditions.Ready == nil || *one.Conditions.Ready && !reachable ||
-				!reachable && (one.Conditions.Serving == nil || *one.Conditions.Serving) {
-				t.Fatalf("endpoint %+v", one)
+			if len(made.Addresses) == 0 || made.Conditions.Ready == nil || *made.Conditions.Ready && !reachable ||
+				!reachable && (made.Conditions.Serving == nil || *made.Conditions.Serving) {
+				t.Fatalf("endpoint %+v", made)
 			}
-			for _, text := range one.Addresses {
+			for _, text := range made.Addresses {
 				address, err := netip.ParseAddr(text)
 				if err != nil || !slices.ContainsFunc(networks, func(network netip.Prefix) bool { return network.Contains(address) }) ||
 					address.Is4() != (*intent.AddressType == discoveryv1.AddressTypeIPv4) {

@@ -65,9 +65,9 @@ func TestEndpointSlice(t *testing.T) {
 
 	origin.Reachable = false
 	intent, _ = EndpointSlice(s, origin)
-	for _, one := range intent.Endpoints {
-		if *one.Conditions.Ready || one.Conditions.Serving == nil || *one.Conditions.Serving {
-			t.Errorf("%v is ready or serves, and cannot be reached", one.Addresses)
+	for _, made := range intent.Endpoints {
+		if *made.Conditions.Ready || made.Conditions.Serving == nil || *made.Conditions.Serving {
+			t.Errorf("%v is ready or serves, and cannot be reached", made.Addresses)
 		}
 	}
 	if intent, rejected = EndpointSlice(s, Origin{ClusterID: "rome-id"}); len(intent.Endpoints) > 0 || !strings.Contains(rejected, "no network is agreed") {
@@ -135,8 +135,8 @@ func TestAttackM9(t *testing.T) {
 		}
 		intent, left := EndpointSlice(s, Origin{ClusterID: "rome-id", External: true, Networks: networks.External(row.fc, row.own), Own: row.own})
 		var got []string
-		for _, one := range intent.Endpoints {
-			got = append(got, one.Addresses...)
+		for _, made := range intent.Endpoints {
+			got = append(got, made.Addresses...)
 		}
 		if strings.Join(got, " ") != row.want || !strings.Contains(left, row.left) {
 			t.Errorf("%s: accepted %v, want %s; %s", name, got, row.want, left)

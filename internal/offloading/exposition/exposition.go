@@ -23,7 +23,7 @@ import (
 const (
 	// longestLine exceeds every line of a kubelet.
 	longestLine = 256 << 10
-	mostLabels  = 64
+	maxLabels   = 64
 )
 
 // ContentType is the content type of the text.
@@ -99,7 +99,7 @@ func parseLabels(line string) ([]Label, string, error) {
 			return all, rest, nil
 		}
 		name, rest, ok := strings.Cut(line, "=")
-		if name = strings.TrimSpace(name); !ok || !isName(name) || len(all) == mostLabels {
+		if name = strings.TrimSpace(name); !ok || !isName(name) || len(all) == maxLabels {
 			return nil, "", errSyntax
 		}
 		value, rest, err := parseValue(strings.TrimLeft(rest, " \t"))

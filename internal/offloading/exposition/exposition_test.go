@@ -72,7 +72,7 @@ func TestHostile(t *testing.T) {
 	for name, text := range map[string]string{
 		"no value": "a{b=\"c\"}\n", "no end": "a{b=\"c\n", "no quote": "a{b=c} 1\n", "no name": "{a=\"b\"} 1\n", "three numbers": "a 1 2 3\n",
 		"a page of HTML": "<html>\n", "a long line": "a{b=\"" + strings.Repeat("x", longestLine) + "\"} 1\n",
-		"many labels": "a{" + strings.Repeat("b=\"c\",", mostLabels+1) + "} 1\n", "comma first": "a{,b=\"c\"} 1\n",
+		"many labels": "a{" + strings.Repeat("b=\"c\",", maxLabels+1) + "} 1\n", "comma first": "a{,b=\"c\"} 1\n",
 	} {
 		if err := NewPage(1<<20).Read(strings.NewReader(text), all); err == nil || len(err.Error()) > 300 {
 			t.Errorf("%s: %v", name, err)

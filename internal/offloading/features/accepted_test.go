@@ -108,8 +108,8 @@ func subresources(t *testing.T, config *rest.Config) {
 		t.Fatal(err)
 	}
 	var served, have []string
-	for _, one := range found.APIResources {
-		if name, is := strings.CutPrefix(one.Name, "pods/"); is {
+	for _, apiResource := range found.APIResources {
+		if name, ok := strings.CutPrefix(apiResource.Name, "pods/"); ok {
 			served = append(served, name)
 		}
 	}

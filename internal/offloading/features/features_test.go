@@ -66,7 +66,7 @@ func TestEveryField(t *testing.T) {
 	}
 	for field := range has {
 		of, name, _ := strings.Cut(field, ".")
-		if !slices.Contains(all, field) && (name != "*" || !slices.ContainsFunc(all, func(one string) bool { return strings.HasPrefix(one, of+".") })) {
+		if !slices.Contains(all, field) && (name != "*" || !slices.ContainsFunc(all, func(known string) bool { return strings.HasPrefix(known, of+".") })) {
 			t.Errorf("%s does not exist", field)
 		}
 	}
@@ -181,15 +181,15 @@ func samples(t *testing.T, row features.Row) map[string]*corev1.Pod {
 	if row.Pod != nil {
 		all["the pod"] = pod(t, row.Pod)
 	}
-	for i, one := range row.Pods {
-		all[fmt.Sprintf("pod %d", i)] = pod(t, one)
+	for i, message := range row.Pods {
+		all[fmt.Sprintf("pod %d", i)] = pod(t, message)
 	}
 	if row.Is == features.Differs {
 		return all
 	}
 	// The same in an init container, and in an ephemeral one.
-	for name, one := range maps.Clone(all) {
-		early, late := one.DeepCopy(), one.DeepCopy()
+	for name, entry := range maps.Clone(all) {
+		early, late := entry.DeepCopy(), entry.DeepCopy()
 		early.Spec.InitContainers, early.Spec.Containers = append(early.Spec.InitContainers, early.Spec.Containers...), []corev1.Container{{Name: "other", Image: "example.com/web:1"}}
 		for _, container := range late.Spec.Containers {
 			late.Spec.EphemeralContainers = append(late.Spec.EphemeralContainers, corev1.EphemeralContainer{EphemeralContainerCommon: corev1.EphemeralContainerCommon(container)})
@@ -248,7 +248,7 @@ func proven(t *testing.T, what string, row features.Row, local *corev1.Pod, got 
 	}
 	var dropped []string
 	for field, there := range row.There {
-		if list, is := there.([]any); is && len(list) == 0 {
+		if list, ok := there.([]any); ok && len(list) == 0 {
 			dropped = append(dropped, field)
 		}
 	}
@@ -259,7 +259,7 @@ func proven(t *testing.T, what string, row features.Row, local *corev1.Pod, got 
 		}
 	}
 	for field, there := range row.There {
-		if number, is := there.(float64); is {
+		if number, ok := there.(float64); ok {
 			if len(has[field]) != int(number) {
 				t.Errorf("%s: %s is there %d times, want %v", what, field, len(has[field]), number)
 			}
@@ -274,8 +274,8 @@ func contains(has, want []any) bool {
 	if len(want) == 0 {
 		return len(has) == 0
 	}
-	for _, one := range has {
-		if len(want) > 0 && reflect.DeepEqual(one, want[0]) {
+	for _, object := range has {
+		if len(want) > 0 && reflect.DeepEqual(object, want[0]) {
 			want = want[1:]
 		}
 	}

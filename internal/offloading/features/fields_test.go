@@ -76,11 +76,11 @@ func visit(value reflect.Value, do func(field string, value reflect.Value)) {
 			return
 		}
 		each(value.Type(), func(i int, field, name string, _ reflect.Type) {
-			if one := value.Field(i); !isEmpty(one) {
+			if entry := value.Field(i); !isEmpty(entry) {
 				if name != "" {
-					do(field, one)
+					do(field, entry)
 				}
-				visit(one, do) // nothing if do has removed it
+				visit(entry, do) // nothing if do has removed it
 			}
 		})
 	}

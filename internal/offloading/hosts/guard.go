@@ -153,7 +153,7 @@ func (g *Guard) report(ingress, ofPeer *networkingv1.Ingress, host string) {
 	key := client.ObjectKeyFromObject(ingress)
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if before, known := g.reported[key]; known && before == host {
+	if before, ok := g.reported[key]; ok && before == host {
 		return
 	}
 	g.reported[key] = host

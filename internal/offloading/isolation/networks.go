@@ -7,8 +7,8 @@ import (
 	"slices"
 )
 
-// mostHosts bounds the single addresses in a policy. Beyond it, they are widened: a node network of public addresses then counts as a whole.
-const mostHosts = 64
+// maxHosts bounds the single addresses in a policy. Beyond it, they are widened: a node network of public addresses then counts as a whole.
+const maxHosts = 64
 
 var (
 	everything = prefixes("0.0.0.0/0", "::/0")
@@ -24,8 +24,8 @@ var (
 )
 
 func prefixes(all ...string) (parsed []netip.Prefix) {
-	for _, one := range all {
-		parsed = append(parsed, netip.MustParsePrefix(one))
+	for _, text := range all {
+		parsed = append(parsed, netip.MustParsePrefix(text))
 	}
 	return parsed
 }
@@ -33,15 +33,15 @@ func prefixes(all ...string) (parsed []netip.Prefix) {
 // merged returns the networks in order, without those that lie in others.
 func merged(networks []netip.Prefix) (all []netip.Prefix) {
 	sorted := make([]netip.Prefix, 0, len(networks))
-	for _, one := range networks {
-		if one.IsValid() {
-			sorted = append(sorted, one.Masked())
+	for _, network := range networks {
+		if network.IsValid() {
+			sorted = append(sorted, network.Masked())
 		}
 	}
 	slices.SortFunc(sorted, compare)
-	for _, one := range sorted {
-		if !slices.ContainsFunc(all, func(wide netip.Prefix) bool { return contains(wide, one) }) {
-			all = append(all, one)
+	for _, prefix := range sorted {
+		if !slices.ContainsFunc(all, func(wide netip.Prefix) bool { return contains(wide, prefix) }) {
+			all = append(all, prefix)
 		}
 	}
 	slices.SortFunc(all, func(a, b netip.Prefix) int { return a.Addr().Compare(b.Addr()) })
@@ -62,21 +62,21 @@ func contains(wide, narrow netip.Prefix) bool {
 
 // public returns the networks and addresses that no private network contains: what a policy must except besides these.
 func public(networks []netip.Prefix) (all []netip.Prefix) {
-	for _, one := range networks {
-		if !slices.ContainsFunc(private, func(wide netip.Prefix) bool { return contains(wide, one) }) {
-			all = append(all, one)
+	for _, network := range networks {
+		if !slices.ContainsFunc(private, func(wide netip.Prefix) bool { return contains(wide, network) }) {
+			all = append(all, network)
 		}
 	}
 	for _, bits := range []struct{ v4, v6 int }{{24, 64}, {16, 48}} {
-		if all = merged(all); len(all) <= mostHosts {
+		if all = merged(all); len(all) <= maxHosts {
 			return all
 		}
-		for i, one := range all {
+		for i, prefix := range all {
 			limit := bits.v6
-			if one.Addr().Is4() {
+			if prefix.Addr().Is4() {
 				limit = bits.v4
 			}
-			all[i] = netip.PrefixFrom(one.Addr(), min(one.Bits(), limit)).Masked()
+			all[i] = netip.PrefixFrom(prefix.Addr(), min(prefix.Bits(), limit)).Masked()
 		}
 	}
 	return merged(all)
@@ -84,12 +84,12 @@ func public(networks []netip.Prefix) (all []netip.Prefix) {
 
 // inside returns those of the networks that lie strictly inside another one; covered: the other one lies in one of them.
 func inside(network netip.Prefix, others []netip.Prefix) (all []netip.Prefix, covered bool) {
-	for _, one := range merged(others) {
+	for _, prefix := range merged(others) {
 		switch {
-		case contains(one, network):
+		case contains(prefix, network):
 			return nil, true
-		case contains(network, one):
-			all = append(all, one)
+		case contains(network, prefix):
+			all = append(all, prefix)
 		}
 	}
 	return all, false

@@ -39,38 +39,38 @@ func ParsePeers(text string) (Peers, error) {
 	decoder := json.NewDecoder(bytes.NewBufferString(text))
 	decoder.DisallowUnknownFields()
 	if err := decoder.Decode(&all); err != nil {
-		return nil, fmt.Errorf("%q is no list of peers of a NetworkPolicy (%w); use for example [{\"ipBlock\": {\"cidr\": \"192.168.1.5/32\"}}]", text, err)
+		return nil, fmt.Errorf("%q is not a list of peers of a NetworkPolicy (%w); use for example [{\"ipBlock\": {\"cidr\": \"192.168.1.5/32\"}}]", text, err)
 	}
 	if _, err := decoder.Token(); !errors.Is(err, io.EOF) {
 		return nil, fmt.Errorf("%q has text after the list; remove it", text)
 	}
-	for i, one := range all {
-		if err := checkPeer(one); err != nil {
+	for i, peer := range all {
+		if err := checkPeer(peer); err != nil {
 			return nil, fmt.Errorf("entry %d of %q %w", i, text, err)
 		}
 	}
 	return all, nil
 }
 
-func checkPeer(one *networkingapply.NetworkPolicyPeerApplyConfiguration) error {
+func checkPeer(peer *networkingapply.NetworkPolicyPeerApplyConfiguration) error {
 	switch {
-	case one == nil || one.PodSelector == nil && one.NamespaceSelector == nil && one.IPBlock == nil:
+	case peer == nil || peer.PodSelector == nil && peer.NamespaceSelector == nil && peer.IPBlock == nil:
 		return errors.New("selects nothing; set podSelector, namespaceSelector or ipBlock")
-	case one.IPBlock == nil:
+	case peer.IPBlock == nil:
 		return nil
-	case one.PodSelector != nil || one.NamespaceSelector != nil:
+	case peer.PodSelector != nil || peer.NamespaceSelector != nil:
 		return errors.New("has an ipBlock and a selector; make two entries of it")
-	case one.IPBlock.CIDR == nil:
+	case peer.IPBlock.CIDR == nil:
 		return errors.New("has an ipBlock without cidr")
 	}
-	block, err := netip.ParsePrefix(*one.IPBlock.CIDR)
+	block, err := netip.ParsePrefix(*peer.IPBlock.CIDR)
 	if err != nil {
-		return fmt.Errorf("has the cidr %q, which is no network", *one.IPBlock.CIDR)
+		return fmt.Errorf("has the cidr %q, which is not a network", *peer.IPBlock.CIDR)
 	}
-	for _, text := range one.IPBlock.Except {
+	for _, text := range peer.IPBlock.Except {
 		except, err := netip.ParsePrefix(text)
 		if err != nil || except.Bits() <= block.Bits() || !block.Contains(except.Addr()) {
-			return fmt.Errorf("excepts %q, which is no network inside %s", text, block)
+			return fmt.Errorf("excepts %q, which is not a network inside %s", text, block)
 		}
 	}
 	return nil

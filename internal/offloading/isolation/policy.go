@@ -61,9 +61,9 @@ func denied(o Options, networks Networks) []netip.Prefix {
 
 // except returns the networks that do not overlap the kept ones.
 func except(networks, kept []netip.Prefix) (all []netip.Prefix) {
-	for _, one := range networks {
-		if !slices.ContainsFunc(kept, one.Overlaps) {
-			all = append(all, one)
+	for _, network := range networks {
+		if !slices.ContainsFunc(kept, network.Overlaps) {
+			all = append(all, network)
 		}
 	}
 	return all
@@ -77,8 +77,8 @@ func blocks(networks, exceptions []netip.Prefix) (all Peers) {
 			continue
 		}
 		block := networkingapply.IPBlock().WithCIDR(network.String())
-		for _, one := range without {
-			block.WithExcept(one.String())
+		for _, prefix := range without {
+			block.WithExcept(prefix.String())
 		}
 		all = append(all, networkingapply.NetworkPolicyPeer().WithIPBlock(block))
 	}

@@ -25,8 +25,8 @@ import (
 var update = flag.Bool("update", false, "rewrite the golden files")
 
 func networks(all ...string) (parsed []netip.Prefix) {
-	for _, one := range all {
-		parsed = append(parsed, netip.MustParsePrefix(one))
+	for _, text := range all {
+		parsed = append(parsed, netip.MustParsePrefix(text))
 	}
 	return parsed
 }
@@ -84,7 +84,9 @@ func admits(t *testing.T, spec *networkingv1.NetworkPolicySpec, direction networ
 		return slices.ContainsFunc(spec.Ingress, func(rule networkingv1.NetworkPolicyIngressRule) bool { return matches(rule.From) })
 	}
 	return slices.ContainsFunc(spec.Egress, func(rule networkingv1.NetworkPolicyEgressRule) bool {
-		return matches(rule.To) && (len(rule.Ports) == 0 || slices.ContainsFunc(rule.Ports, func(one networkingv1.NetworkPolicyPort) bool { return one.Port.IntVal == port }))
+		return matches(rule.To) && (len(rule.Ports) == 0 || slices.ContainsFunc(rule.Ports, func(networkPolicyPort networkingv1.NetworkPolicyPort) bool {
+			return networkPolicyPort.Port.IntVal == port
+		}))
 	})
 }
 
@@ -103,7 +105,7 @@ func selects(t *testing.T, peer networkingv1.NetworkPolicyPeer, other end) bool 
 // TestAttackNM4: a pod of a peer connects to everything that it can name in the cluster where it runs.
 func TestAttackNM4(t *testing.T) {
 	spec := policy(t, defaults, facts)
-	for what, one := range map[string]struct {
+	for what, test := range map[string]struct {
 		end  end
 		port int32
 		want bool
@@ -143,11 +145,11 @@ func TestAttackNM4(t *testing.T) {
 		"the internet over IPv6":                 {end{"2606:4700::1111", nil}, 443, true},
 		"a neighbour of a node's public address": {end{"203.0.113.7", nil}, 443, true},
 	} {
-		if got := admits(t, spec, networkingv1.PolicyTypeEgress, one.end, one.port); got != one.want {
-			t.Errorf("to %s (%s port %d): admitted %v, want %v", what, one.end.address, one.port, got, one.want)
+		if got := admits(t, spec, networkingv1.PolicyTypeEgress, test.end, test.port); got != test.want {
+			t.Errorf("to %s (%s port %d): admitted %v, want %v", what, test.end.address, test.port, got, test.want)
 		}
 	}
-	for what, one := range map[string]struct {
+	for what, test := range map[string]struct {
 		end  end
 		want bool
 	}{
@@ -157,8 +159,8 @@ func TestAttackNM4(t *testing.T) {
 		"client in the provider's network": {end{"192.168.1.1", nil}, true}, "node": {end{"10.0.0.11", nil}, true},
 		"tunnel address of a node, in the pod network": {end{"10.10.3.0", nil}, true},
 	} {
-		if got := admits(t, spec, networkingv1.PolicyTypeIngress, one.end, 8080); got != one.want {
-			t.Errorf("from %s (%s): admitted %v, want %v", what, one.end.address, got, one.want)
+		if got := admits(t, spec, networkingv1.PolicyTypeIngress, test.end, 8080); got != test.want {
+			t.Errorf("from %s (%s): admitted %v, want %v", what, test.end.address, got, test.want)
 		}
 	}
 }
@@ -170,7 +172,7 @@ func TestPolicy(t *testing.T) {
 		t.Fatal(err)
 	}
 	var text strings.Builder
-	for _, one := range []struct {
+	for _, test := range []struct {
 		name    string
 		options isolation.Options
 		facts   isolation.Networks
@@ -179,11 +181,11 @@ func TestPolicy(t *testing.T) {
 		{"before the networks are agreed", defaults, isolation.Networks{Own: facts.Own, Services: facts.Services}},
 		{"nothing but the peering", isolation.Options{Enabled: true, Servers: servers, Denied: networks("20.0.0.0/8")}, isolation.Networks{Peer: facts.Peer}},
 	} {
-		intent, err := yaml.Marshal(policy(t, one.options, one.facts))
+		intent, err := yaml.Marshal(policy(t, test.options, test.facts))
 		if err != nil {
 			t.Fatal(err)
 		}
-		fmt.Fprintf(&text, "# %s\n%s---\n", one.name, intent)
+		fmt.Fprintf(&text, "# %s\n%s---\n", test.name, intent)
 	}
 	const file = "testdata/policies.yaml"
 	if *update {
@@ -232,9 +234,9 @@ func TestManyNodes(t *testing.T) {
 			}
 		}
 	}
-	for _, one := range many.Own {
-		if admits(t, spec, networkingv1.PolicyTypeEgress, end{one.Addr().String(), nil}, 10250) {
-			t.Fatalf("node %s is reached", one)
+	for _, prefix := range many.Own {
+		if admits(t, spec, networkingv1.PolicyTypeEgress, end{prefix.Addr().String(), nil}, 10250) {
+			t.Fatalf("node %s is reached", prefix)
 		}
 	}
 	before := isolation.Policy(defaults, "rome-id", facts)

@@ -27,8 +27,8 @@ import (
 )
 
 const (
-	// mostMetrics bounds the bytes of a scrape. A pod has about 500 bytes of resource metrics, and 20 kB of cAdvisor metrics.
-	mostMetrics = 32 << 20
+	// maxMetrics bounds the bytes of a scrape. A pod has about 500 bytes of resource metrics, and 20 kB of cAdvisor metrics.
+	maxMetrics = 32 << 20
 	// answerTime is the deadline of a request to the provider, as package remote sets it.
 	answerTime = 10 * time.Second
 )
@@ -111,7 +111,7 @@ func (k *Kubelet) metrics(kind string) http.HandlerFunc {
 			return
 		}
 		defer body.Close()
-		page, sums := exposition.NewPage(k.mostMetrics), sums{}
+		page, sums := exposition.NewPage(k.maxMetrics), sums{}
 		err = page.Read(body, func(s *exposition.Sample) bool {
 			pod, ok := pods[types.NamespacedName{Namespace: s.Label("namespace"), Name: s.Label("pod")}]
 			if !ok || kind == "resource" && !sums.add(s, pod) {
@@ -186,7 +186,7 @@ func (u *usage) node(page *exposition.Page, s *sums, pods map[types.NamespacedNa
 		if before := u.last[uid]; value >= before {
 			u.total += value - before
 		} else {
-			u.total += value // the pod was created again over there, and starts at zero
+			u.total += value // the pod was created again at the provider, and starts at zero
 		}
 		u.last[uid] = value
 	}

@@ -137,7 +137,7 @@ func TestMetrics(t *testing.T) {
 	}{
 		{"1.5", "2", "3.5"},   // asked twice
 		{"2.5", "2", "4.5"},   // one works
-		{"2.5", "0.5", "5"},   // one was created again over there
+		{"2.5", "0.5", "5"},   // one was created again at the provider
 		{"NaN", "0.5", "5"},   // one is not a number
 		{"-1", "+Inf", "5"},   // both are invalid
 		{"1e300", "0.5", "5"}, // an impossible value
@@ -166,7 +166,7 @@ func TestMetrics(t *testing.T) {
 // TestHostileMetrics: whatever the provider sends instead of metrics, the answer is an error that names the cause.
 func TestHostileMetrics(t *testing.T) {
 	s, k, _ := newFakeProvider(t)
-	k.mostMetrics = 1 << 20 // a process with the race detector takes longer than answerTime to read 64 MiB
+	k.maxMetrics = 1 << 20 // a process with the race detector takes longer than answerTime to read 64 MiB
 	for name, c := range map[string]struct {
 		code int
 		text string

@@ -65,38 +65,38 @@ func (k *Kubelet) routes() []route {
 // handler returns the handler of all routes, each behind a guard.
 func (k *Kubelet) handler(guard func(route, http.Handler) http.Handler) *http.ServeMux {
 	mux := http.NewServeMux()
-	for _, one := range k.routes() {
-		handler := guard(one, only(one))
-		mux.Handle(one.path, handler)
-		if !strings.HasSuffix(one.path, "/") {
-			mux.Handle(one.path+"/{$}", handler) // a kubelet ignores the last slash
+	for _, served := range k.routes() {
+		handler := guard(served, only(served))
+		mux.Handle(served.path, handler)
+		if !strings.HasSuffix(served.path, "/") {
+			mux.Handle(served.path+"/{$}", handler) // a kubelet ignores the last slash
 		}
 	}
 	return mux
 }
 
 // only refuses other methods.
-func only(one route) http.Handler {
+func only(of route) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		method := r.Method
 		if method == http.MethodHead {
 			method = http.MethodGet
 		}
-		if len(one.methods) > 0 && !slices.Contains(one.methods, method) {
-			w.Header().Set("Allow", strings.Join(one.methods, ", "))
+		if len(of.methods) > 0 && !slices.Contains(of.methods, method) {
+			w.Header().Set("Allow", strings.Join(of.methods, ", "))
 			http.Error(w, "405: Method Not Allowed", http.StatusMethodNotAllowed)
 			return
 		}
-		one.serve(w, r)
+		of.serve(w, r)
 	})
 }
 
 // guard authorizes a caller for the path.
-func (k *Kubelet) guard(one route, next http.Handler) http.Handler {
+func (k *Kubelet) guard(of route, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		user, denied := k.options.Callers.Direct(r)
 		if denied == nil {
-			denied = k.allowed(r, user, one)
+			denied = k.allowed(r, user, of)
 		}
 		if denied != nil {
 			w.Header().Set("Connection", "close")
@@ -108,12 +108,12 @@ func (k *Kubelet) guard(one route, next http.Handler) http.Handler {
 }
 
 // allowed returns nil if one of the rights that open the path lets the user in.
-func (k *Kubelet) allowed(r *http.Request, user *authenticationv1.UserInfo, one route) (denied *caller.Denied) {
-	verb := one.verb
+func (k *Kubelet) allowed(r *http.Request, user *authenticationv1.UserInfo, of route) (denied *caller.Denied) {
+	verb := of.verb
 	if verb == "" {
 		verb = pages.Verb(r.Method)
 	}
-	for _, subresource := range pages.Subresources(one.path) {
+	for _, subresource := range pages.Subresources(of.path) {
 		if denied = k.options.Callers.Allow(r.Context(), user, &authorizationv1.ResourceAttributes{
 			Verb: verb, Version: "v1", Resource: "nodes", Subresource: subresource, Name: k.options.NodeName,
 		}); denied == nil {
@@ -144,9 +144,9 @@ func (k *Kubelet) each(do func(*corev1.Pod)) {
 func (k *Kubelet) healthz(w http.ResponseWriter, r *http.Request) {
 	checks, asked := k.checks(), r.PathValue("check")
 	if asked != "" {
-		healthy, known := checks[asked]
+		healthy, ok := checks[asked]
 		switch {
-		case !known:
+		case !ok:
 			http.NotFound(w, r)
 		case !healthy:
 			http.Error(w, "internal server error: the node is not kept current", http.StatusInternalServerError)
@@ -198,7 +198,7 @@ func (k *Kubelet) configz(w http.ResponseWriter, r *http.Request) {
 
 // ownMetrics serves the metrics of a kubelet about itself, and those of the process.
 func (k *Kubelet) ownMetrics(w http.ResponseWriter, r *http.Request) {
-	page := exposition.NewPage(k.mostMetrics)
+	page := exposition.NewPage(k.maxMetrics)
 	if err := pages.Metrics(page, k.node(r), k.each); err != nil {
 		k.fail(w, r, &refused{http.StatusInternalServerError, printable.Line(err.Error(), printable.MaxLine)})
 		return
@@ -212,7 +212,7 @@ func (k *Kubelet) ownMetrics(w http.ResponseWriter, r *http.Request) {
 }
 
 func (k *Kubelet) indicators(w http.ResponseWriter, r *http.Request) {
-	page := exposition.NewPage(k.mostMetrics)
+	page := exposition.NewPage(k.maxMetrics)
 	if err := pages.Indicators(page, k.checks()); err != nil {
 		k.fail(w, r, &refused{http.StatusInternalServerError, printable.Line(err.Error(), printable.MaxLine)})
 		return
@@ -240,15 +240,15 @@ func (bodyOnly) WriteHeader(int) {}
 func (k *Kubelet) noCheckpoint(w http.ResponseWriter, r *http.Request) {
 	namespace, name, container := r.PathValue("namespace"), r.PathValue("pod"), r.PathValue("container")
 	pod, found := false, false
-	k.each(func(one *corev1.Pod) {
-		if one.Namespace != namespace || one.Name != name {
+	k.each(func(candidate *corev1.Pod) {
+		if candidate.Namespace != namespace || candidate.Name != name {
 			return
 		}
 		pod = true
-		for _, list := range [][]corev1.Container{one.Spec.InitContainers, one.Spec.Containers} {
+		for _, list := range [][]corev1.Container{candidate.Spec.InitContainers, candidate.Spec.Containers} {
 			found = found || slices.ContainsFunc(list, func(c corev1.Container) bool { return c.Name == container })
 		}
-		found = found || slices.ContainsFunc(one.Spec.EphemeralContainers, func(c corev1.EphemeralContainer) bool { return c.Name == container })
+		found = found || slices.ContainsFunc(candidate.Spec.EphemeralContainers, func(c corev1.EphemeralContainer) bool { return c.Name == container })
 	})
 	switch {
 	case !pod:

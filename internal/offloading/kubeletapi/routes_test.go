@@ -110,12 +110,12 @@ func TestPages(t *testing.T) {
 func TestRights(t *testing.T) {
 	k := newPages(t)
 	var got []string
-	for _, one := range k.routes() {
-		verb := one.verb
+	for _, served := range k.routes() {
+		verb := served.verb
 		if verb == "" {
 			verb = "by method"
 		}
-		got = append(got, fmt.Sprintf("%s %s %s %s", one.path, strings.Join(one.methods, ","), verb, strings.Join(pages.Subresources(one.path), ",")))
+		got = append(got, fmt.Sprintf("%s %s %s %s", served.path, strings.Join(served.methods, ","), verb, strings.Join(pages.Subresources(served.path), ",")))
 	}
 	want := []string{
 		"/  by method proxy",

@@ -29,10 +29,10 @@ import (
 // +kubebuilder:rbac:groups=certificates.k8s.io,resources=certificatesigningrequests,verbs=get;create
 
 const (
-	// mostStreams bounds the open streams: each takes two connections, about six goroutines and 64 kB.
-	mostStreams = 256
-	// mostError bounds how much of a refusal is read; printable.MaxLine bounds what is passed on.
-	mostError = 64 << 10
+	// maxStreams bounds the open streams: each takes two connections, about six goroutines and 64 kB.
+	maxStreams = 256
+	// maxError bounds how much of a refusal is read; printable.MaxLine bounds what is passed on.
+	maxError = 64 << 10
 )
 
 // NamespaceMappings returns the remote namespace of a local one; false if the local namespace is not offloaded to the cluster of this node.
@@ -74,13 +74,13 @@ type Kubelet struct {
 	mux     *http.ServeMux
 	slots   chan struct{}
 	usage   usage
-	// mostMetrics is smaller than the constant in tests only.
-	mostMetrics int
+	// maxMetrics is smaller than the constant in tests only.
+	maxMetrics int
 }
 
 // New returns the handler.
 func New(o Options) *Kubelet {
-	k := &Kubelet{options: o, slots: make(chan struct{}, mostStreams), mostMetrics: mostMetrics}
+	k := &Kubelet{options: o, slots: make(chan struct{}, maxStreams), maxMetrics: maxMetrics}
 	k.mux = k.handler(k.guard)
 	return k
 }
@@ -127,7 +127,7 @@ func (k *Kubelet) stream(kind string) http.HandlerFunc {
 		case k.slots <- struct{}{}:
 			defer func() { <-k.slots }()
 		default:
-			http.Error(w, fmt.Sprintf("node %s has %d open streams, which is the limit", k.options.NodeName, mostStreams), http.StatusTooManyRequests)
+			http.Error(w, fmt.Sprintf("node %s has %d open streams, which is the limit", k.options.NodeName, maxStreams), http.StatusTooManyRequests)
 			return
 		}
 		connection, err := k.options.Provider.Connection(r.Context())
@@ -209,7 +209,7 @@ func (r *refused) Error() string { return r.message }
 
 // refusal returns why the provider refused. kubectl shows the text of only 400 and 500, so the status becomes one of these.
 func (k *Kubelet) refusal(response *http.Response) error {
-	text, _ := io.ReadAll(io.LimitReader(response.Body, mostError)) // what could be read
+	text, _ := io.ReadAll(io.LimitReader(response.Body, maxError)) // what could be read
 	var status metav1.Status
 	if err := json.Unmarshal(text, &status); err == nil && status.Message != "" {
 		text = []byte(status.Message)

@@ -586,12 +586,12 @@ func (r *streamEnv) testBound(t *testing.T) {
 		r.Must(err)
 		return response.StatusCode
 	}
-	for i := range mostStreams {
+	for i := range maxStreams {
 		if got := follow(); got != http.StatusOK {
 			t.Fatalf("stream %d: %d", i, got)
 		}
 	}
-	t.Logf("%d goroutines in this process, which is client, port and far kubelet, for %d streams", runtime.NumGoroutine()-before, mostStreams)
+	t.Logf("%d goroutines in this process, which is client, port and far kubelet, for %d streams", runtime.NumGoroutine()-before, maxStreams)
 	if got := follow(); got != http.StatusTooManyRequests {
 		t.Errorf("one more: %d", got)
 	}

@@ -38,8 +38,8 @@ type podMetrics struct {
 	} `json:"items"`
 }
 
-// mostContainers bounds the containers of one pod in a summary, whose text is many times longer than that of an empty container in the answer.
-const mostContainers = 1000
+// maxContainers bounds the containers of one pod in a summary, whose text is many times longer than that of an empty container in the answer.
+const maxContainers = 1000
 
 // metricsQuantity is a quantity in the provider's answer.
 type metricsQuantity struct{ resource.Quantity }
@@ -105,18 +105,18 @@ type started struct {
 func (k *Kubelet) starts() map[types.UID]started {
 	all := map[types.UID]started{}
 	k.each(func(pod *corev1.Pod) {
-		one := started{containers: map[string]metav1.Time{}}
+		since := started{containers: map[string]metav1.Time{}}
 		if at := pod.Status.StartTime; at != nil {
-			one.pod = *at
+			since.pod = *at
 		}
 		for _, list := range [][]corev1.ContainerStatus{pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses, pod.Status.EphemeralContainerStatuses} {
 			for i := range list {
 				if running := list[i].State.Running; running != nil {
-					one.containers[list[i].Name] = running.StartedAt
+					since.containers[list[i].Name] = running.StartedAt
 				}
 			}
 		}
-		all[pod.UID] = one
+		all[pod.UID] = since
 	})
 	return all
 }
@@ -148,21 +148,21 @@ func (k *Kubelet) summary(w http.ResponseWriter, r *http.Request) {
 				}
 				seen[item.Metadata.Name] = true
 				since := starts[pod.UID]
-				one := podStats{PodRef: podReference{Name: pod.Name, Namespace: pod.Namespace, UID: pod.UID}, StartTime: since.pod}
-				one.CPU.Time, one.Memory.Time = item.Timestamp, item.Timestamp
-				for _, container := range item.Containers[:min(len(item.Containers), mostContainers)] {
+				entry := podStats{PodRef: podReference{Name: pod.Name, Namespace: pod.Namespace, UID: pod.UID}, StartTime: since.pod}
+				entry.CPU.Time, entry.Memory.Time = item.Timestamp, item.Timestamp
+				for _, container := range item.Containers[:min(len(item.Containers), maxContainers)] {
 					if len(validation.IsDNS1123Label(container.Name)) > 0 {
 						continue
 					}
 					c := containerStats{Name: container.Name, StartTime: since.containers[container.Name], CPU: cpuStats{Time: item.Timestamp}, Memory: memoryStats{Time: item.Timestamp}}
 					c.CPU.UsageNanoCores, c.Memory.WorkingSetBytes = amount(container.Usage["cpu"].Quantity, resource.Nano), amount(container.Usage["memory"].Quantity, 0)
-					one.CPU.UsageNanoCores += c.CPU.UsageNanoCores
-					one.Memory.WorkingSetBytes += c.Memory.WorkingSetBytes
-					one.Containers = append(one.Containers, c)
+					entry.CPU.UsageNanoCores += c.CPU.UsageNanoCores
+					entry.Memory.WorkingSetBytes += c.Memory.WorkingSetBytes
+					entry.Containers = append(entry.Containers, c)
 				}
-				answer.Node.CPU.UsageNanoCores += one.CPU.UsageNanoCores
-				answer.Node.Memory.WorkingSetBytes += one.Memory.WorkingSetBytes
-				answer.Pods = append(answer.Pods, one)
+				answer.Node.CPU.UsageNanoCores += entry.CPU.UsageNanoCores
+				answer.Node.Memory.WorkingSetBytes += entry.Memory.WorkingSetBytes
+				answer.Pods = append(answer.Pods, entry)
 			}
 			return nil
 		})
@@ -184,7 +184,7 @@ func (k *Kubelet) podMetrics(ctx context.Context, namespace string) (*podMetrics
 	}
 	defer body.Close()
 	var found podMetrics
-	if err := json.NewDecoder(io.LimitReader(body, mostMetrics)).Decode(&found); err != nil {
+	if err := json.NewDecoder(io.LimitReader(body, maxMetrics)).Decode(&found); err != nil {
 		return nil, &refused{http.StatusBadGateway, fmt.Sprintf("metrics of cluster %s cannot be read: %s", k.options.RemoteName, printable.Line(err.Error(), printable.MaxLine))}
 	}
 	return &found, nil

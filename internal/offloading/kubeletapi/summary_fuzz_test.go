@@ -49,7 +49,7 @@ func FuzzSummary(f *testing.F) {
 		}
 		seen := map[string]bool{}
 		for _, pod := range got.Pods {
-			if name := pod.PodRef.Name; seen[name] || name != "web" && name != "api" || pod.PodRef.Namespace != "shop" || string(pod.PodRef.UID) != "uid-"+name || len(pod.Containers) > mostContainers {
+			if name := pod.PodRef.Name; seen[name] || name != "web" && name != "api" || pod.PodRef.Namespace != "shop" || string(pod.PodRef.UID) != "uid-"+name || len(pod.Containers) > maxContainers {
 				t.Errorf("pod %+v with %d containers", pod.PodRef, len(pod.Containers))
 			}
 			seen[pod.PodRef.Name] = true
@@ -59,7 +59,7 @@ func FuzzSummary(f *testing.F) {
 				}
 			}
 		}
-		if len(lines[0]) > 2*mostContainers*300 {
+		if len(lines[0]) > 2*maxContainers*300 {
 			t.Errorf("%d bytes", len(lines[0]))
 		}
 	})

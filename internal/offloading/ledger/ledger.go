@@ -134,9 +134,9 @@ func (l *Ledger) Admit(c Change) Verdict {
 	if c.Kept && !c.DryRun {
 		l.admitted++
 		now := c.Use
-		for one := range now {
+		for amount := range now {
 			if c.New { // if it is there, the API server refuses it only after us
-				now[one] = max(now[one], before.use[one])
+				now[amount] = max(now[amount], before.use[amount])
 			}
 		}
 		l.set(at, p, key, entry{now, l.admitted})
@@ -153,11 +153,11 @@ func (l *Ledger) exceeds(p *peer, c Change, before Use, exists bool) string {
 	if !c.Kept {
 		return ""
 	}
-	for one := range amounts {
-		more, most := c.Use[one]-before[one], l.limits.Use[one]
-		if after := p.use[one] + more; more > 0 && most > 0 && after > most {
+	for amount := range amounts {
+		more, most := c.Use[amount]-before[amount], l.limits.Use[amount]
+		if after := p.use[amount] + more; more > 0 && most > 0 && after > most {
 			return fmt.Sprintf("the %s of the peer in this cluster would be %s, and at most %s are accepted: delete some objects, or ask the provider for more",
-				names[one], text(one, after), text(one, most))
+				names[amount], text(amount, after), text(amount, most))
 		}
 	}
 	more, most := c.Use[Bytes]-before[Bytes], l.limits.AllBytes
@@ -170,8 +170,8 @@ func (l *Ledger) exceeds(p *peer, c Change, before Use, exists bool) string {
 // stale reports whether a peer that comes near to a limit has got a tenth of it since its objects were listed: some of them may be gone.
 func (l *Ledger) stale(p *peer) bool {
 	near := func(now, then, most int64) bool { return most > 0 && now >= most-most/5 && now-then >= max(most/10, 1) }
-	for one := range amounts {
-		if near(p.use[one], p.listed[one], l.limits.Use[one]) {
+	for amount := range amounts {
+		if near(p.use[amount], p.listed[amount], l.limits.Use[amount]) {
 			return true
 		}
 	}
@@ -186,8 +186,8 @@ func (l *Ledger) stale(p *peer) bool {
 // Note counts an object that is there. Its use is known only when it is listed.
 func (l *Ledger) Note(key Key, owner string) {
 	at := l.space(key.Namespace, owner)
-	if one := (name{key.Resource, key.Name}); at.objects[one] == (entry{}) {
-		l.set(at, l.peer(owner), one, entry{})
+	if id := (name{key.Resource, key.Name}); at.objects[id] == (entry{}) {
+		l.set(at, l.peer(owner), id, entry{})
 	}
 }
 
@@ -208,16 +208,16 @@ func (l *Ledger) Replace(owner string, kinds map[schema.GroupResource]bool, left
 		if at.owner != owner {
 			continue
 		}
-		for one, known := range at.objects {
-			if _, there := found[Key{one.resource, namespace, one.name}]; !there && kinds[one.resource] && !left[Key{Resource: one.resource, Namespace: namespace}] && known.admitted <= mark {
-				l.drop(namespace, at, one)
+		for id, known := range at.objects {
+			if _, ok := found[Key{id.resource, namespace, id.name}]; !ok && kinds[id.resource] && !left[Key{Resource: id.resource, Namespace: namespace}] && known.admitted <= mark {
+				l.drop(namespace, at, id)
 			}
 		}
 	}
 	for key, use := range found {
-		at, one := l.space(key.Namespace, owner), name{key.Resource, key.Name}
-		if known := at.objects[one]; known.admitted <= mark {
-			l.set(at, l.peer(owner), one, entry{use, known.admitted})
+		at, id := l.space(key.Namespace, owner), name{key.Resource, key.Name}
+		if known := at.objects[id]; known.admitted <= mark {
+			l.set(at, l.peer(owner), id, entry{use, known.admitted})
 		}
 	}
 	p := l.peer(owner)
@@ -231,8 +231,8 @@ func (l *Ledger) Replace(owner string, kinds map[schema.GroupResource]bool, left
 func (l *Ledger) Retain(keep func(peer string) bool) {
 	for namespace, at := range l.spaces {
 		if !keep(at.owner) {
-			for one := range at.objects {
-				l.drop(namespace, at, one)
+			for id := range at.objects {
+				l.drop(namespace, at, id)
 			}
 			delete(l.spaces, namespace)
 		}
@@ -278,9 +278,9 @@ func (l *Ledger) space(namespace, owner string) *space {
 	}
 	if at.owner != owner {
 		from, to := l.peer(at.owner), l.peer(owner)
-		for one, known := range at.objects {
-			from.add(one.resource, known.use, -1)
-			to.add(one.resource, known.use, 1)
+		for id, known := range at.objects {
+			from.add(id.resource, known.use, -1)
+			to.add(id.resource, known.use, 1)
 		}
 		at.owner = owner
 	}
@@ -314,8 +314,8 @@ func (p *peer) add(kind schema.GroupResource, use Use, sign int64) {
 	if p.objects[kind] += sign; p.objects[kind] == 0 {
 		delete(p.objects, kind)
 	}
-	for one := range amounts {
-		p.use[one] += sign * use[one]
+	for amount := range amounts {
+		p.use[amount] += sign * use[amount]
 	}
 }
 

@@ -46,26 +46,26 @@ func Measure(kind schema.GroupResource, text []byte, name string) (Use, string, 
 	use := Use{Bytes: int64(len(text))}
 	switch {
 	case kind == Services || kind == Claims:
-		var one object
-		if err := decode(text, &one); err != nil {
+		var read object
+		if err := decode(text, &read); err != nil {
 			return use, name, err
 		}
 		if kind == Services {
-			one.service(&use)
-		} else if asked := &one.Spec.Resources.Requests.Storage; asked.CmpInt64(maxStorage) > 0 {
+			read.service(&use)
+		} else if asked := &read.Spec.Resources.Requests.Storage; asked.CmpInt64(maxStorage) > 0 {
 			use[Storage] = maxStorage
 		} else {
 			use[Storage] = max(asked.Value(), 0)
 		}
-		return use, one.Metadata.Name, nil
+		return use, read.Metadata.Name, nil
 	case name == "": // the API server makes it up
-		var one struct {
+		var read struct {
 			Metadata struct {
 				Name string `json:"name"`
 			} `json:"metadata"`
 		}
-		err := json.Unmarshal(text, &one)
-		return use, one.Metadata.Name, err
+		err := json.Unmarshal(text, &read)
+		return use, read.Metadata.Name, err
 	}
 	return use, name, nil
 }

@@ -183,7 +183,7 @@ var actors = []struct {
 		case h.shadow == nil || !slices.Contains(h.shadow.Finalizers, metav1.FinalizerDeleteDependents):
 			return false
 		case h.pod == nil || len(h.pod.OwnerReferences) == 0 || h.pod.OwnerReferences[0].UID != h.shadow.UID:
-			h.shadow.Finalizers = slices.DeleteFunc(h.shadow.Finalizers, func(one string) bool { return one == metav1.FinalizerDeleteDependents })
+			h.shadow.Finalizers = slices.DeleteFunc(h.shadow.Finalizers, func(finalizer string) bool { return finalizer == metav1.FinalizerDeleteDependents })
 			if len(h.shadow.Finalizers) == 0 {
 				h.shadow = nil
 			}
@@ -506,8 +506,8 @@ func TestFree(t *testing.T) {
 		}
 		after := slices.Clone(c.before)
 		for _, op := range ops {
-			place, is := strings.CutPrefix(op.Path, "/metadata/finalizers/")
-			if !is {
+			place, ok := strings.CutPrefix(op.Path, "/metadata/finalizers/")
+			if !ok {
 				if op != (shadow.Op{Op: "test", Path: "/metadata/uid", Value: string(s.UID)}) {
 					t.Errorf("%v: %+v", c.before, op)
 				}

@@ -31,9 +31,9 @@ const (
 
 // Reach returns what an annotation with this key gives a pod that pods of peers must not have; empty if nothing.
 func Reach(key string) string {
-	for _, one := range reach {
-		if (Keys{one.key}).Match(key) {
-			return one.why
+	for _, reached := range reach {
+		if (Keys{reached.key}).Match(key) {
+			return reached.why
 		}
 	}
 	return ""

@@ -117,10 +117,10 @@ func LeftOut(shadow *vkv1alpha1.ShadowPod, allowed Allowed) (names []string) {
 			names = append(names, "annotation "+key)
 		}
 	}
-	for _, one := range shadow.Spec.Pod.Tolerations {
+	for _, toleration := range shadow.Spec.Pod.Tolerations {
 		// Kubernetes itself gives pods of DaemonSets tolerations of guarded taints, and no administrator can allow these.
-		if !isGuarded(one.Key) && !allowed.Toleration(one.Key) {
-			names = append(names, "toleration of "+one.Key)
+		if !isGuarded(toleration.Key) && !allowed.Toleration(toleration.Key) {
+			names = append(names, "toleration of "+toleration.Key)
 		}
 	}
 	slices.Sort(names)

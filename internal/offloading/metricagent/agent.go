@@ -52,8 +52,8 @@ const (
 	nodeTimeout = 5 * time.Second
 	// nodesAtATime and scrapesAtATime bound the parallel requests for one peer, so that no peer delays the others.
 	nodesAtATime, scrapesAtATime = 8, 2
-	// mostOfPeer bounds the bytes held for one scrape.
-	mostOfPeer         = 32 << 20
+	// maxOfPeer bounds the bytes held for one scrape.
+	maxOfPeer          = 32 << 20
 	defaultKubeletPort = 10250
 )
 
@@ -177,7 +177,7 @@ func (a *Agent) collect(ctx context.Context, cluster, kind string) (*exposition.
 	if err != nil {
 		return nil, err
 	}
-	page := exposition.NewPage(mostOfPeer)
+	page := exposition.NewPage(maxOfPeer)
 	var mu sync.Mutex
 	var failures []error
 	var group errgroup.Group
@@ -186,15 +186,15 @@ func (a *Agent) collect(ctx context.Context, cluster, kind string) (*exposition.
 		group.Go(func() error {
 			// Lines are added as they come; several nodes may report the same family.
 			err := a.ask(ctx, name, kind, func(from io.Reader) error {
-				one := exposition.NewPage(mostOfPeer)
-				if err := one.Read(from, func(s *exposition.Sample) bool {
+				received := exposition.NewPage(maxOfPeer)
+				if err := received.Read(from, func(s *exposition.Sample) bool {
 					return pods[types.NamespacedName{Namespace: s.Label("namespace"), Name: s.Label("pod")}]
 				}); err != nil {
 					return err
 				}
 				mu.Lock()
 				defer mu.Unlock()
-				return page.Join(one)
+				return page.Join(received)
 			})
 			if err != nil {
 				mu.Lock()

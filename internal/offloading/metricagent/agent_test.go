@@ -101,8 +101,8 @@ func ownAddress(t *testing.T) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, one := range all {
-		if network, ok := one.(*net.IPNet); ok && network.IP.IsGlobalUnicast() && network.IP.To4() != nil {
+	for _, addr := range all {
+		if network, ok := addr.(*net.IPNet); ok && network.IP.IsGlobalUnicast() && network.IP.To4() != nil {
 			return network.IP.String()
 		}
 	}

@@ -16,8 +16,8 @@ import (
 const (
 	// apiServer is the Service of the API server, below the domain; the hosts files of pods have it without svc as well, and in its own namespace without that.
 	apiServer, apiServerSpace, apiServerName = "kubernetes.default.svc", "default.svc", "kubernetes"
-	// mostAliases bounds the names that are kept of a pod, which its peer chooses.
-	mostAliases = 8
+	// maxAliases bounds the names that are kept of a pod, which its peer chooses.
+	maxAliases = 8
 	// portVariable is the variable in which each container of a pod has the port.
 	portVariable, usualPort = "KUBERNETES_SERVICE_PORT", 443
 )
@@ -51,9 +51,9 @@ func APIServerOf(spec *corev1.PodSpec) *APIServer {
 		if err != nil || address.Zone() != "" {
 			continue
 		}
-		for _, one := range alias.Hostnames {
-			name := canonical(one)
-			if _, known := found.addresses[name]; !known && isAPIServer(name) && len(name) <= longest && len(found.addresses) < mostAliases {
+		for _, hostname := range alias.Hostnames {
+			name := canonical(hostname)
+			if _, ok := found.addresses[name]; !ok && isAPIServer(name) && len(name) <= longest && len(found.addresses) < maxAliases {
 				found.addresses[name] = address.Unmap()
 			}
 		}
@@ -62,8 +62,8 @@ func APIServerOf(spec *corev1.PodSpec) *APIServer {
 		return nil
 	}
 	for _, container := range spec.Containers[:min(len(spec.Containers), 1)] {
-		for _, one := range container.Env {
-			if port, err := strconv.ParseUint(one.Value, 10, 16); err == nil && port > 0 && one.Name == portVariable {
+		for _, envVar := range container.Env {
+			if port, err := strconv.ParseUint(envVar.Value, 10, 16); err == nil && port > 0 && envVar.Name == portVariable {
 				found.port = uint16(port)
 				break // the user's own come later
 			}
@@ -192,11 +192,11 @@ func typeOfAddress(address netip.Addr) dnsmessage.Type {
 }
 
 func addressRecord(owner dnsmessage.Name, address netip.Addr) dnsmessage.Resource {
-	one := dnsmessage.Resource{Header: ownHeader(owner, typeOfAddress(address)), Body: &dnsmessage.AAAAResource{AAAA: address.As16()}}
+	resource := dnsmessage.Resource{Header: ownHeader(owner, typeOfAddress(address)), Body: &dnsmessage.AAAAResource{AAAA: address.As16()}}
 	if address.Is4() {
-		one.Body = &dnsmessage.AResource{A: address.As4()}
+		resource.Body = &dnsmessage.AResource{A: address.As4()}
 	}
-	return one
+	return resource
 }
 
 func ownHeader(owner dnsmessage.Name, of dnsmessage.Type) dnsmessage.ResourceHeader {
@@ -207,14 +207,14 @@ func ownHeader(owner dnsmessage.Name, of dnsmessage.Type) dnsmessage.ResourceHea
 func reverseName(address netip.Addr) string {
 	var parts []string
 	if address.Is4() {
-		for _, one := range address.As4() {
-			parts = append(parts, strconv.Itoa(int(one)))
+		for _, part := range address.As4() {
+			parts = append(parts, strconv.Itoa(int(part)))
 		}
 		slices.Reverse(parts)
 		return strings.Join(parts, ".") + ".in-addr.arpa"
 	}
-	for _, one := range address.As16() {
-		parts = append(parts, strconv.FormatInt(int64(one>>4), 16), strconv.FormatInt(int64(one&15), 16))
+	for _, part := range address.As16() {
+		parts = append(parts, strconv.FormatInt(int64(part>>4), 16), strconv.FormatInt(int64(part&15), 16))
 	}
 	slices.Reverse(parts)
 	return strings.Join(parts, ".") + ".ip6.arpa"

@@ -92,8 +92,8 @@ func TestAPIServer(t *testing.T) {
 				if c.want == "" && len(m.Authorities) != 1 {
 					t.Errorf("an answer without records has the authorities %v", lines(m.Authorities))
 				}
-				for _, one := range m.Answers {
-					if service, is := one.Body.(*dnsmessage.SRVResource); is && service.Port != 6443 {
+				for _, resource := range m.Answers {
+					if service, ok := resource.Body.(*dnsmessage.SRVResource); ok && service.Port != 6443 {
 						t.Errorf("port %d", service.Port)
 					}
 				}
@@ -138,7 +138,7 @@ func TestAPIServerIsBounded(t *testing.T) {
 	for _, value := range []string{"99999", "-1", "x", "0"} {
 		spec.Containers = []corev1.Container{{Env: []corev1.EnvVar{{Name: portVariable, Value: value}}}}
 		kept := KeepAPIServer(spec)
-		if len(kept.HostAliases) != mostAliases || len(kept.Containers) != 0 || len(kept.Volumes) != 0 {
+		if len(kept.HostAliases) != maxAliases || len(kept.Containers) != 0 || len(kept.Volumes) != 0 {
 			t.Errorf("%d entries and %d containers are kept", len(kept.HostAliases), len(kept.Containers))
 		}
 	}

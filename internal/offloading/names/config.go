@@ -10,7 +10,7 @@ import (
 )
 
 // The bounds that Kubernetes sets for a pod. A kubelet cuts longer lists, too.
-const mostServers, mostSearches, mostSearchChars = 3, 32, 2048
+const maxServers, maxSearches, maxSearchChars = 3, 32, 2048
 
 // Settings are what pods of peers get.
 type Settings struct {
@@ -45,7 +45,7 @@ func (s Settings) Configure(spec *corev1.PodSpec, at Place) {
 	searches := slices.Concat([]string{at.Namespace + ".svc." + at.Domain, "svc." + at.Domain, at.Domain, at.Remote + ".svc." + s.Domain}, s.Searches, own.Searches)
 	spec.DNSPolicy = corev1.DNSNone
 	spec.DNSConfig = &corev1.PodDNSConfig{
-		Nameservers: shortest(unique(append([]string{s.Server.String()}, own.Nameservers...)), mostServers),
+		Nameservers: shortest(unique(append([]string{s.Server.String()}, own.Nameservers...)), maxServers),
 		Searches:    fitting(unique(searches)),
 		Options:     merged([]corev1.PodDNSConfigOption{{Name: "ndots", Value: new("5")}}, own.Options),
 	}
@@ -53,12 +53,12 @@ func (s Settings) Configure(spec *corev1.PodSpec, at Place) {
 
 // instead returns a configuration in which our name server stands for the DNS of the consumer.
 func (s Settings) instead(own *corev1.PodDNSConfig, home []string) *corev1.PodDNSConfig {
-	if own == nil || !s.Server.IsValid() || !slices.ContainsFunc(own.Nameservers, func(one string) bool { return slices.Contains(home, one) }) {
+	if own == nil || !s.Server.IsValid() || !slices.ContainsFunc(own.Nameservers, func(server string) bool { return slices.Contains(home, server) }) {
 		return own
 	}
 	config := own.DeepCopy()
-	for i, one := range config.Nameservers {
-		if slices.Contains(home, one) {
+	for i, nameserver := range config.Nameservers {
+		if slices.Contains(home, nameserver) {
 			config.Nameservers[i] = s.Server.String()
 		}
 	}
@@ -68,9 +68,9 @@ func (s Settings) instead(own *corev1.PodDNSConfig, home []string) *corev1.PodDN
 
 // unique drops what is there already.
 func unique(all []string) (kept []string) {
-	for _, one := range all {
-		if !slices.Contains(kept, one) {
-			kept = append(kept, one)
+	for _, name := range all {
+		if !slices.Contains(kept, name) {
+			kept = append(kept, name)
 		}
 	}
 	return kept
@@ -81,8 +81,8 @@ func shortest(all []string, most int) []string { return all[:min(len(all), most)
 // fitting returns the first search domains that fit.
 func fitting(all []string) []string {
 	chars := -1
-	for i, one := range all {
-		if chars += len(one) + 1; chars > mostSearchChars || i == mostSearches {
+	for i, search := range all {
+		if chars += len(search) + 1; chars > maxSearchChars || i == maxSearches {
 			return all[:i]
 		}
 	}
@@ -91,13 +91,13 @@ func fitting(all []string) []string {
 
 // merged returns options of which the later ones count.
 func merged(options, own []corev1.PodDNSConfigOption) []corev1.PodDNSConfigOption {
-	for _, one := range own {
-		at := slices.IndexFunc(options, func(other corev1.PodDNSConfigOption) bool { return other.Name == one.Name })
+	for _, option := range own {
+		at := slices.IndexFunc(options, func(other corev1.PodDNSConfigOption) bool { return other.Name == option.Name })
 		if at >= 0 {
-			options[at] = one
+			options[at] = option
 			continue
 		}
-		options = append(options, one)
+		options = append(options, option)
 	}
 	return options
 }

@@ -91,10 +91,10 @@ func TestConfig(t *testing.T) {
 
 func text(config *corev1.PodDNSConfig) string {
 	var options []string
-	for _, one := range config.Options {
-		option := one.Name
-		if one.Value != nil {
-			option += ":" + *one.Value
+	for _, podDNSConfigOption := range config.Options {
+		option := podDNSConfigOption.Name
+		if podDNSConfigOption.Value != nil {
+			option += ":" + *podDNSConfigOption.Value
 		}
 		options = append(options, option)
 	}

@@ -18,12 +18,12 @@ func Where(remote metav1.Object, domainOf func(namespaceMap string) string) (at 
 	notes := remote.GetAnnotations()
 	peer = remote.GetLabels()[labels.RemoteClusterID]
 	at = Place{Domain: domainOf(notes[labels.ManagedByNamespaceMap]), Namespace: notes[labels.OriginalName], Remote: remote.GetName()}
-	found = peer != "" && at.Namespace != "" && notes[labels.KeptForData] == "" && len(at.Domain) <= mostDomain && domain.Valid(at.Domain)
+	found = peer != "" && at.Namespace != "" && notes[labels.KeptForData] == "" && len(at.Domain) <= maxDomain && domain.Valid(at.Domain)
 	return at, peer, found
 }
 
-// mostDomain bounds the domain of a peer: with a namespace and a Service before it, a name has at most 253 characters.
-const mostDomain = 120
+// maxDomain bounds the domain of a peer: with a namespace and a Service before it, a name has at most 253 characters.
+const maxDomain = 120
 
 // Known is what the remote namespaces of this cluster mean, by their names.
 type Known struct {
@@ -36,8 +36,8 @@ func Know(here Cluster, remote []metav1.Object, domainOf func(namespaceMap strin
 	type key struct{ peer, domain string }
 	namespaces, in := map[key]map[string]string{}, map[string]key{}
 	sorted := slices.SortedFunc(slices.Values(remote), func(a, b metav1.Object) int { return strings.Compare(a.GetName(), b.GetName()) })
-	for _, one := range sorted {
-		at, peer, found := Where(one, domainOf)
+	for _, object := range sorted {
+		at, peer, found := Where(object, domainOf)
 		if !found {
 			continue
 		}
@@ -45,7 +45,7 @@ func Know(here Cluster, remote []metav1.Object, domainOf func(namespaceMap strin
 		if namespaces[of] == nil {
 			namespaces[of] = map[string]string{}
 		}
-		if earlier := namespaces[of][at.Namespace]; earlier == "" || one.GetDeletionTimestamp() == nil {
+		if earlier := namespaces[of][at.Namespace]; earlier == "" || object.GetDeletionTimestamp() == nil {
 			namespaces[of][at.Namespace] = at.Remote
 		}
 		in[at.Remote] = of

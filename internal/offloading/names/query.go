@@ -23,7 +23,7 @@ const (
 )
 
 // errNoQuery: there is to be no answer.
-var errNoQuery = errors.New("the packet is no query")
+var errNoQuery = errors.New("the packet is not a query")
 
 // Query is a question of a client.
 type Query struct {

@@ -10,8 +10,8 @@ import (
 	"golang.org/x/net/dns/dnsmessage"
 )
 
-// mostLinks bounds the aliases that lead from one name to another, in one answer and over several.
-const mostLinks = 8
+// maxLinks bounds the aliases that lead from one name to another, in one answer and over several.
+const maxLinks = 8
 
 // reply is an answer in the making.
 type reply struct {
@@ -58,21 +58,21 @@ func (c *Chain) Add(asked string, answer []byte) (next string, _ error) {
 		return next, nil
 	}
 	before := len(r.answers)
-	for _, one := range message.Answers {
-		if one.Header.Type != dnsmessage.TypeCNAME || c.wantsAliases() {
-			c.take(&r.answers, one, final)
+	for _, resource := range message.Answers {
+		if resource.Header.Type != dnsmessage.TypeCNAME || c.wantsAliases() {
+			c.take(&r.answers, resource, final)
 		}
 	}
 	c.empty = len(r.answers) == before && message.RCode == dnsmessage.RCodeSuccess && !message.Truncated
-	for _, one := range message.Authorities {
-		c.take(&r.authorities, one, final)
+	for _, resource := range message.Authorities {
+		c.take(&r.authorities, resource, final)
 	}
-	for i, one := range message.Additionals {
-		if one.Header.Type == dnsmessage.TypeOPT {
+	for i, additional := range message.Additionals {
+		if additional.Header.Type == dnsmessage.TypeOPT {
 			r.edns = &message.Additionals[i]
 			continue
 		}
-		c.take(&r.additionals, one, final)
+		c.take(&r.additionals, additional, final)
 	}
 	return "", nil
 }
@@ -108,17 +108,17 @@ func (c *Chain) follow(name string, records []dnsmessage.Resource) (final, next 
 		return name, "", nil
 	}
 	for {
-		at := slices.IndexFunc(records, func(one dnsmessage.Resource) bool {
-			return one.Header.Type == dnsmessage.TypeCNAME && canonical(one.Header.Name.String()) == name
+		at := slices.IndexFunc(records, func(resource dnsmessage.Resource) bool {
+			return resource.Header.Type == dnsmessage.TypeCNAME && canonical(resource.Header.Name.String()) == name
 		})
 		if at < 0 {
 			return name, "", nil
 		}
-		if c.links++; c.links > mostLinks {
+		if c.links++; c.links > maxLinks {
 			return "", "", errLoop
 		}
-		alias, is := records[at].Body.(*dnsmessage.CNAMEResource)
-		if !is {
+		alias, ok := records[at].Body.(*dnsmessage.CNAMEResource)
+		if !ok {
 			return "", "", errLoop
 		}
 		target := canonical(alias.CNAME.String())
@@ -139,37 +139,37 @@ func (c *Chain) follow(name string, records []dnsmessage.Resource) (final, next 
 
 // take adds a record with the names of the consumer. Records of other types are left out: the few that the DNS of a cluster has for its own domain are
 // signatures of what the names were.
-func (c *Chain) take(to *[]dnsmessage.Resource, one dnsmessage.Resource, final string) {
+func (c *Chain) take(to *[]dnsmessage.Resource, resource dnsmessage.Resource, final string) {
 	home := func(name dnsmessage.Name) dnsmessage.Name { return renamed(name, c.view.home) }
 	zone := func(name dnsmessage.Name) dnsmessage.Name { return renamed(name, c.view.zone) }
-	switch owner := canonical(one.Header.Name.String()); {
-	case owner == final && one.Header.Type != dnsmessage.TypeSOA:
-		one.Header.Name = c.owner
-	case one.Header.Type == dnsmessage.TypeSOA, one.Header.Type == dnsmessage.TypeNS:
-		one.Header.Name = zone(one.Header.Name)
+	switch owner := canonical(resource.Header.Name.String()); {
+	case owner == final && resource.Header.Type != dnsmessage.TypeSOA:
+		resource.Header.Name = c.owner
+	case resource.Header.Type == dnsmessage.TypeSOA, resource.Header.Type == dnsmessage.TypeNS:
+		resource.Header.Name = zone(resource.Header.Name)
 	default:
-		one.Header.Name = home(one.Header.Name)
+		resource.Header.Name = home(resource.Header.Name)
 	}
-	switch body := one.Body.(type) {
+	switch body := resource.Body.(type) {
 	case *dnsmessage.AResource, *dnsmessage.AAAAResource, *dnsmessage.TXTResource:
 	case *dnsmessage.CNAMEResource:
-		one.Body = &dnsmessage.CNAMEResource{CNAME: home(body.CNAME)}
+		resource.Body = &dnsmessage.CNAMEResource{CNAME: home(body.CNAME)}
 	case *dnsmessage.PTRResource:
-		one.Body = &dnsmessage.PTRResource{PTR: home(body.PTR)}
+		resource.Body = &dnsmessage.PTRResource{PTR: home(body.PTR)}
 	case *dnsmessage.SRVResource:
-		one.Body = &dnsmessage.SRVResource{Priority: body.Priority, Weight: body.Weight, Port: body.Port, Target: home(body.Target)}
+		resource.Body = &dnsmessage.SRVResource{Priority: body.Priority, Weight: body.Weight, Port: body.Port, Target: home(body.Target)}
 	case *dnsmessage.MXResource:
-		one.Body = &dnsmessage.MXResource{Pref: body.Pref, MX: home(body.MX)}
+		resource.Body = &dnsmessage.MXResource{Pref: body.Pref, MX: home(body.MX)}
 	case *dnsmessage.NSResource:
-		one.Body = &dnsmessage.NSResource{NS: zone(body.NS)}
+		resource.Body = &dnsmessage.NSResource{NS: zone(body.NS)}
 	case *dnsmessage.SOAResource:
 		changed := *body
 		changed.NS, changed.MBox = zone(body.NS), zone(body.MBox)
-		one.Body = &changed
+		resource.Body = &changed
 	default:
 		return
 	}
-	*to = append(*to, one)
+	*to = append(*to, resource)
 }
 
 func (v *View) home(name string) string {
@@ -199,10 +199,10 @@ func (v *View) Reverse(q *Query, answer []byte, most int) ([]byte, error) {
 	}
 	changed := false
 	kept := message.Answers[:0]
-	for _, one := range message.Answers {
-		name, is := one.Body.(*dnsmessage.PTRResource)
-		if !is {
-			kept = append(kept, one)
+	for _, resource := range message.Answers {
+		name, ok := resource.Body.(*dnsmessage.PTRResource)
+		if !ok {
+			kept = append(kept, resource)
 			continue
 		}
 		target := canonical(name.PTR.String())
@@ -210,12 +210,12 @@ func (v *View) Reverse(q *Query, answer []byte, most int) ([]byte, error) {
 		kind, _ := v.Look(target)
 		switch {
 		case own:
-			one.Body, changed = &dnsmessage.PTRResource{PTR: renamed(name.PTR, func(string) string { return home })}, true
+			resource.Body, changed = &dnsmessage.PTRResource{PTR: renamed(name.PTR, func(string) string { return home })}, true
 		case kind == Absent || kind == Mapped:
 			changed = true
 			continue
 		}
-		kept = append(kept, one)
+		kept = append(kept, resource)
 	}
 	if !changed {
 		return answer, nil // as it is

@@ -16,39 +16,39 @@ import (
 func record(t testing.TB, line string) dnsmessage.Resource {
 	t.Helper()
 	words := strings.Fields(line)
-	one := dnsmessage.Resource{Header: dnsmessage.ResourceHeader{Name: dnsmessage.MustNewName(words[0]), Class: dnsmessage.ClassINET, TTL: 30}}
+	resource := dnsmessage.Resource{Header: dnsmessage.ResourceHeader{Name: dnsmessage.MustNewName(words[0]), Class: dnsmessage.ClassINET, TTL: 30}}
 	name := func(at int) dnsmessage.Name { return dnsmessage.MustNewName(words[at]) }
 	switch words[1] {
 	case "A":
-		one.Body = &dnsmessage.AResource{A: netip.MustParseAddr(words[2]).As4()}
+		resource.Body = &dnsmessage.AResource{A: netip.MustParseAddr(words[2]).As4()}
 	case "AAAA":
-		one.Body = &dnsmessage.AAAAResource{AAAA: netip.MustParseAddr(words[2]).As16()}
+		resource.Body = &dnsmessage.AAAAResource{AAAA: netip.MustParseAddr(words[2]).As16()}
 	case "CNAME":
-		one.Body = &dnsmessage.CNAMEResource{CNAME: name(2)}
+		resource.Body = &dnsmessage.CNAMEResource{CNAME: name(2)}
 	case "SRV":
-		one.Body = &dnsmessage.SRVResource{Weight: 100, Port: 8080, Target: name(2)}
+		resource.Body = &dnsmessage.SRVResource{Weight: 100, Port: 8080, Target: name(2)}
 	case "PTR":
-		one.Body = &dnsmessage.PTRResource{PTR: name(2)}
+		resource.Body = &dnsmessage.PTRResource{PTR: name(2)}
 	case "TXT":
-		one.Body = &dnsmessage.TXTResource{TXT: []string{words[2]}}
+		resource.Body = &dnsmessage.TXTResource{TXT: []string{words[2]}}
 	case "NS":
-		one.Body = &dnsmessage.NSResource{NS: name(2)}
+		resource.Body = &dnsmessage.NSResource{NS: name(2)}
 	case "SOA":
-		one.Body = &dnsmessage.SOAResource{NS: name(2), MBox: name(3), Serial: 7, MinTTL: 5}
+		resource.Body = &dnsmessage.SOAResource{NS: name(2), MBox: name(3), Serial: 7, MinTTL: 5}
 	case "SIG": // an RRSIG
-		one.Header.Type = 46
-		one.Body = &dnsmessage.UnknownResource{Type: 46, Data: []byte("signature")}
+		resource.Header.Type = 46
+		resource.Body = &dnsmessage.UnknownResource{Type: 46, Data: []byte("signature")}
 	default:
 		t.Fatal("no such record:", line)
 	}
-	return one
+	return resource
 }
 
 // lines writes the records of a section.
 func lines(all []dnsmessage.Resource) (text []string) {
-	for _, one := range all {
-		line := one.Header.Name.String() + " "
-		switch body := one.Body.(type) {
+	for _, resource := range all {
+		line := resource.Header.Name.String() + " "
+		switch body := resource.Body.(type) {
 		case *dnsmessage.AResource:
 			line += "A " + netip.AddrFrom4(body.A).String()
 		case *dnsmessage.AAAAResource:
@@ -66,15 +66,15 @@ func lines(all []dnsmessage.Resource) (text []string) {
 		case *dnsmessage.SOAResource:
 			line += "SOA " + body.NS.String() + " " + body.MBox.String()
 		case *dnsmessage.OPTResource:
-			line = fmt.Sprintf("OPT size %d", one.Header.Class)
-			if one.Header.DNSSECAllowed() {
+			line = fmt.Sprintf("OPT size %d", resource.Header.Class)
+			if resource.Header.DNSSECAllowed() {
 				line += " DO"
 			}
 			for _, option := range body.Options {
 				line += fmt.Sprintf(" %d:%s", option.Code, option.Data)
 			}
 		default:
-			line += fmt.Sprintf("%v", one.Header.Type)
+			line += fmt.Sprintf("%v", resource.Header.Type)
 		}
 		text = append(text, line)
 	}
@@ -87,11 +87,11 @@ func question(name string, of dnsmessage.Type) dnsmessage.Question {
 
 func edns(t testing.TB, size int, options ...dnsmessage.Option) dnsmessage.Resource {
 	t.Helper()
-	one := dnsmessage.Resource{Header: dnsmessage.ResourceHeader{Name: dnsmessage.MustNewName(".")}, Body: &dnsmessage.OPTResource{Options: options}}
-	if err := one.Header.SetEDNS0(size, dnsmessage.RCodeSuccess, true); err != nil {
+	resource := dnsmessage.Resource{Header: dnsmessage.ResourceHeader{Name: dnsmessage.MustNewName(".")}, Body: &dnsmessage.OPTResource{Options: options}}
+	if err := resource.Header.SetEDNS0(size, dnsmessage.RCodeSuccess, true); err != nil {
 		t.Fatal(err)
 	}
-	return one
+	return resource
 }
 
 // packet packs a message.
@@ -251,7 +251,7 @@ func TestAliases(t *testing.T) {
 	}
 	// Aliases without end.
 	chain = view.NewChain(q)
-	for range mostLinks {
+	for range maxLinks {
 		if _, err = chain.Add("db.shop-rome-faf7bb.svc.cluster.local", answer("db.shop-rome-faf7bb.svc.cluster.local", "db.shop-rome-faf7bb.svc.cluster.local. CNAME db.shop.svc.cluster.local.")); err != nil {
 			t.Fatal(err)
 		}
@@ -347,22 +347,22 @@ func TestEDNS(t *testing.T) {
 
 // TestParse: what is no question of a client is refused with the code that the protocol has for it, or not answered at all.
 func TestParse(t *testing.T) {
-	one := []dnsmessage.Question{question("a.", dnsmessage.TypeA)}
+	single := []dnsmessage.Question{question("a.", dnsmessage.TypeA)}
 	for name, c := range map[string]struct {
 		packet []byte
 		want   string
 	}{
-		"a question":       {packet(t, dnsmessage.Message{Questions: one}), "RCodeSuccess"},
-		"an answer":        {packet(t, dnsmessage.Message{Header: dnsmessage.Header{Response: true}, Questions: one}), "silent"},
+		"a question":       {packet(t, dnsmessage.Message{Questions: single}), "RCodeSuccess"},
+		"an answer":        {packet(t, dnsmessage.Message{Header: dnsmessage.Header{Response: true}, Questions: single}), "silent"},
 		"nothing":          {nil, "silent"},
-		"a part":           {packet(t, dnsmessage.Message{Questions: one})[:11], "silent"},
+		"a part":           {packet(t, dnsmessage.Message{Questions: single})[:11], "silent"},
 		"no question":      {packet(t, dnsmessage.Message{}), "RCodeFormatError"},
-		"two questions":    {packet(t, dnsmessage.Message{Questions: append(one, one...)}), "RCodeFormatError"},
-		"a cut question":   {packet(t, dnsmessage.Message{Questions: one})[:14], "RCodeFormatError"},
-		"an update":        {packet(t, dnsmessage.Message{Header: dnsmessage.Header{OpCode: 5}, Questions: one}), "RCodeNotImplemented"},
+		"two questions":    {packet(t, dnsmessage.Message{Questions: append(single, single...)}), "RCodeFormatError"},
+		"a cut question":   {packet(t, dnsmessage.Message{Questions: single})[:14], "RCodeFormatError"},
+		"an update":        {packet(t, dnsmessage.Message{Header: dnsmessage.Header{OpCode: 5}, Questions: single}), "RCodeNotImplemented"},
 		"a transfer":       {packet(t, dnsmessage.Message{Questions: []dnsmessage.Question{question("a.", 252)}}), "RCodeRefused"},
-		"with answers":     {packet(t, dnsmessage.Message{Questions: one, Answers: []dnsmessage.Resource{record(t, "a. A 10.0.0.1")}}), "RCodeFormatError"},
-		"a loop of labels": {append(packet(t, dnsmessage.Message{Questions: one})[:12], 0xc0, 12, 0, 1, 0, 1), "RCodeFormatError"},
+		"with answers":     {packet(t, dnsmessage.Message{Questions: single, Answers: []dnsmessage.Resource{record(t, "a. A 10.0.0.1")}}), "RCodeFormatError"},
+		"a loop of labels": {append(packet(t, dnsmessage.Message{Questions: single})[:12], 0xc0, 12, 0, 1, 0, 1), "RCodeFormatError"},
 	} {
 		q, err := Parse(c.packet)
 		got := "silent"

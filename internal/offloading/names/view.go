@@ -43,8 +43,8 @@ func NewView(theirs string, here Cluster, remote map[string]string) *View {
 	for _, local := range slices.Sorted(maps.Keys(remote)) {
 		v.local[remote[local]] = local
 	}
-	for _, one := range here.Open {
-		v.open[one] = true
+	for _, namespace := range here.Open {
+		v.open[namespace] = true
 	}
 	return v
 }
@@ -66,11 +66,11 @@ const (
 // Look returns what is done about a name for which a pod of the consumer asks, and the name to ask for.
 func (v *View) Look(name string) (Kind, string) {
 	name = canonical(name)
-	rest, known := under(name, v.theirs)
+	rest, ok := under(name, v.theirs)
 	switch _, own := under(name, v.ours); {
 	case isReverse(name):
 		return Reverse, name
-	case !known, own && len(v.ours) > len(v.theirs):
+	case !ok, own && len(v.ours) > len(v.theirs):
 		return Pass, name
 	case isCommon(rest):
 		return Mapped, join(rest, v.ours)
@@ -152,9 +152,9 @@ func isReverse(name string) bool {
 // canonical returns a name in lower case, without the dot at its end. A label may have any bytes, of which only letters of ASCII have another case.
 func canonical(name string) string {
 	lower := []byte(strings.TrimSuffix(name, "."))
-	for i, one := range lower {
-		if 'A' <= one && one <= 'Z' {
-			lower[i] = one + 'a' - 'A'
+	for i, char := range lower {
+		if 'A' <= char && char <= 'Z' {
+			lower[i] = char + 'a' - 'A'
 		}
 	}
 	return string(lower)

@@ -134,12 +134,12 @@ func series(t *testing.T, name string) map[string]float64 {
 		if family.GetName() != name {
 			continue
 		}
-		for _, one := range family.GetMetric() {
+		for _, metric := range family.GetMetric() {
 			var values []string
-			for _, label := range one.GetLabel() {
+			for _, label := range metric.GetLabel() {
 				values = append(values, label.GetValue())
 			}
-			all[strings.Join(values, " ")] = one.GetCounter().GetValue() + float64(one.GetHistogram().GetSampleCount())
+			all[strings.Join(values, " ")] = metric.GetCounter().GetValue() + float64(metric.GetHistogram().GetSampleCount())
 		}
 	}
 	return all

@@ -21,8 +21,8 @@ func flood(t *testing.T, from netip.Addr, to netip.AddrPort, packets ...[]byte) 
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { connection.Close() })
-	for _, one := range packets {
-		if _, err := connection.Write(one); err != nil {
+	for _, packet := range packets {
+		if _, err := connection.Write(packet); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -140,8 +140,8 @@ func TestTrim(t *testing.T) {
 	if err != nil || len(options.ByObject) != 3 {
 		t.Fatal(err)
 	}
-	for object, one := range options.ByObject {
-		if one.Transform == nil || one.Label == nil || one.Label.Empty() {
+	for object, cached := range options.ByObject {
+		if cached.Transform == nil || cached.Label == nil || cached.Label.Empty() {
 			t.Errorf("all of %T would be kept", object)
 		}
 	}

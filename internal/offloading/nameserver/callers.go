@@ -55,9 +55,9 @@ func (c *Callers) Know(known *names.Known) {
 func (c *Callers) Set(name types.NamespacedName, addresses []netip.Addr, server *names.APIServer) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for _, one := range c.addresses[name] {
-		if c.pods[one].NamespacedName == name { // it may have another pod already
-			delete(c.pods, one)
+	for _, address := range c.addresses[name] {
+		if c.pods[address].NamespacedName == name { // it may have another pod already
+			delete(c.pods, address)
 		}
 	}
 	delete(c.addresses, name)
@@ -65,8 +65,8 @@ func (c *Callers) Set(name types.NamespacedName, addresses []netip.Addr, server 
 		return
 	}
 	c.addresses[name] = addresses
-	for _, one := range addresses {
-		c.pods[one] = pod{name, server}
+	for _, address := range addresses {
+		c.pods[address] = pod{name, server}
 	}
 	c.wake()
 }
@@ -82,7 +82,7 @@ func (c *Callers) wake() {
 func (c *Callers) find(from netip.Addr, q *names.Query) (found caller, any *names.View, changed <-chan struct{}) {
 	c.mu.RLock()
 	defer c.mu.RUnlock()
-	if pod, known := c.pods[from]; known {
+	if pod, ok := c.pods[from]; ok {
 		if view := c.known.In(pod.Namespace); view != nil {
 			return caller{view, pod.server}, nil, nil
 		}

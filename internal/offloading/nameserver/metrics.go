@@ -66,8 +66,8 @@ type meters struct {
 var measured = sync.OnceValue(func() *meters {
 	m := &meters{questions: questions(), duration: durations(), failures: forwardFailures()}
 	for _, network := range []string{"udp", "tcp"} {
-		for _, one := range []outcome{passed, translated, absent, own, refused, malformed, failed, dropped} {
-			m.questions.WithLabelValues(network, string(one)) // so that a rate has a start
+		for _, result := range []outcome{passed, translated, absent, own, refused, malformed, failed, dropped} {
+			m.questions.WithLabelValues(network, string(result)) // so that a rate has a start
 		}
 	}
 	for _, reason := range []string{"timeout", "other"} {

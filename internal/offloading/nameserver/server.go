@@ -40,12 +40,12 @@ type Limits struct {
 }
 
 func (l *Limits) complete() {
-	for _, one := range []struct {
+	for _, entry := range []struct {
 		value     *int
 		otherwise int
 	}{{&l.All, 2048}, {&l.Each, 256}, {&l.Held, 256}, {&l.HeldEach, 32}, {&l.PerSecond, 2000}, {&l.Burst, 4000}, {&l.Connections, 256}, {&l.ConnectionsEach, 32}} {
-		if *one.value == 0 {
-			*one.value = one.otherwise
+		if *entry.value == 0 {
+			*entry.value = entry.otherwise
 		}
 	}
 	if l.Hold == 0 {
@@ -57,10 +57,10 @@ func (l *Limits) complete() {
 }
 
 const (
-	// mostQuery is the most bytes of a question.
-	mostQuery = 4096
-	// mostTime is how long an answer may take, aliases included. Resolvers have asked again by then.
-	mostTime = 10 * time.Second
+	// maxQuery is the most bytes of a question.
+	maxQuery = 4096
+	// maxTime is how long an answer may take, aliases included. Resolvers have asked again by then.
+	maxTime = 10 * time.Second
 	// remembered is the number of addresses whose rates are known.
 	remembered = 20_000
 )
@@ -169,7 +169,7 @@ func (s *Server) release(from netip.Addr) {
 
 // serveDatagrams answers what comes over UDP. What is too much is dropped: its sender may be another than it claims.
 func (s *Server) serveDatagrams(ctx context.Context, at *net.UDPConn) error {
-	buffer := make([]byte, mostQuery+1)
+	buffer := make([]byte, maxQuery+1)
 	for {
 		n, from, err := at.ReadFromUDPAddrPort(buffer)
 		switch caller := from.Addr().Unmap(); {
@@ -178,7 +178,7 @@ func (s *Server) serveDatagrams(ctx context.Context, at *net.UDPConn) error {
 		case errors.Is(err, net.ErrClosed):
 			return fmt.Errorf("socket of the name server: %w", err)
 		case err != nil: // an error of one packet is none of the socket
-		case n > mostQuery, !s.enter(caller):
+		case n > maxQuery, !s.enter(caller):
 			s.meters.dropped("udp")
 		default:
 			packet := append([]byte(nil), buffer[:n]...)
@@ -217,7 +217,7 @@ func (s *Server) serveConnection(ctx context.Context, connection net.Conn) {
 		if connection.SetDeadline(time.Now().Add(s.options.Limits.Idle)) != nil {
 			return
 		}
-		packet, err := readFrame(connection, mostQuery)
+		packet, err := readFrame(connection, maxQuery)
 		if err != nil {
 			return
 		}
@@ -254,7 +254,7 @@ func (s *Server) decide(ctx context.Context, packet []byte, from netip.Addr, net
 		s.logged.Do(func() { s.options.Log.Info("question refused: no pod of a peer has the address", "address", from) })
 		return q.Error(dnsmessage.RCodeRefused), refused
 	}
-	ctx, cancel := context.WithTimeout(ctx, mostTime)
+	ctx, cancel := context.WithTimeout(ctx, maxTime)
 	defer cancel()
 	answer, what, err := s.resolve(ctx, asks, q, network)
 	if err != nil {
@@ -283,7 +283,7 @@ func (s *Server) callerOf(ctx context.Context, from netip.Addr, q *names.Query) 
 
 // resolve answers, or asks the DNS of this cluster for what a question means.
 func (s *Server) resolve(ctx context.Context, asks caller, q *names.Query, network string) ([]byte, outcome, error) {
-	most := mostBytes(q, network)
+	most := maxBytes(q, network)
 	if answer := asks.server.Answer(asks.view, q, most); answer != nil {
 		return answer, own, nil
 	}
@@ -311,8 +311,8 @@ func (s *Server) resolve(ctx context.Context, asks caller, q *names.Query, netwo
 	return answer, translated, err
 }
 
-// mostBytes is how large an answer may be; 0 for any size.
-func mostBytes(q *names.Query, network string) int {
+// maxBytes is how large an answer may be; 0 for any size.
+func maxBytes(q *names.Query, network string) int {
 	if network == "udp" {
 		return q.Size()
 	}
@@ -321,7 +321,7 @@ func mostBytes(q *names.Query, network string) int {
 
 // follow asks for a name, and for those that its aliases lead to.
 func (s *Server) follow(ctx context.Context, view *names.View, q *names.Query, name, network string) ([]byte, error) {
-	most, chain := mostBytes(q, network), view.NewChain(q)
+	most, chain := maxBytes(q, network), view.NewChain(q)
 	for kind := names.Mapped; kind == names.Mapped; {
 		next, err := s.step(ctx, chain, q, name, network)
 		if err != nil {

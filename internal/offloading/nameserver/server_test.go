@@ -81,18 +81,18 @@ func (z zone) respond(packet []byte, most int) []byte {
 	}
 	header := dnsmessage.ResourceHeader{Name: asked.Name, Class: asked.Class, TTL: 5}
 	for _, body := range records {
-		one := dnsmessage.Resource{Header: header, Body: body}
-		alias, is := body.(*dnsmessage.CNAMEResource)
-		known := !is || asked.Type == dnsmessage.TypeCNAME || !strings.HasSuffix(alias.CNAME.String(), ".cluster.local.")
-		if is && !known {
+		record := dnsmessage.Resource{Header: header, Body: body}
+		alias, ok := body.(*dnsmessage.CNAMEResource)
+		known := !ok || asked.Type == dnsmessage.TypeCNAME || !strings.HasSuffix(alias.CNAME.String(), ".cluster.local.")
+		if ok && !known {
 			for _, next := range z[alias.CNAME.String()] {
 				known = known || typeOf(next) == asked.Type
 			}
 		}
-		if is && known || typeOf(body) == asked.Type {
-			m.Answers = append(m.Answers, one)
+		if ok && known || typeOf(body) == asked.Type {
+			m.Answers = append(m.Answers, record)
 		}
-		if is {
+		if ok {
 			header.Name = alias.CNAME
 			for _, next := range z[alias.CNAME.String()] {
 				if typeOf(next) == asked.Type {

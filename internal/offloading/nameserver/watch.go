@@ -94,7 +94,7 @@ type Watcher struct {
 func Watch(ctx context.Context, cached cache.Cache, callers *Callers, here names.Cluster) (*Watcher, error) {
 	w := &Watcher{callers: callers, reader: cached, here: here, dirty: make(chan struct{}, 1), ready: make(chan struct{})}
 	mark := toolscache.ResourceEventHandlerFuncs{AddFunc: func(any) { w.mark() }, UpdateFunc: func(_, _ any) { w.mark() }, DeleteFunc: func(any) { w.mark() }}
-	for _, one := range []struct {
+	for _, watched := range []struct {
 		object  client.Object
 		handler toolscache.ResourceEventHandler
 	}{
@@ -102,13 +102,13 @@ func Watch(ctx context.Context, cached cache.Cache, callers *Callers, here names
 		{metadata(namespaceKind), mark},
 		{metadata(namespaceMapKind), mark},
 	} {
-		informer, err := cached.GetInformer(ctx, one.object, cache.BlockUntilSynced(false))
+		informer, err := cached.GetInformer(ctx, watched.object, cache.BlockUntilSynced(false))
 		if err != nil {
-			return nil, fmt.Errorf("watch %T: %w", one.object, err)
+			return nil, fmt.Errorf("watch %T: %w", watched.object, err)
 		}
-		registered, err := informer.AddEventHandler(one.handler)
+		registered, err := informer.AddEventHandler(watched.handler)
 		if err != nil {
-			return nil, fmt.Errorf("follow %T: %w", one.object, err)
+			return nil, fmt.Errorf("follow %T: %w", watched.object, err)
 		}
 		w.synced = append(w.synced, registered.HasSynced)
 	}
@@ -129,7 +129,7 @@ func (w *Watcher) mark() {
 }
 
 func (w *Watcher) set(object any) {
-	if pod, is := object.(*corev1.Pod); is {
+	if pod, ok := object.(*corev1.Pod); ok {
 		w.callers.Set(types.NamespacedName{Namespace: pod.Namespace, Name: pod.Name}, addressesOf(pod), names.APIServerOf(&pod.Spec))
 	}
 }
@@ -150,8 +150,8 @@ func addressesOf(pod *corev1.Pod) (all []netip.Addr) {
 	if podphase.Final(pod.Status.Phase) {
 		return nil
 	}
-	for _, one := range append([]corev1.PodIP{{IP: pod.Status.PodIP}}, pod.Status.PodIPs...) {
-		if address, err := netip.ParseAddr(one.IP); err == nil {
+	for _, podIP := range append([]corev1.PodIP{{IP: pod.Status.PodIP}}, pod.Status.PodIPs...) {
+		if address, err := netip.ParseAddr(podIP.IP); err == nil {
 			all = append(all, address.Unmap())
 		}
 	}

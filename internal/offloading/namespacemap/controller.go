@@ -68,7 +68,7 @@ func Setup(mgr manager.Manager, domain string) error {
 		Watches(&sharingv1alpha1.ResourceSlice{}, its, builder.WithPredicates(original)).
 		Watches(&vkv1alpha1.NamespaceMap{}, handler.EnqueueRequestsFromMapFunc(func(ctx context.Context, object client.Object) []reconcile.Request {
 			requests := []reconcile.Request{requestOf(object.GetNamespace())}
-			if one, is := object.(*vkv1alpha1.NamespaceMap); is && len(one.Spec.CustomResources) > 0 {
+			if namespaceMap, ok := object.(*vkv1alpha1.NamespaceMap); ok && len(namespaceMap.Spec.CustomResources) > 0 {
 				// Whether the status of custom resources comes back from a provider depends on the other ones.
 				requests = append(requests, everyTenant(ctx, object)...)
 			}
@@ -88,8 +88,8 @@ func Setup(mgr manager.Manager, domain string) error {
 // offloadingChanged passes updates that can change a map.
 var offloadingChanged = predicate.Funcs{UpdateFunc: func(change event.UpdateEvent) bool {
 	before, was := change.ObjectOld.(*offloadingv1alpha1.NamespaceOffloading)
-	after, is := change.ObjectNew.(*offloadingv1alpha1.NamespaceOffloading)
-	return !was || !is || before.Generation != after.Generation || (before.DeletionTimestamp == nil) != (after.DeletionTimestamp == nil) ||
+	after, ok := change.ObjectNew.(*offloadingv1alpha1.NamespaceOffloading)
+	return !was || !ok || before.Generation != after.Generation || (before.DeletionTimestamp == nil) != (after.DeletionTimestamp == nil) ||
 		before.Status.RemoteNamespaceName != after.Status.RemoteNamespaceName || before.UID != after.UID || apiServerSupport(before) != apiServerSupport(after)
 }}
 
@@ -161,9 +161,9 @@ func (r *reconciler) elsewhere(ctx context.Context, p *provider.Provider) (func(
 		return nil, fmt.Errorf("list namespace maps: %w", err)
 	}
 	return func(namespace string) bool {
-		return slices.ContainsFunc(all.Items, func(one vkv1alpha1.NamespaceMap) bool {
-			_, asked := one.Spec.DesiredMapping[namespace]
-			return asked && one.Namespace != p.Tenant && one.Labels[labels.Replicated] != "true" && one.DeletionTimestamp == nil
+		return slices.ContainsFunc(all.Items, func(namespaceMap vkv1alpha1.NamespaceMap) bool {
+			_, asked := namespaceMap.Spec.DesiredMapping[namespace]
+			return asked && namespaceMap.Namespace != p.Tenant && namespaceMap.Labels[labels.Replicated] != "true" && namespaceMap.DeletionTimestamp == nil
 		})
 	}, nil
 }
@@ -183,8 +183,8 @@ func (r *reconciler) confirm(ctx context.Context, p *provider.Provider, cached [
 		if client.IgnoreNotFound(err) != nil {
 			return fmt.Errorf("check whether namespace %s is still offloaded: %w", namespace, err)
 		}
-		known := slices.ContainsFunc(cached, func(one offloadingv1alpha1.NamespaceOffloading) bool {
-			return one.UID == now.UID && one.ResourceVersion == now.ResourceVersion
+		known := slices.ContainsFunc(cached, func(offloading offloadingv1alpha1.NamespaceOffloading) bool {
+			return offloading.UID == now.UID && offloading.ResourceVersion == now.ResourceVersion
 		})
 		if err == nil && now.DeletionTimestamp == nil && !known {
 			return fmt.Errorf("the cache is behind on the NamespaceOffloading of namespace %s; retrying", namespace)
@@ -219,8 +219,8 @@ func (r *reconciler) orphans(ctx context.Context, tenant string) error {
 		return fmt.Errorf("list namespace maps in %s: %w", tenant, err)
 	}
 	for i := range all.Items {
-		one := &all.Items[i]
-		if one.Labels[labels.Replicated] == "true" || one.DeletionTimestamp != nil {
+		namespaceMap := &all.Items[i]
+		if namespaceMap.Labels[labels.Replicated] == "true" || namespaceMap.DeletionTimestamp != nil {
 			continue
 		}
 		var requests sharingv1alpha1.ResourceSliceList
@@ -230,19 +230,19 @@ func (r *reconciler) orphans(ctx context.Context, tenant string) error {
 		if len(requests.Items) > 0 {
 			return nil // its ForeignCluster is not in the cache yet
 		}
-		if err := r.remove(ctx, one); err != nil {
+		if err := r.remove(ctx, namespaceMap); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func (r *reconciler) remove(ctx context.Context, one *vkv1alpha1.NamespaceMap) error {
-	log.FromContext(ctx).Info("namespace map deleted", "namespace", one.Namespace, "name", one.Name)
-	r.own.Forget(client.ObjectKeyFromObject(one))
-	err := r.client.Delete(ctx, one, client.Preconditions{UID: &one.UID})
+func (r *reconciler) remove(ctx context.Context, namespaceMap *vkv1alpha1.NamespaceMap) error {
+	log.FromContext(ctx).Info("namespace map deleted", "namespace", namespaceMap.Namespace, "name", namespaceMap.Name)
+	r.own.Forget(client.ObjectKeyFromObject(namespaceMap))
+	err := r.client.Delete(ctx, namespaceMap, client.Preconditions{UID: &namespaceMap.UID})
 	if client.IgnoreNotFound(err) != nil && !apierrors.IsConflict(err) {
-		return fmt.Errorf("delete namespace map %s/%s: %w", one.Namespace, one.Name, err)
+		return fmt.Errorf("delete namespace map %s/%s: %w", namespaceMap.Namespace, namespaceMap.Name, err)
 	}
 	return nil
 }

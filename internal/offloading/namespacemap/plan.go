@@ -17,34 +17,34 @@ import (
 func mapping(all []offloadingv1alpha1.NamespaceOffloading, p *provider.Provider, elsewhere func(namespace string) bool) vkv1alpha1.NamespaceMapSpec {
 	spec := vkv1alpha1.NamespaceMapSpec{DesiredMapping: map[string]string{}}
 	for i := range all {
-		one := &all[i]
-		if one.Name != offloadingv1alpha1.NamespaceOffloadingName || one.Status.RemoteNamespaceName == "" || !provider.Chooses(one, p) {
+		offloading := &all[i]
+		if offloading.Name != offloadingv1alpha1.NamespaceOffloadingName || offloading.Status.RemoteNamespaceName == "" || !provider.Chooses(offloading, p) {
 			continue
 		}
-		spec.DesiredMapping[one.Namespace] = one.Status.RemoteNamespaceName
-		if !apiServerSupport(one) {
-			spec.WithoutAPIServer = append(spec.WithoutAPIServer, one.Namespace)
+		spec.DesiredMapping[offloading.Namespace] = offloading.Status.RemoteNamespaceName
+		if !apiServerSupport(offloading) {
+			spec.WithoutAPIServer = append(spec.WithoutAPIServer, offloading.Namespace)
 		}
-		if one.Spec.Reflection == offloadingv1alpha1.ReflectReferenced {
-			spec.ReferencedOnly = append(spec.ReferencedOnly, one.Namespace)
+		if offloading.Spec.Reflection == offloadingv1alpha1.ReflectReferenced {
+			spec.ReferencedOnly = append(spec.ReferencedOnly, offloading.Namespace)
 		}
-		for _, field := range one.Spec.RunWithout {
+		for _, field := range offloading.Spec.RunWithout {
 			if spec.RunWithout == nil {
 				spec.RunWithout = map[string][]string{}
 			}
-			spec.RunWithout[one.Namespace] = append(spec.RunWithout[one.Namespace], string(field))
+			spec.RunWithout[offloading.Namespace] = append(spec.RunWithout[offloading.Namespace], string(field))
 		}
-		if seconds := one.Spec.UnreachableTolerationSeconds; seconds != nil {
+		if seconds := offloading.Spec.UnreachableTolerationSeconds; seconds != nil {
 			if spec.UnreachableTolerationSeconds == nil {
 				spec.UnreachableTolerationSeconds = map[string]int64{}
 			}
-			spec.UnreachableTolerationSeconds[one.Namespace] = *seconds
+			spec.UnreachableTolerationSeconds[offloading.Namespace] = *seconds
 		}
-		if len(one.Spec.CustomResources) > 0 {
+		if len(offloading.Spec.CustomResources) > 0 {
 			if spec.CustomResources == nil {
 				spec.CustomResources = map[string][]vkv1alpha1.ReflectedKind{}
 			}
-			spec.CustomResources[one.Namespace] = reflectedKinds(one.Spec.CustomResources, p, elsewhere(one.Namespace))
+			spec.CustomResources[offloading.Namespace] = reflectedKinds(offloading.Spec.CustomResources, p, elsewhere(offloading.Namespace))
 		}
 	}
 	slices.Sort(spec.WithoutAPIServer)
@@ -55,9 +55,9 @@ func mapping(all []offloadingv1alpha1.NamespaceOffloading, p *provider.Provider,
 // reflectedKinds returns which kinds of custom resources p gets. The status of objects that several providers have comes back from the one that is named only: the
 // others would take turns.
 func reflectedKinds(listed []offloadingv1alpha1.CustomResource, p *provider.Provider, elsewhere bool) (kinds []vkv1alpha1.ReflectedKind) {
-	for _, one := range listed {
+	for _, resource := range listed {
 		kinds = append(kinds, vkv1alpha1.ReflectedKind{
-			APIVersion: one.APIVersion, Kind: one.Kind, Status: one.StatusFrom == "" && !elsewhere || one.StatusFrom != "" && one.StatusFrom == p.NodeName,
+			APIVersion: resource.APIVersion, Kind: resource.Kind, Status: resource.StatusFrom == "" && !elsewhere || resource.StatusFrom != "" && resource.StatusFrom == p.NodeName,
 		})
 	}
 	return kinds
@@ -66,6 +66,6 @@ func reflectedKinds(listed []offloadingv1alpha1.CustomResource, p *provider.Prov
 // apiServerSupport reports whether remote pods of the namespace may use this API server. An invalid value, which the webhook refuses, means no:
 // tokens cannot be revoked once they are handed out.
 func apiServerSupport(offloading *offloadingv1alpha1.NamespaceOffloading) bool {
-	value, is := offloading.Annotations[labels.APIServerSupport]
-	return !is || value == "true"
+	value, ok := offloading.Annotations[labels.APIServerSupport]
+	return !ok || value == "true"
 }

@@ -20,20 +20,20 @@ import (
 
 // TestMapping: which namespaces have a remote namespace, and which may not use the API server; an invalid annotation means no.
 func TestMapping(t *testing.T) {
-	one := func(namespace string, annotations map[string]string) offloadingv1alpha1.NamespaceOffloading {
+	offloading := func(namespace string, annotations map[string]string) offloadingv1alpha1.NamespaceOffloading {
 		made := offloadingv1alpha1.NamespaceOffloading{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "offloading", Annotations: annotations}}
 		made.Status.RemoteNamespaceName = namespace + "-rome"
 		return made
 	}
 	support := func(value string) map[string]string { return map[string]string{labels.APIServerSupport: value} }
-	deleted, unnamed, other, elsewhere := one("deleted", support("false")), one("unnamed", support("false")), one("other", support("false")), one("elsewhere", support("false"))
+	deleted, unnamed, other, elsewhere := offloading("deleted", support("false")), offloading("unnamed", support("false")), offloading("other", support("false")), offloading("elsewhere", support("false"))
 	deleted.DeletionTimestamp = &metav1.Time{}
 	unnamed.Status.RemoteNamespaceName = ""
 	other.Name = "mine"
 	elsewhere.Spec.ClusterSelector.NodeSelectorTerms = []corev1.NodeSelectorTerm{controllertest.Term("region", corev1.NodeSelectorOpIn, "asia")}
 	all := []offloadingv1alpha1.NamespaceOffloading{
-		one("vault", support("false")), one("typo", support("False")), one("empty", support("")), one("shop", support("true")), one("web", nil),
-		one("notes", map[string]string{"other": "false"}), deleted, unnamed, other, elsewhere,
+		offloading("vault", support("false")), offloading("typo", support("False")), offloading("empty", support("")), offloading("shop", support("true")), offloading("web", nil),
+		offloading("notes", map[string]string{"other": "false"}), deleted, unnamed, other, elsewhere,
 	}
 	all[0].Spec.Reflection = offloadingv1alpha1.ReflectReferenced
 	all[3].Spec.RunWithout = []offloadingv1alpha1.PodField{"runtimeClassName", "os"}

@@ -61,8 +61,8 @@ type reconciler struct {
 	events  events.EventRecorder
 	// faulty has, per UID, the generation for whose invalid selector an event was sent.
 	faulty sync.Map
-	// lured has, per UID and cluster ID, the sentence about labels for which an event was sent.
-	lured sync.Map
+	// unaccepted has, per UID and cluster ID, the sentence about labels for which an event was sent.
+	unaccepted sync.Map
 }
 
 // Setup registers the controller of offloaded namespaces. The manager's cache must have all namespaces, and

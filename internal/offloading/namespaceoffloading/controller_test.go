@@ -148,8 +148,8 @@ func (b *consumerEnv) untilPhase(offloading *offloadingv1alpha1.NamespaceOffload
 		b.Read(offloading)
 		var got []string
 		if l != nil {
-			for _, one := range offloading.Status.RemoteNamespacesConditions[l.peer.UniqueName()] {
-				got = append(got, one.Reason)
+			for _, condition := range offloading.Status.RemoteNamespacesConditions[l.peer.UniqueName()] {
+				got = append(got, condition.Reason)
 			}
 		}
 		return offloading.Status.OffloadingPhase == phase && slices.Equal(got, reasons) && offloading.Status.ObservedGeneration == offloading.Generation
@@ -336,8 +336,8 @@ func TestOffloadingWithoutAPIServer(t *testing.T) {
 		if !more {
 			t.Fatal("the watch ended before the namespace was in the map")
 		}
-		m, is := event.Object.(*vkv1alpha1.NamespaceMap)
-		if is && len(m.Spec.DesiredMapping) > 0 {
+		m, ok := event.Object.(*vkv1alpha1.NamespaceMap)
+		if ok && len(m.Spec.DesiredMapping) > 0 {
 			first = &m.Spec
 		}
 	}

@@ -37,8 +37,8 @@ const offloadedRole = "liqo-virtual-kubelet-offloaded"
 
 var phaseChanged = predicate.Funcs{UpdateFunc: func(change event.UpdateEvent) bool {
 	before, was := change.ObjectOld.(*sharingv1alpha1.ResourceSlice)
-	after, is := change.ObjectNew.(*sharingv1alpha1.ResourceSlice)
-	return !was || !is || provider.Wanted(before) != provider.Wanted(after)
+	after, ok := change.ObjectNew.(*sharingv1alpha1.ResourceSlice)
+	return !was || !ok || provider.Wanted(before) != provider.Wanted(after)
 }}
 
 func (r *reconciler) observe(ctx context.Context, s *offloadScope) (err error) {
@@ -52,7 +52,7 @@ func (r *reconciler) observe(ctx context.Context, s *offloadScope) (err error) {
 	if s.providers, err = providers.List(ctx, r.client, ""); err != nil {
 		return err
 	}
-	r.reportLured(s)
+	r.reportUnaccepted(s)
 	if fault := provider.CheckSelector(&s.offloading.Spec.ClusterSelector); fault != "" {
 		if before, _ := r.faulty.Swap(s.offloading.UID, s.offloading.Generation); before != s.offloading.Generation {
 			r.events.Eventf(s.offloading, nil, corev1.EventTypeWarning, reasons.Invalid, "Select", "%s", printable.Note(fault))
@@ -61,14 +61,14 @@ func (r *reconciler) observe(ctx context.Context, s *offloadScope) (err error) {
 	return nil
 }
 
-// reportLured sends one event for each provider that would be chosen by labels that are not accepted, and another one when these labels change.
-func (r *reconciler) reportLured(s *offloadScope) {
+// reportUnaccepted sends one event for each provider that would be chosen by labels that are not accepted, and another one when these labels change.
+func (r *reconciler) reportUnaccepted(s *offloadScope) {
 	for i := range s.providers {
 		key := string(s.offloading.UID) + "/" + s.providers[i].ID
 		sentence := provider.NotAccepted(s.offloading, &s.providers[i])
 		if sentence == "" {
-			r.lured.Delete(key)
-		} else if before, _ := r.lured.Swap(key, sentence); before != sentence {
+			r.unaccepted.Delete(key)
+		} else if before, _ := r.unaccepted.Swap(key, sentence); before != sentence {
 			r.events.Eventf(s.offloading, nil, corev1.EventTypeWarning, reasons.LabelsNotAccepted, "Select", "%s", printable.Note(sentence))
 		}
 	}
@@ -109,7 +109,7 @@ func (r *reconciler) label(ctx context.Context, namespace *corev1.Namespace, on 
 	intent := coreapply.Namespace(namespace.Name).WithUID(namespace.UID)
 	if on {
 		intent.WithLabels(map[string]string{labels.SchedulingEnabled: "true"})
-	} else if namespace.Labels[labels.SchedulingEnabled] == "" || !labelledByUs(namespace) {
+	} else if namespace.Labels[labels.SchedulingEnabled] == "" || !isOurLabel(namespace) {
 		return nil
 	}
 	err := r.own.ApplyTo(ctx, intent, namespace)
@@ -165,22 +165,22 @@ func (r *reconciler) bindings(ctx context.Context, namespace string) (map[string
 	}
 	found := map[string]*rbacv1.RoleBinding{}
 	for i := range all.Items {
-		if one := &all.Items[i]; one.RoleRef.Name == offloadedRole && strings.HasPrefix(one.Name, kubelet.BindingPrefix) {
-			found[one.Name] = one
+		if binding := &all.Items[i]; binding.RoleRef.Name == offloadedRole && strings.HasPrefix(binding.Name, kubelet.BindingPrefix) {
+			found[binding.Name] = binding
 		}
 	}
 	return found, nil
 }
 
 func (r *reconciler) unbind(ctx context.Context, bindings map[string]*rbacv1.RoleBinding) (err error) {
-	for _, one := range bindings {
-		if one.DeletionTimestamp != nil {
+	for _, binding := range bindings {
+		if binding.DeletionTimestamp != nil {
 			continue
 		}
-		r.own.Forget(client.ObjectKeyFromObject(one))
-		failed := r.client.Delete(ctx, one, client.Preconditions{UID: &one.UID})
+		r.own.Forget(client.ObjectKeyFromObject(binding))
+		failed := r.client.Delete(ctx, binding, client.Preconditions{UID: &binding.UID})
 		if client.IgnoreNotFound(failed) != nil && !apierrors.IsConflict(failed) {
-			err = errors.Join(err, fmt.Errorf("delete role binding %s/%s: %w", one.Namespace, one.Name, failed))
+			err = errors.Join(err, fmt.Errorf("delete role binding %s/%s: %w", binding.Namespace, binding.Name, failed))
 		}
 	}
 	return err
@@ -235,7 +235,7 @@ func (r *reconciler) sweep(ctx context.Context, name string) error {
 	if err != nil {
 		return err
 	}
-	labelled := namespace.Labels[labels.SchedulingEnabled] != "" && labelledByUs(namespace) // a label of a user stays
+	labelled := namespace.Labels[labels.SchedulingEnabled] != "" && isOurLabel(namespace) // a label of a user stays
 	if !labelled && len(bindings) == 0 {
 		return nil
 	}
@@ -250,8 +250,8 @@ func (r *reconciler) sweep(ctx context.Context, name string) error {
 	return r.label(ctx, namespace, false)
 }
 
-// labelledByUs reports whether this controller labelled the namespace.
-func labelledByUs(namespace *corev1.Namespace) bool {
+// isOurLabel reports whether this controller labelled the namespace.
+func isOurLabel(namespace *corev1.Namespace) bool {
 	for _, entry := range namespace.ManagedFields {
 		if entry.Manager == labels.OwnerOffloading && entry.Operation == metav1.ManagedFieldsOperationApply {
 			return true

@@ -118,12 +118,12 @@ func offloadingPhase(deleted bool, all map[string]offloadingv1alpha1.RemoteNames
 	required, ready, failed := 0, 0, 0
 	for _, conditions := range all {
 		var wanted, is, fails bool
-		for _, one := range conditions {
-			switch one.Type {
+		for _, condition := range conditions {
+			switch condition.Type {
 			case offloadingv1alpha1.ConditionOffloadingRequired:
-				wanted = one.Status == corev1.ConditionTrue
+				wanted = condition.Status == corev1.ConditionTrue
 			case offloadingv1alpha1.ConditionReady:
-				is, fails = one.Status == corev1.ConditionTrue, one.Reason == offloadingv1alpha1.ReasonCreationLoopBackOff
+				is, fails = condition.Status == corev1.ConditionTrue, condition.Reason == offloadingv1alpha1.ReasonCreationLoopBackOff
 			}
 		}
 		if !wanted {

@@ -71,13 +71,13 @@ func TestOffloadingStatus(t *testing.T) {
 		}
 		status := offloadingStatus(offloading, name, test.providers, now)
 		var reasons []string
-		for _, one := range status.RemoteNamespacesConditions["cluster-0"] {
-			reasons = append(reasons, one.Reason)
-			if one.Message == "" || one.LastTransitionTime.IsZero() {
-				t.Errorf("%s: %+v", what, one)
+		for _, condition := range status.RemoteNamespacesConditions["cluster-0"] {
+			reasons = append(reasons, condition.Reason)
+			if condition.Message == "" || condition.LastTransitionTime.IsZero() {
+				t.Errorf("%s: %+v", what, condition)
 			}
-			if what == "deleted there" && one.Reason == "Terminating" && !strings.HasSuffix(one.Message, "why") {
-				t.Errorf("the provider's reason is missing: %s", one.Message)
+			if what == "deleted there" && condition.Reason == "Terminating" && !strings.HasSuffix(condition.Message, "why") {
+				t.Errorf("the provider's reason is missing: %s", condition.Message)
 			}
 		}
 		if status.OffloadingPhase != test.phase || strings.Join(reasons, " ") != test.reasons || status.ObservedGeneration != 3 || status.RemoteNamespaceName != name {

@@ -38,8 +38,8 @@ func Own(configured []netip.Prefix, nodes []corev1.Node) []netip.Prefix {
 				own = append(own, network.Masked())
 			}
 		}
-		for _, one := range nodes[i].Status.Addresses {
-			if address, err := netip.ParseAddr(one.Address); err == nil {
+		for _, nodeAddress := range nodes[i].Status.Addresses {
+			if address, err := netip.ParseAddr(nodeAddress.Address); err == nil {
 				own = append(own, netip.PrefixFrom(address.WithZone(""), address.BitLen()))
 			}
 		}

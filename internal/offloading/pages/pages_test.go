@@ -45,8 +45,8 @@ func some() []*corev1.Pod {
 
 func each(all []*corev1.Pod) Each {
 	return func(do func(*corev1.Pod)) {
-		for _, one := range all {
-			do(one)
+		for _, page := range all {
+			do(page)
 		}
 	}
 }

@@ -224,24 +224,24 @@ func (p *Ledger) follow(ctx context.Context) error {
 
 // set counts an object of a tenant namespace. One that is being deleted leaves its place to its successor: the peer cannot delay its deletion.
 func (p *Ledger) set(kind schema.GroupResource, object any) {
-	one, ok := object.(client.Object)
+	counted, ok := object.(client.Object)
 	if !ok {
 		return
 	}
-	if one.GetLabels()[labels.Replicated] != "true" || one.GetDeletionTimestamp() != nil {
+	if counted.GetLabels()[labels.Replicated] != "true" || counted.GetDeletionTimestamp() != nil {
 		p.forget(kind, object)
 		return
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.ledger.Note(ledger.Key{Resource: kind, Namespace: one.GetNamespace(), Name: one.GetName()}, p.tenant(one.GetNamespace()))
+	p.ledger.Note(ledger.Key{Resource: kind, Namespace: counted.GetNamespace(), Name: counted.GetName()}, p.tenant(counted.GetNamespace()))
 }
 
 func (p *Ledger) forget(kind schema.GroupResource, object any) {
-	if one, ok := object.(client.Object); ok {
+	if counted, ok := object.(client.Object); ok {
 		p.mu.Lock()
 		defer p.mu.Unlock()
-		p.ledger.Forget(ledger.Key{Resource: kind, Namespace: one.GetNamespace(), Name: one.GetName()})
+		p.ledger.Forget(ledger.Key{Resource: kind, Namespace: counted.GetNamespace(), Name: counted.GetName()})
 	}
 }
 
@@ -286,12 +286,12 @@ func (p *Ledger) relist(ctx context.Context, peer string) error {
 	}
 	found, of, left := map[ledger.Key]ledger.Use{}, map[schema.GroupResource]bool{}, map[ledger.Key]bool{}
 	var why error
-	for _, one := range kinds {
-		of[one.GroupResource()] = true
+	for _, kind := range kinds {
+		of[kind.GroupResource()] = true
 		for _, namespace := range p.namespaces(peer) {
-			switch err := p.read(ctx, one, namespace, found); {
+			switch err := p.read(ctx, kind, namespace, found); {
 			case apierrors.IsForbidden(err) || apierrors.IsNotFound(err):
-				left[ledger.Key{Resource: one.GroupResource(), Namespace: namespace}], why = true, err
+				left[ledger.Key{Resource: kind.GroupResource(), Namespace: namespace}], why = true, err
 			case err != nil:
 				return err
 			}
@@ -312,11 +312,11 @@ func (p *Ledger) relist(ctx context.Context, peer string) error {
 // resources returns what is counted. Custom resources that this cluster does not serve have no objects.
 func (p *Ledger) resources() ([]schema.GroupVersionResource, error) {
 	all := slices.Clone(p.kinds)
-	for _, one := range p.custom {
-		switch served, err := p.served(one); {
+	for _, resource := range p.custom {
+		switch served, err := p.served(resource); {
 		case meta.IsNoMatchError(err):
 		case err != nil:
-			return nil, fmt.Errorf("look for custom resource %s: %w", one, err)
+			return nil, fmt.Errorf("look for custom resource %s: %w", resource, err)
 		default:
 			all = append(all, served)
 		}

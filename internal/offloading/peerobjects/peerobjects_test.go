@@ -201,11 +201,11 @@ func TestPeerLedger(t *testing.T) {
 func TestTenantObjects(t *testing.T) {
 	p := peersOf(t, ledger.Limits{Objects: map[schema.GroupResource]int64{NamespaceMaps: 1}}, stored{})
 	of := func(name, replicated string, deleted bool) *vkv1alpha1.NamespaceMap {
-		one := &vkv1alpha1.NamespaceMap{ObjectMeta: metav1.ObjectMeta{Namespace: tenantOf("rome"), Name: name, Labels: map[string]string{labels.Replicated: replicated}}}
+		namespaceMap := &vkv1alpha1.NamespaceMap{ObjectMeta: metav1.ObjectMeta{Namespace: tenantOf("rome"), Name: name, Labels: map[string]string{labels.Replicated: replicated}}}
 		if deleted {
-			one.DeletionTimestamp = new(metav1.Now())
+			namespaceMap.DeletionTimestamp = new(metav1.Now())
 		}
-		return one
+		return namespaceMap
 	}
 	full := func(peer string, want bool) {
 		t.Helper()
@@ -232,11 +232,11 @@ func TestPeerCustomResources(t *testing.T) {
 	widgets, maps := schema.GroupResource{Group: "example.com", Resource: "widgets"}, schema.GroupResource{Group: "example.com", Resource: NamespaceMaps.Resource}
 	api := stored{}
 	p := peersOf(t, ledger.Limits{Objects: map[schema.GroupResource]int64{widgets: 2, maps: 2}, Use: ledger.Use{ledger.Bytes: 1000}}, api, widgets, maps)
-	p.served = func(one schema.GroupResource) (schema.GroupVersionResource, error) {
-		if one == widgets {
-			return one.WithVersion("v1"), nil
+	p.served = func(groupResource schema.GroupResource) (schema.GroupVersionResource, error) {
+		if groupResource == widgets {
+			return groupResource.WithVersion("v1"), nil
 		}
-		return schema.GroupVersionResource{}, &meta.NoResourceMatchError{PartialResource: one.WithVersion("")}
+		return schema.GroupVersionResource{}, &meta.NoResourceMatchError{PartialResource: groupResource.WithVersion("")}
 	}
 	try := func(kind schema.GroupResource, name string, size int, want bool) {
 		t.Helper()
@@ -317,10 +317,10 @@ func TestAttackH5Bytes(t *testing.T) {
 	}
 	b.Until("what is stored counts", func() bool { return !admitted("more") })
 	for i := range 14 {
-		one := filler(i)
-		b.Must(b.Delete(t.Context(), one))
+		object := filler(i)
+		b.Must(b.Delete(t.Context(), object))
 		if i%2 == 1 { // no controller releases it
-			b.Edit(one, func() { one.SetFinalizers(nil) })
+			b.Edit(object, func() { object.SetFinalizers(nil) })
 		}
 	}
 	b.Until("what is deleted does not count", func() bool { return admitted("more") })

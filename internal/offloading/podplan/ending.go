@@ -13,8 +13,8 @@ import (
 // period returns the grace period, in seconds, that the ShadowPod is to carry; 0 if the peer's pod ends in time without. An ordinary deletion has the period of
 // the manifest, which the peer has, and costs no further request. As in Kubernetes, a deletion that has begun gets a shorter period, never a longer one.
 func (f *Facts) period() int64 {
-	wanted, known := f.wanted()
-	if !known {
+	wanted, ok := f.wanted()
+	if !ok {
 		return 0
 	}
 	has, announced := lifecycle.Announced(f.Shadow)

@@ -120,7 +120,7 @@ func planInbound(f *Facts) Inbound {
 	step := Inbound{
 		Report: ReportRemote, Remote: remote, Restarts: podphase.Final(remote.Status.Phase) && !f.ended(remote), NetworkDown: f.Network == NetworkDown,
 	}
-	if wait, is := f.stuck(remote); is {
+	if wait, ok := f.stuck(remote); ok {
 		step.Replace, step.RequeueAfter = wait == 0, wait
 	}
 	return step

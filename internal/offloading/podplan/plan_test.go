@@ -142,7 +142,7 @@ func TestPlan(t *testing.T) {
 		{"its node there is lost, and no controller replaces it", steps{ending(time.Hour)}, amend, reported},
 		{"its node there is lost, and it is being deleted", steps{owned("ReplicaSet"), deleting, ending(time.Hour)}, Outbound{Delete: true}, reported},
 		{"its node there is lost, and the remote namespace is being deleted", steps{owned("ReplicaSet"), ending(time.Hour), func(f *Facts) { f.Terminating = true }}, Outbound{}, reported},
-		{"it ends there for ever, with an endless period", steps{owned("ReplicaSet"), ending(time.Hour), func(f *Facts) { f.Remote.DeletionGracePeriodSeconds = new(int64(math.MaxInt64)) }}, amend, Inbound{Report: ReportRemote, RequeueAfter: mostPeriod + 2*time.Minute - time.Hour}},
+		{"it ends there for ever, with an endless period", steps{owned("ReplicaSet"), ending(time.Hour), func(f *Facts) { f.Remote.DeletionGracePeriodSeconds = new(int64(math.MaxInt64)) }}, amend, Inbound{Report: ReportRemote, RequeueAfter: maxPeriod + 2*time.Minute - time.Hour}},
 		{"its end there is reported, and something holds it", steps{owned("ReplicaSet"), ending(time.Hour), failed}, amend, Inbound{Report: ReportRemote, Restarts: true}},
 		{"no node there takes it any more", steps{owned("StatefulSet"), homeless(time.Hour)}, amend, Inbound{Report: ReportRemote, Replace: true}},
 		{"no node there takes it at the moment", steps{owned("ReplicaSet"), homeless(time.Minute)}, amend, Inbound{Report: ReportRemote, RequeueAfter: time.Minute}},

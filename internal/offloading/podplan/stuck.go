@@ -32,16 +32,16 @@ func StuckOf(remote *corev1.Pod) Stuck {
 		return Ending
 	}
 	for i := range remote.Status.Conditions {
-		one := &remote.Status.Conditions[i]
-		if one.Type == corev1.PodScheduled && one.Status == corev1.ConditionFalse && one.Reason == corev1.PodReasonUnschedulable {
+		condition := &remote.Status.Conditions[i]
+		if condition.Type == corev1.PodScheduled && condition.Status == corev1.ConditionFalse && condition.Reason == corev1.PodReasonUnschedulable {
 			return Homeless
 		}
 	}
 	return NotStuck
 }
 
-// mostPeriod bounds the grace period that is waited for. The peer decides it.
-const mostPeriod = 7 * 24 * time.Hour
+// maxPeriod bounds the grace period that is waited for. The peer decides it.
+const maxPeriod = 7 * 24 * time.Hour
 
 // stuck reports whether a pod that has run is replaced because its remote pod is stuck, and how long to wait before that: its node there is lost, or the peer has evicted
 // it and no other node takes it. Kubernetes deletes pods in such cases, so that their controllers replace them where there is capacity, and so do we. A pod stays if nothing is
@@ -57,7 +57,7 @@ func (f *Facts) stuck(remote *corev1.Pod) (wait time.Duration, is bool) {
 	case state == Ending && owner.Kind == "StatefulSet", state == Homeless && policy != corev1.RestartPolicyAlways && policy != "":
 		return 0, false
 	case state == Ending && remote.DeletionGracePeriodSeconds != nil:
-		timeout += time.Duration(min(max(*remote.DeletionGracePeriodSeconds, 0), int64(mostPeriod/time.Second))) * time.Second
+		timeout += time.Duration(min(max(*remote.DeletionGracePeriodSeconds, 0), int64(maxPeriod/time.Second))) * time.Second
 	}
 	return max(f.StuckSince.Add(timeout).Sub(f.Now), 0), true
 }

@@ -25,8 +25,8 @@ func Chooses(offloading *offloadingv1alpha1.NamespaceOffloading, p *Provider) bo
 		return p.asked(offloading.Namespace)
 	}
 	if fits && p.Allows != nil {
-		if allowed, known := p.Allows(offloading.Namespace); !allowed {
-			return !known && p.asked(offloading.Namespace)
+		if allowed, ok := p.Allows(offloading.Namespace); !allowed {
+			return !ok && p.asked(offloading.Namespace)
 		}
 	}
 	if fits && !Leads(offloading, p) {
@@ -53,7 +53,7 @@ func Places(offloading *offloadingv1alpha1.NamespaceOffloading, providers []Prov
 			continue
 		}
 		if p.Allows != nil {
-			if _, known := p.Allows(offloading.Namespace); !known {
+			if _, ok := p.Allows(offloading.Namespace); !ok {
 				continue
 			}
 		}

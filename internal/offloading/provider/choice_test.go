@@ -78,7 +78,7 @@ func TestPlaces(t *testing.T) {
 	offloading.Spec.ClusterSelector.NodeSelectorTerms = []corev1.NodeSelectorTerm{controllertest.Term("region", corev1.NodeSelectorOpIn, "europe")}
 	everywhere := offloading.DeepCopy()
 	everywhere.Spec.ClusterSelector.NodeSelectorTerms = nil
-	one := func(change func(*Provider)) Provider {
+	provider := func(change func(*Provider)) Provider {
 		p := Provider{NodeName: "liqo-milan", Node: controllertest.NodeWith(map[string]string{"region": "europe"}), Namespaces: &vkv1alpha1.NamespaceMap{}}
 		if change != nil {
 			change(&p)
@@ -100,18 +100,18 @@ func TestPlaces(t *testing.T) {
 		providers []Provider
 		run, vain []string
 	}{
-		"chosen":                                    {of: offloading, providers: []Provider{one(nil)}, run: milan},
-		"its labels are not accepted":               {of: offloading, providers: []Provider{one(hidden)}, vain: milan},
-		"one of two":                                {of: offloading, providers: []Provider{one(hidden), one(nil)}, vain: milan, run: milan},
-		"no selector":                               {of: everywhere, providers: []Provider{one(hidden)}, run: milan},
-		"it may not receive the namespace":          {of: everywhere, providers: []Provider{one(answers(false, true))}, vain: milan},
-		"it may":                                    {of: everywhere, providers: []Provider{one(answers(true, true))}, run: milan},
-		"whether it may is not known":               {of: everywhere, providers: []Provider{one(answers(false, false))}},
-		"it refuses the remote namespace":           {of: everywhere, providers: []Provider{one(refused)}, vain: milan},
-		"its labels are not known":                  {of: offloading, providers: []Provider{one(unregistered)}},
-		"it is leaving":                             {of: everywhere, providers: []Provider{one(func(p *Provider) { p.Leaving = true })}},
+		"chosen":                                    {of: offloading, providers: []Provider{provider(nil)}, run: milan},
+		"its labels are not accepted":               {of: offloading, providers: []Provider{provider(hidden)}, vain: milan},
+		"one of two":                                {of: offloading, providers: []Provider{provider(hidden), provider(nil)}, vain: milan, run: milan},
+		"no selector":                               {of: everywhere, providers: []Provider{provider(hidden)}, run: milan},
+		"it may not receive the namespace":          {of: everywhere, providers: []Provider{provider(answers(false, true))}, vain: milan},
+		"it may":                                    {of: everywhere, providers: []Provider{provider(answers(true, true))}, run: milan},
+		"whether it may is not known":               {of: everywhere, providers: []Provider{provider(answers(false, false))}},
+		"it refuses the remote namespace":           {of: everywhere, providers: []Provider{provider(refused)}, vain: milan},
+		"its labels are not known":                  {of: offloading, providers: []Provider{provider(unregistered)}},
+		"it is leaving":                             {of: everywhere, providers: []Provider{provider(func(p *Provider) { p.Leaving = true })}},
 		"no cluster":                                {of: offloading},
-		"excluded by a label which is not accepted": {of: without(everywhere, "region"), providers: []Provider{one(hidden)}},
+		"excluded by a label which is not accepted": {of: without(everywhere, "region"), providers: []Provider{provider(hidden)}},
 	} {
 		if run, vain := Places(test.of, test.providers); !slices.Equal(run, test.run) || !slices.Equal(vain, test.vain) {
 			t.Errorf("%s: run on %v, wait on %v", name, run, vain)

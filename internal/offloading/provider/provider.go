@@ -43,8 +43,8 @@ func (p *Provider) asked(namespace string) bool {
 	if p.Namespaces == nil {
 		return false
 	}
-	_, is := p.Namespaces.Spec.DesiredMapping[namespace]
-	return is
+	_, ok := p.Namespaces.Spec.DesiredMapping[namespace]
+	return ok
 }
 
 // Reported returns what the provider reports about the remote namespace of a namespace; nil for nothing.
@@ -52,7 +52,7 @@ func (p *Provider) Reported(namespace string) *vkv1alpha1.RemoteNamespaceStatus 
 	if p.Namespaces == nil {
 		return nil
 	}
-	if reported, is := p.Namespaces.Status.CurrentMapping[namespace]; is {
+	if reported, ok := p.Namespaces.Status.CurrentMapping[namespace]; ok {
 		return &reported
 	}
 	return nil

@@ -31,8 +31,8 @@ func Served(all []sharingv1alpha1.ResourceSlice) *sharingv1alpha1.ResourceSlice 
 		return 1
 	}
 	first := slices.MinFunc(all, func(a, b sharingv1alpha1.ResourceSlice) int {
-		if one, other := without(&a), without(&b); one != other {
-			return one - other
+		if number, other := without(&a), without(&b); number != other {
+			return number - other
 		}
 		if order := a.CreationTimestamp.Compare(b.CreationTimestamp.Time); order != 0 {
 			return order

@@ -142,8 +142,8 @@ var NodeChanged = predicate.And(
 	predicate.NewPredicateFuncs(func(object client.Object) bool { return object.GetLabels()[labels.Type] == labels.TypeVirtualNode }),
 	predicate.Or(predicate.LabelChangedPredicate{}, predicate.Funcs{UpdateFunc: func(change event.UpdateEvent) bool {
 		before, was := change.ObjectOld.(*corev1.Node)
-		after, is := change.ObjectNew.(*corev1.Node)
-		return !was || !is || provider.NodeReady(before) != provider.NodeReady(after) || len(before.Status.Conditions) != len(after.Status.Conditions) ||
+		after, ok := change.ObjectNew.(*corev1.Node)
+		return !was || !ok || provider.NodeReady(before) != provider.NodeReady(after) || len(before.Status.Conditions) != len(after.Status.Conditions) ||
 			(before.DeletionTimestamp == nil) != (after.DeletionTimestamp == nil)
 	}}),
 )

@@ -147,15 +147,15 @@ func (r *reconciler) content(ctx context.Context, deployment *appsv1.Deployment)
 		} else if err != nil {
 			return nil, fmt.Errorf("read pull Secret %s/%s: %w", r.options.Namespace, name, err)
 		}
-		var one map[string]json.RawMessage
+		var config map[string]json.RawMessage
 		if err == nil {
-			one, err = credentials(&secret)
+			config, err = credentials(&secret)
 		}
 		if err != nil {
 			r.events.Eventf(deployment, nil, corev1.EventTypeWarning, reasons.PullSecretUnusable, "CopyPullSecret", "%s", err.Error())
 			continue
 		}
-		all = append(all, one)
+		all = append(all, config)
 	}
 	return merged(all)
 }

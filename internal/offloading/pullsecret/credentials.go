@@ -34,8 +34,8 @@ func credentials(secret *corev1.Secret) (byRegistry map[string]json.RawMessage, 
 // merged returns the content of one pull Secret with the credentials of all. For a registry that several name, the first counts.
 func merged(all []map[string]json.RawMessage) ([]byte, error) {
 	auths := map[string]json.RawMessage{}
-	for _, one := range all {
-		for registry, credential := range one {
+	for _, config := range all {
+		for registry, credential := range config {
 			if _, taken := auths[registry]; !taken {
 				auths[registry] = credential
 			}

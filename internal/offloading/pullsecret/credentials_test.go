@@ -36,14 +36,14 @@ func TestCredentials(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			var all []map[string]json.RawMessage
 			for _, secret := range test.secrets {
-				one, err := credentials(secret)
+				read, err := credentials(secret)
 				if err != nil {
 					if test.err == "" || !strings.Contains(err.Error(), test.err) || strings.Contains(err.Error(), "geheim") {
 						t.Errorf("error %v, want %q", err, test.err)
 					}
 					return
 				}
-				all = append(all, one)
+				all = append(all, read)
 			}
 			have, err := merged(all)
 			if err != nil || string(have) != test.want || test.err != "" {

@@ -46,7 +46,7 @@ func (d Defaults) amounts(spec *corev1.PodSpec) Amounts {
 	}
 	if spec.Resources != nil {
 		for name, limit := range count(spec.Resources.Limits, maxAmount) {
-			if value, there := least[name]; there {
+			if value, ok := least[name]; ok {
 				least[name] = min(value, limit)
 			}
 		}
@@ -94,8 +94,8 @@ func memoryVolumes(volumes []corev1.Volume) (sized, unsized []*corev1.EmptyDirVo
 
 // size returns the memory that volumes may have together.
 func (d Defaults) size(sized, unsized []*corev1.EmptyDirVolumeSource) (sum int64) {
-	for _, one := range sized {
-		sum = min(sum+bytes(*one.SizeLimit), maxAmount)
+	for _, volume := range sized {
+		sum = min(sum+bytes(*volume.SizeLimit), maxAmount)
 	}
 	for range unsized {
 		sum = min(sum+bytes(d.MemoryVolume), maxAmount)
@@ -130,8 +130,8 @@ func (d Defaults) Fill(spec *corev1.PodSpec) {
 	}
 	// What the pod requests counts already, so that its volumes may have it.
 	free := (requests(spec)[corev1.ResourceMemory] - d.size(sized, nil)) / int64(len(unsized))
-	for _, one := range unsized {
-		one.SizeLimit = resource.NewQuantity(max(free, bytes(d.MemoryVolume)), resource.BinarySI)
+	for _, volume := range unsized {
+		volume.SizeLimit = resource.NewQuantity(max(free, bytes(d.MemoryVolume)), resource.BinarySI)
 	}
 }
 

@@ -117,20 +117,20 @@ func TestAttackNM2Upgrade(t *testing.T) {
 	l.SetGrant("rome-id", slice, list("cpu", "100m", "memory", "64Mi", "ephemeral-storage", "1Gi", "pods", "10"))
 	var running []*vkv1alpha1.ShadowPod
 	for i := range 4 {
-		one := named(fmt.Sprint("old", i), nil)
+		pod := named(fmt.Sprint("old", i), nil)
 		if i == 3 {
-			one = named("sized", container(list("cpu", "20m"), nil))
+			pod = named("sized", container(list("cpu", "20m"), nil))
 		}
-		running = append(running, one)
+		running = append(running, pod)
 		if i%2 == 0 {
-			l.Set("rome-id", one)
+			l.Set("rome-id", pod)
 		} else { // labels that changed meanwhile
-			l.SetUnproven("rome-id", one)
+			l.SetUnproven("rome-id", pod)
 		}
 	}
-	for _, one := range running {
-		if problem := l.Grow("rome-id", one); problem != "" {
-			t.Errorf("pod %s: %s", one.Name, problem)
+	for _, pod := range running {
+		if problem := l.Grow("rome-id", pod); problem != "" {
+			t.Errorf("pod %s: %s", pod.Name, problem)
 		}
 	}
 	if l.Admit("rome-id", named("new", nil), time.Unix(0, 0), false) == "" {
@@ -142,8 +142,8 @@ func TestAttackNM2Upgrade(t *testing.T) {
 	if problem := l.Grow("rome-id", greedy); !strings.Contains(problem, "101m of cpu") {
 		t.Errorf("a size beyond the grant: %q", problem)
 	}
-	for _, one := range running {
-		l.Delete(one)
+	for _, pod := range running {
+		l.Delete(pod)
 	}
 	if problem := l.Admit("rome-id", named("new", nil), time.Unix(0, 0), false); problem != "" {
 		t.Errorf("a new pod within the grant: %s", problem)
@@ -186,9 +186,9 @@ func TestFill(t *testing.T) {
 			raise(before, requests(&spec))
 			for range 2 {
 				testDefaults.Fill(&spec)
-				for _, one := range []corev1.Container{spec.Containers[0], spec.InitContainers[0]} {
-					if !equality.Semantic.DeepEqual(one.Resources, test.want) {
-						t.Errorf("container %s: %v, want %v", one.Name, one.Resources, test.want)
+				for _, item := range []corev1.Container{spec.Containers[0], spec.InitContainers[0]} {
+					if !equality.Semantic.DeepEqual(item.Resources, test.want) {
+						t.Errorf("container %s: %v, want %v", item.Name, item.Resources, test.want)
 					}
 				}
 				for i, want := range test.wantSizes {

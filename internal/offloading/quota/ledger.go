@@ -90,7 +90,7 @@ func (l *Ledger) DropGrant(slice types.NamespacedName) {
 func (l *Ledger) Set(peer string, shadow *vkv1alpha1.ShadowPod) {
 	key := types.NamespacedName{Namespace: shadow.Namespace, Name: shadow.Name}
 	before := l.seen[key]
-	if one, there := l.admitted[key]; there && (one.uid == "" || one.uid == shadow.UID) {
+	if counted, ok := l.admitted[key]; ok && (counted.uid == "" || counted.uid == shadow.UID) {
 		l.take(l.admitted, key)
 	}
 	l.take(l.seen, key)
@@ -110,14 +110,14 @@ func (l *Ledger) Set(peer string, shadow *vkv1alpha1.ShadowPod) {
 
 // Has reports whether the ledger counts a ShadowPod.
 func (l *Ledger) Has(shadow *vkv1alpha1.ShadowPod) bool {
-	one, there := l.seen[types.NamespacedName{Namespace: shadow.Namespace, Name: shadow.Name}]
-	return there && one.uid == shadow.UID
+	counted, ok := l.seen[types.NamespacedName{Namespace: shadow.Namespace, Name: shadow.Name}]
+	return ok && counted.uid == shadow.UID
 }
 
 // Delete records that a ShadowPod is gone.
 func (l *Ledger) Delete(shadow *vkv1alpha1.ShadowPod) {
 	key := types.NamespacedName{Namespace: shadow.Namespace, Name: shadow.Name}
-	if one, there := l.seen[key]; there && one.uid == shadow.UID {
+	if counted, ok := l.seen[key]; ok && counted.uid == shadow.UID {
 		l.take(l.seen, key)
 	}
 }
@@ -135,8 +135,8 @@ func (l *Ledger) Admit(peer string, shadow *vkv1alpha1.ShadowPod, now time.Time,
 		}
 	}
 	key := types.NamespacedName{Namespace: shadow.Namespace, Name: shadow.Name}
-	one, granted := l.measure(&shadow.Spec.Pod), l.granted(peer)
-	asked := one.asked(granted)
+	use, granted := l.measure(&shadow.Spec.Pod), l.granted(peer)
+	asked := use.asked(granted)
 	replaced := []Amounts{l.seen[key].amounts, l.admitted[key].amounts} // the earlier holder of the name is gone before the name is used again
 	for _, name := range slices.Sorted(maps.Keys(asked)) {
 		sum := l.used[peer][name]
@@ -147,13 +147,13 @@ func (l *Ledger) Admit(peer string, shadow *vkv1alpha1.ShadowPod, now time.Time,
 		// A resource that is not granted has no amount, like on the virtual node, where no scheduler puts such a pod.
 		if most := granted[name]; asked[name] > most-used {
 			return fmt.Sprintf("the %s of this pod ask for %s of %s%s; %s of %s granted to cluster %s are in use: wait for pods to end, lower the %[1]s, or ask the provider for more",
-				l.counted(), text(name, asked[name]), name, l.why(one, name), text(name, used), text(name, most), peer)
+				l.counted(), text(name, asked[name]), name, l.why(use, name), text(name, used), text(name, most), peer)
 		}
 	}
 	if !dryRun {
 		l.take(l.admitted, key)
-		one.peer, one.uid, one.until = peer, shadow.UID, now.Add(admittedFor)
-		l.put(l.admitted, key, one)
+		use.peer, use.uid, use.until = peer, shadow.UID, now.Add(admittedFor)
+		l.put(l.admitted, key, use)
 	}
 	return ""
 }
@@ -162,9 +162,9 @@ func (l *Ledger) Admit(peer string, shadow *vkv1alpha1.ShadowPod, now time.Time,
 func (l *Ledger) SetUnproven(peer string, shadow *vkv1alpha1.ShadowPod) {
 	l.Set(peer, shadow)
 	key := types.NamespacedName{Namespace: shadow.Namespace, Name: shadow.Name}
-	if one, there := l.seen[key]; there {
-		one.unproven = true
-		l.seen[key] = one
+	if counted, ok := l.seen[key]; ok {
+		counted.unproven = true
+		l.seen[key] = counted
 	}
 }
 
@@ -172,8 +172,8 @@ func (l *Ledger) SetUnproven(peer string, shadow *vkv1alpha1.ShadowPod) {
 // restart: what they take beyond their requests does not count against pods that an earlier version may have admitted.
 func (l *Ledger) Prove(shadow *vkv1alpha1.ShadowPod, pod *corev1.PodSpec) {
 	key := types.NamespacedName{Namespace: shadow.Namespace, Name: shadow.Name}
-	before, there := l.seen[key]
-	if !there || before.uid != shadow.UID || !before.unproven {
+	before, ok := l.seen[key]
+	if !ok || before.uid != shadow.UID || !before.unproven {
 		return
 	}
 	l.take(l.seen, key)
@@ -212,17 +212,17 @@ func (l *Ledger) Grow(peer string, shadow *vkv1alpha1.ShadowPod) string {
 }
 
 // measure returns what counts of a pod.
-func (l *Ledger) measure(spec *corev1.PodSpec) (one entry) {
+func (l *Ledger) measure(spec *corev1.PodSpec) (measured entry) {
 	stated := requests(spec)
 	if l.limits {
 		raise(stated, limits(spec))
 	}
-	one.amounts = l.defaults.amounts(spec)
-	raise(one.amounts, stated)
+	measured.amounts = l.defaults.amounts(spec)
+	raise(measured.amounts, stated)
 	for i, name := range defaulted {
-		one.extra[i] = one.amounts[name] - stated[name]
+		measured.extra[i] = measured.amounts[name] - stated[name]
 	}
-	return one
+	return measured
 }
 
 // asked returns what is compared with a grant. Of a resource that the grant does not name, a pod asks for what it requests: nodes that do not
@@ -240,8 +240,8 @@ func (e entry) asked(granted Amounts) Amounts {
 }
 
 // why returns why a pod takes more of a resource than it requests; nothing if it does not.
-func (l *Ledger) why(one entry, name corev1.ResourceName) string {
-	if one.extra.of(name) == 0 {
+func (l *Ledger) why(counted entry, name corev1.ResourceName) string {
+	if counted.extra.of(name) == 0 {
 		return ""
 	}
 	return l.defaults.why(name)
@@ -256,31 +256,31 @@ func (l *Ledger) counted() string {
 
 func (l *Ledger) granted(peer string) Amounts {
 	sum := Amounts{}
-	for _, one := range l.grants[peer] {
-		for name, value := range one {
+	for _, grant := range l.grants[peer] {
+		for name, value := range grant {
 			sum[name] = min(sum[name], math.MaxInt64-value) + value
 		}
 	}
 	return sum
 }
 
-func (l *Ledger) put(in map[types.NamespacedName]entry, key types.NamespacedName, one entry) {
-	in[key] = one
-	l.add(one, 1)
+func (l *Ledger) put(in map[types.NamespacedName]entry, key types.NamespacedName, counted entry) {
+	in[key] = counted
+	l.add(counted, 1)
 }
 
 func (l *Ledger) take(from map[types.NamespacedName]entry, key types.NamespacedName) {
-	if one, there := from[key]; there {
+	if counted, ok := from[key]; ok {
 		delete(from, key)
-		l.add(one, -1)
+		l.add(counted, -1)
 	}
 }
 
-func (l *Ledger) add(one entry, sign int64) {
-	for name, value := range one.amounts {
-		add(l.used, one.peer, name, sign*value)
+func (l *Ledger) add(counted entry, sign int64) {
+	for name, value := range counted.amounts {
+		add(l.used, counted.peer, name, sign*value)
 	}
 	for i, name := range defaulted {
-		add(l.extra, one.peer, name, sign*one.extra[i])
+		add(l.extra, counted.peer, name, sign*counted.extra[i])
 	}
 }

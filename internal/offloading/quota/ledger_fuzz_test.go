@@ -83,23 +83,23 @@ func checkUse(t *testing.T, l *Ledger) {
 	amounts, extras := map[string]Amounts{}, map[string]extra{}
 	for _, entries := range []map[types.NamespacedName]entry{l.seen, l.admitted} {
 		for key := range entries {
-			one := entries[key]
-			if amounts[one.peer] == nil {
-				amounts[one.peer] = Amounts{}
+			item := entries[key]
+			if amounts[item.peer] == nil {
+				amounts[item.peer] = Amounts{}
 			}
-			all := extras[one.peer]
+			all := extras[item.peer]
 			for i, name := range defaulted {
-				if one.extra[i] < 0 || one.extra[i] > one.amounts[name] {
-					t.Fatalf("%v takes %d %s, of it %d without a request", key, one.amounts[name], name, one.extra[i])
+				if item.extra[i] < 0 || item.extra[i] > item.amounts[name] {
+					t.Fatalf("%v takes %d %s, of it %d without a request", key, item.amounts[name], name, item.extra[i])
 				}
-				all[i] += one.extra[i]
+				all[i] += item.extra[i]
 			}
-			extras[one.peer] = all
-			for name, value := range one.amounts {
+			extras[item.peer] = all
+			for name, value := range item.amounts {
 				if value < 0 {
 					t.Fatalf("%v uses %d %s", key, value, name)
 				}
-				amounts[one.peer][name] += value
+				amounts[item.peer][name] += value
 			}
 		}
 	}

@@ -171,8 +171,8 @@ func TestLimits(t *testing.T) {
 		s.Spec.Pod.Resources = test.whole
 		trimmed := s.DeepCopy()
 		shadow.Trim(trimmed)
-		for _, one := range []*vkv1alpha1.ShadowPod{s, trimmed} {
-			if got := limits(&one.Spec.Pod); !maps.Equal(got, test.want) {
+		for _, pod := range []*vkv1alpha1.ShadowPod{s, trimmed} {
+			if got := limits(&pod.Spec.Pod); !maps.Equal(got, test.want) {
 				t.Errorf("%s: %v, want %v", what, got, test.want)
 			}
 		}
@@ -287,8 +287,8 @@ func TestAttackResize(t *testing.T) {
 	// After a restart, it is not known whether the pods have the sizes that they ask for: together they exceed the grant, so none gets more.
 	again := NewLedger(true, Defaults{})
 	again.SetGrant("rome-id", slice, list("cpu", "3", "memory", "1Gi", "pods", "9"))
-	for _, one := range []*vkv1alpha1.ShadowPod{b, limited("d", "cpu", "2", "memory", "1")} {
-		again.SetUnproven("rome-id", one)
+	for _, pod := range []*vkv1alpha1.ShadowPod{b, limited("d", "cpu", "2", "memory", "1")} {
+		again.SetUnproven("rome-id", pod)
 	}
 	if again.Grow("rome-id", b) == "" {
 		t.Error("a size that was refused is granted after a restart")

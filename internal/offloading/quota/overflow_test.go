@@ -48,9 +48,9 @@ func TestSum(t *testing.T) {
 	for range 5 {
 		all = all.plus(math.MaxInt64)
 	}
-	one := sum{}.plus(math.MaxInt64)
-	if all.amount() != math.MaxInt64 || all.without(one).amount() != math.MaxInt64 || one.without(all).high >= 0 {
-		t.Errorf("five of the largest amount: %v, without one: %v, the reverse: %v", all, all.without(one), one.without(all))
+	most := sum{}.plus(math.MaxInt64)
+	if all.amount() != math.MaxInt64 || all.without(most).amount() != math.MaxInt64 || most.without(all).high >= 0 {
+		t.Errorf("five of the largest amount: %v, without one: %v, the reverse: %v", all, all.without(most), most.without(all))
 	}
 	for range 5 {
 		all = all.plus(-math.MaxInt64)

@@ -23,13 +23,13 @@ func sized(asked, pod *corev1.PodSpec) *corev1.PodSpec {
 }
 
 func sizedContainers(asked, has []corev1.Container) (all []corev1.Container) {
-	for _, one := range asked {
+	for _, item := range asked {
 		for i := range has {
-			if has[i].Name == one.Name {
-				one.Resources = sizes(&one.Resources, &has[i].Resources)
+			if has[i].Name == item.Name {
+				item.Resources = sizes(&item.Resources, &has[i].Resources)
 			}
 		}
-		all = append(all, one)
+		all = append(all, item)
 	}
 	return all
 }
@@ -43,7 +43,7 @@ func size(asked, has corev1.ResourceList) corev1.ResourceList {
 	maps.Copy(list, asked)
 	for _, name := range resizable {
 		delete(list, name)
-		if quantity, there := has[name]; there {
+		if quantity, ok := has[name]; ok {
 			list[name] = quantity
 		}
 	}

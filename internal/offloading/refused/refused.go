@@ -99,7 +99,7 @@ func (r *Memory) pause(name types.NamespacedName, by Error) (wait time.Duration,
 	}
 	wait = min(firstRetry<<min(last.times, 20), longest)
 	isNew = last.text != by.Error()
-	if _, known := r.last[name]; known || len(r.last) < maxRefused {
+	if _, ok := r.last[name]; ok || len(r.last) < maxRefused {
 		r.last[name] = refusal{by.Error(), last.times + 1}
 	}
 	return wait, isNew

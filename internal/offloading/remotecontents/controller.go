@@ -42,8 +42,8 @@ const (
 	countTimeout = 10 * time.Second
 	// countWorkers requests are answered, and as many remote namespaces read, at the same time.
 	countWorkers = 16
-	// pageSize and mostPages bound what is read of one kind in one namespace.
-	pageSize, mostPages = 500, 100
+	// pageSize and maxPages bound what is read of one kind in one namespace.
+	pageSize, maxPages = 500, 100
 )
 
 // Options of the controller that counts the objects in remote namespaces.
@@ -88,8 +88,8 @@ func Setup(mgr manager.Manager, o Options) error {
 // requestChanged passes new and withdrawn requests, and after a start of the process those that are there.
 var requestChanged = predicate.Funcs{
 	CreateFunc: func(made event.CreateEvent) bool {
-		offloading, is := made.Object.(*offloadingv1alpha1.NamespaceOffloading)
-		return !is || offloading.Annotations[labels.CountRemoteContents] != "" || offloading.Status.RemoteContents != nil
+		offloading, ok := made.Object.(*offloadingv1alpha1.NamespaceOffloading)
+		return !ok || offloading.Annotations[labels.CountRemoteContents] != "" || offloading.Status.RemoteContents != nil
 	},
 	UpdateFunc: func(change event.UpdateEvent) bool {
 		return change.ObjectOld.GetUID() != change.ObjectNew.GetUID() ||
@@ -148,7 +148,7 @@ func (r *reconciler) count(ctx context.Context, namespace string, clusters []str
 	if err := r.live.List(ctx, &maps, client.MatchingLabels{labels.Replication: "true"}); err != nil {
 		return nil, fmt.Errorf("list namespace maps: %w", err)
 	}
-	held := slices.DeleteFunc(contents.HeldBy(maps.Items, namespace), func(one contents.Held) bool { return !slices.Contains(clusters, one.Cluster) })
+	held := slices.DeleteFunc(contents.HeldBy(maps.Items, namespace), func(entry contents.Held) bool { return !slices.Contains(clusters, entry.Cluster) })
 	volumes, err := r.volumesOf(ctx, namespace)
 	if err != nil {
 		return nil, err
@@ -157,20 +157,20 @@ func (r *reconciler) count(ctx context.Context, namespace string, clusters []str
 	defer cancel()
 	answers := make([]offloadingv1alpha1.RemoteNamespaceContents, len(held))
 	var readers sync.WaitGroup
-	for i, one := range held {
+	for i, entry := range held {
 		readers.Go(func() {
-			tally := &contents.Tally{Consumer: r.options.Consumer, Volumes: volumes[one.ClusterID]}
-			if err := r.read(ctx, one, tally); err != nil {
-				answers[i] = contents.Unread(one.Namespace, err)
+			tally := &contents.Tally{Consumer: r.options.Consumer, Volumes: volumes[entry.ClusterID]}
+			if err := r.read(ctx, entry, tally); err != nil {
+				answers[i] = contents.Unread(entry.Namespace, err)
 				return
 			}
-			answers[i] = tally.Contents(one.Namespace)
+			answers[i] = tally.Contents(entry.Namespace)
 		})
 	}
 	readers.Wait()
 	found := map[string]offloadingv1alpha1.RemoteNamespaceContents{}
-	for i, one := range held {
-		found[one.Cluster] = answers[i]
+	for i, entry := range held {
+		found[entry.Cluster] = answers[i]
 	}
 	return found, nil
 }
@@ -214,7 +214,7 @@ func (r *reconciler) read(ctx context.Context, held contents.Held, tally *conten
 func readKind(ctx context.Context, reader client.Reader, namespace string, kind schema.GroupVersionKind, tally *contents.Tally) error {
 	list := &metav1.PartialObjectMetadataList{}
 	list.SetGroupVersionKind(kind.GroupVersion().WithKind(kind.Kind + "List"))
-	for range mostPages {
+	for range maxPages {
 		if err := reader.List(ctx, list, client.InNamespace(namespace), client.Limit(pageSize), client.Continue(list.Continue)); err != nil {
 			return fmt.Errorf("list objects of kind %s in %s: %w; see: liqoctl status peer", kind.Kind, namespace, err)
 		}
@@ -225,5 +225,5 @@ func readKind(ctx context.Context, reader client.Reader, namespace string, kind 
 			return nil
 		}
 	}
-	return fmt.Errorf("the list of kind %s in %s does not end after %d pages", kind.Kind, namespace, mostPages)
+	return fmt.Errorf("the list of kind %s in %s does not end after %d pages", kind.Kind, namespace, maxPages)
 }

@@ -48,12 +48,12 @@ func TestRemoteContents(t *testing.T) {
 	b := controllertest.New(t)
 	b.Make(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "shop"}})
 	for _, name := range []string{"milan-1", "turin-1", "genoa-1", "siena-1", "parma-1"} {
-		one := &vkv1alpha1.NamespaceMap{ObjectMeta: metav1.ObjectMeta{
+		namespaceMap := &vkv1alpha1.NamespaceMap{ObjectMeta: metav1.ObjectMeta{
 			Namespace: controllertest.Tenant, Name: name, Labels: map[string]string{labels.Replication: "true", labels.RemoteID: name + "-id"},
 		}}
-		b.Make(one)
-		b.EditStatus(one, func() {
-			one.Status.CurrentMapping = map[string]vkv1alpha1.RemoteNamespaceStatus{"shop": {RemoteNamespace: "shop-rome", Phase: vkv1alpha1.MappingAccepted}}
+		b.Make(namespaceMap)
+		b.EditStatus(namespaceMap, func() {
+			namespaceMap.Status.CurrentMapping = map[string]vkv1alpha1.RemoteNamespaceStatus{"shop": {RemoteNamespace: "shop-rome", Phase: vkv1alpha1.MappingAccepted}}
 		})
 	}
 	b.Make(&corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: "pvc-1", Labels: map[string]string{labels.RemoteClusterID: "milan-1-id"}}, Spec: corev1.PersistentVolumeSpec{

@@ -251,19 +251,19 @@ func (r *reconciler) follow(ctx context.Context, p mapOwner, namespaceMap *vkv1a
 		failures = append(failures, r.make(ctx, p, &wanted[i]))
 	}
 	answers := map[string]vkapply.RemoteNamespaceStatusApplyConfiguration{}
-	for _, one := range wanted {
-		answer := vkapply.RemoteNamespaceStatus().WithRemoteNamespace(one.answer.RemoteNamespace).WithPhase(one.answer.Phase)
-		if one.answer.Message != "" {
-			answer.WithMessage(one.answer.Message)
+	for _, namespace := range wanted {
+		answer := vkapply.RemoteNamespaceStatus().WithRemoteNamespace(namespace.answer.RemoteNamespace).WithPhase(namespace.answer.Phase)
+		if namespace.answer.Message != "" {
+			answer.WithMessage(namespace.answer.Message)
 		}
-		answers[one.local] = *answer
+		answers[namespace.local] = *answer
 	}
-	for _, one := range unwanted {
-		if one.Annotations[labels.KeptForData] != "" {
+	for _, namespace := range unwanted {
+		if namespace.Annotations[labels.KeptForData] != "" {
 			continue // it stays, and is no remote namespace any more
 		}
-		if local := one.Annotations[labels.OriginalName]; answers[local].Phase == nil && len(answers) < maxAnswers+r.most {
-			answers[local] = *vkapply.RemoteNamespaceStatus().WithRemoteNamespace(one.Name).WithPhase(vkv1alpha1.MappingTerminating)
+		if local := namespace.Annotations[labels.OriginalName]; answers[local].Phase == nil && len(answers) < maxAnswers+r.most {
+			answers[local] = *vkapply.RemoteNamespaceStatus().WithRemoteNamespace(namespace.Name).WithPhase(vkv1alpha1.MappingTerminating)
 		}
 	}
 	if len(answers)+len(namespaceMap.Status.CurrentMapping) == 0 {
@@ -290,13 +290,13 @@ func (r *reconciler) existing(ctx context.Context, p mapOwner, namespaceMap *vkv
 		found[all[i].Name] = &all[i]
 	}
 	for _, name := range namespaceMap.Spec.DesiredMapping {
-		var one corev1.Namespace
+		var namespace corev1.Namespace
 		if found[name] != nil || p.refuses(name) != "" {
 			continue
 		}
-		switch err := r.client.Get(ctx, client.ObjectKey{Name: name}, &one); {
+		switch err := r.client.Get(ctx, client.ObjectKey{Name: name}, &namespace); {
 		case err == nil:
-			found[name] = &one
+			found[name] = &namespace
 		case !apierrors.IsNotFound(err):
 			return nil, fmt.Errorf("look for namespace %s: %w", name, err)
 		}
@@ -365,11 +365,11 @@ func (r *reconciler) remove(ctx context.Context, p mapOwner, namespaceMap *vkv1a
 	case err != nil:
 		return fmt.Errorf("read namespace map %s: %w", p.key(), err)
 	}
-	for _, one := range unwanted {
-		if p.wants(live.Spec.DesiredMapping, one) {
+	for _, namespace := range unwanted {
+		if p.wants(live.Spec.DesiredMapping, namespace) {
 			continue
 		}
-		if err := r.delete(ctx, p, one); err != nil {
+		if err := r.delete(ctx, p, namespace); err != nil {
 			return err
 		}
 	}

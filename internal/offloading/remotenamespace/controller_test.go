@@ -113,10 +113,10 @@ func TestAttackH5(t *testing.T) {
 	at := func(name string) metav1.ObjectMeta { return metav1.ObjectMeta{Namespace: "shop-paris", Name: name} }
 	quota, limits, rights := &corev1.ResourceQuota{ObjectMeta: at(boundsName)}, &corev1.LimitRange{ObjectMeta: at(boundsName)}, &rbacv1.RoleBinding{ObjectMeta: at(consumerTenant)}
 	b.Read(rights)
-	for _, one := range []client.Object{quota, limits} {
-		b.Read(one)
-		if order, err := resourceversion.CompareResourceVersion(one.GetResourceVersion(), rights.ResourceVersion); err != nil || order >= 0 {
-			t.Errorf("%T was created after the rights of the consumer: %d, %v", one, order, err)
+	for _, object := range []client.Object{quota, limits} {
+		b.Read(object)
+		if order, err := resourceversion.CompareResourceVersion(object.GetResourceVersion(), rights.ResourceVersion); err != nil || order >= 0 {
+			t.Errorf("%T was created after the rights of the consumer: %d, %v", object, order, err)
 		}
 	}
 
@@ -361,8 +361,8 @@ func TestDataStays(t *testing.T) {
 	config, pod := &corev1.ConfigMap{ObjectMeta: at("config")}, &vkv1alpha1.ShadowPod{ObjectMeta: at("db")}
 	pod.Spec.Pod.Containers = []corev1.Container{{Name: "c", Image: "i"}}
 	rights := &rbacv1.RoleBinding{ObjectMeta: at(consumerTenant)}
-	for _, one := range []client.Object{claim, config, pod} {
-		b.Make(one)
+	for _, object := range []client.Object{claim, config, pod} {
+		b.Make(object)
 	}
 
 	// Not requested any more: its pods end first, then the namespace counts as gone.

@@ -58,23 +58,23 @@ func (r *reconciler) holdsData(ctx context.Context, namespace string) (bool, err
 
 // keep takes everything out of a namespace except its claims; and the rights of the consumer, if it is no peer any more. The namespace is marked once its
 // pods are gone.
-func (r *reconciler) keep(ctx context.Context, p mapOwner, one *corev1.Namespace) error {
+func (r *reconciler) keep(ctx context.Context, p mapOwner, namespace *corev1.Namespace) error {
 	state := keptForPeer
-	if p.ended || p.holdsOthersData(one) {
+	if p.ended || p.holdsOthersData(namespace) {
 		state = keptAlone
-		binding := &rbacv1.RoleBinding{ObjectMeta: metav1.ObjectMeta{Namespace: one.Name, Name: p.tenant}}
+		binding := &rbacv1.RoleBinding{ObjectMeta: metav1.ObjectMeta{Namespace: namespace.Name, Name: p.tenant}}
 		if err := r.client.Delete(ctx, binding); client.IgnoreNotFound(err) != nil {
-			return fmt.Errorf("delete role binding %s/%s: %w", one.Name, p.tenant, err)
+			return fmt.Errorf("delete role binding %s/%s: %w", namespace.Name, p.tenant, err)
 		}
 		r.own.Forget(client.ObjectKeyFromObject(binding))
 	}
-	if one.Annotations[labels.KeptForData] == state {
+	if namespace.Annotations[labels.KeptForData] == state {
 		return nil
 	}
 	for _, kind := range kinds.Where(func(kind *kinds.Kind) bool { return !kind.Data }) {
 		how := metav1.DeletePropagationBackground
 		if kind == kinds.Pod {
-			switch held, err := r.allHeld(ctx, one.Name); {
+			switch held, err := r.allHeld(ctx, namespace.Name); {
 			case err != nil:
 				return err
 			case !held:
@@ -82,20 +82,20 @@ func (r *reconciler) keep(ctx context.Context, p mapOwner, one *corev1.Namespace
 			}
 		}
 		object := &metav1.PartialObjectMetadata{TypeMeta: metav1.TypeMeta{APIVersion: kind.Remote.GroupVersion().String(), Kind: kind.Remote.Kind}}
-		err := r.client.DeleteAllOf(ctx, object, client.InNamespace(one.Name), client.PropagationPolicy(how))
+		err := r.client.DeleteAllOf(ctx, object, client.InNamespace(namespace.Name), client.PropagationPolicy(how))
 		if client.IgnoreNotFound(err) != nil {
-			return fmt.Errorf("delete what cluster %s has in %s (%s): %w", p.consumer, one.Name, kind.Remote.Kind, err)
+			return fmt.Errorf("delete what cluster %s has in %s (%s): %w", p.consumer, namespace.Name, kind.Remote.Kind, err)
 		}
 	}
 	var pods vkv1alpha1.ShadowPodList
-	if err := r.live.List(ctx, &pods, client.InNamespace(one.Name), client.Limit(1)); err != nil {
-		return fmt.Errorf("look for pods in %s: %w", one.Name, err)
+	if err := r.live.List(ctx, &pods, client.InNamespace(namespace.Name), client.Limit(1)); err != nil {
+		return fmt.Errorf("look for pods in %s: %w", namespace.Name, err)
 	}
 	if len(pods.Items) > 0 {
 		return nil // the event of their deletion follows
 	}
-	log.FromContext(ctx).Info("remote namespace kept, because it holds claims", "namespace", one.Name, "clusterID", p.consumer, "state", state)
-	return r.markKept(ctx, p, one, state)
+	log.FromContext(ctx).Info("remote namespace kept, because it holds claims", "namespace", namespace.Name, "clusterID", p.consumer, "state", state)
+	return r.markKept(ctx, p, namespace, state)
 }
 
 // allHeld reports whether each ShadowPod of a namespace has the finalizer that keeps it until its pod is gone. Those without it are deleted in the foreground
@@ -106,14 +106,14 @@ func (r *reconciler) allHeld(ctx context.Context, namespace string) (bool, error
 	if err := r.live.List(ctx, pods, client.InNamespace(namespace)); err != nil { // a cache may lack one without it
 		return false, fmt.Errorf("list shadow pods in %s: %w", namespace, err)
 	}
-	return !slices.ContainsFunc(pods.Items, func(one metav1.PartialObjectMetadata) bool {
-		return !slices.Contains(one.Finalizers, labels.FinalizerPodGone)
+	return !slices.ContainsFunc(pods.Items, func(pod metav1.PartialObjectMetadata) bool {
+		return !slices.Contains(pod.Finalizers, labels.FinalizerPodGone)
 	}), nil
 }
 
 // markKept records for whom a namespace is kept; with an empty state, that it is in use again, for this map.
-func (r *reconciler) markKept(ctx context.Context, p mapOwner, one *corev1.Namespace, state string) error {
-	now := one.DeepCopy()
+func (r *reconciler) markKept(ctx context.Context, p mapOwner, namespace *corev1.Namespace, state string) error {
+	now := namespace.DeepCopy()
 	if now.Annotations == nil {
 		now.Annotations = map[string]string{}
 	}
@@ -123,12 +123,12 @@ func (r *reconciler) markKept(ctx context.Context, p mapOwner, one *corev1.Names
 	if state == "" {
 		now.Annotations[labels.ManagedByNamespaceMap] = p.key()
 	}
-	if p.fingerprint != "" && (state == "" || one.Annotations[labels.OwnerKey] == "") { // of a namespace that is kept, the owner stays on record
+	if p.fingerprint != "" && (state == "" || namespace.Annotations[labels.OwnerKey] == "") { // of a namespace that is kept, the owner stays on record
 		now.Annotations[labels.OwnerKey] = p.fingerprint
 	}
-	err := r.client.Patch(ctx, now, client.MergeFromWithOptions(one, client.MergeFromWithOptimisticLock{}), client.FieldOwner(labels.OwnerRemoteNamespaces))
+	err := r.client.Patch(ctx, now, client.MergeFromWithOptions(namespace, client.MergeFromWithOptimisticLock{}), client.FieldOwner(labels.OwnerRemoteNamespaces))
 	if client.IgnoreNotFound(err) != nil && !apierrors.IsConflict(err) {
-		return fmt.Errorf("annotate namespace %s: %w", one.Name, err)
+		return fmt.Errorf("annotate namespace %s: %w", namespace.Name, err)
 	}
 	return nil
 }

@@ -56,13 +56,13 @@ func (r *reconciler) forget(ctx context.Context, p mapOwner) error {
 
 // end deletes a remote namespace, and limits what its pods may still do if the consumer may not use this cluster. That comes first, as the rights of this
 // controller in the namespace end with it.
-func (r *reconciler) end(ctx context.Context, p mapOwner, one *corev1.Namespace) error {
+func (r *reconciler) end(ctx context.Context, p mapOwner, namespace *corev1.Namespace) error {
 	if p.ended {
-		if err := r.hurry(ctx, one); err != nil {
+		if err := r.shortenGrace(ctx, namespace); err != nil {
 			return err
 		}
 	}
-	return r.delete(ctx, p, one)
+	return r.delete(ctx, p, namespace)
 }
 
 // orphans deletes the remote namespaces of a tenant that is gone with its map.
@@ -73,9 +73,9 @@ func (r *reconciler) orphans(ctx context.Context, tenant string) error {
 	}
 	asked := false
 	for i := range all.Items {
-		one := &all.Items[i]
-		p := mapOwner{consumer: one.Labels[labels.RemoteClusterID], tenant: tenant, ended: true}
-		if !p.keeps(one) {
+		namespace := &all.Items[i]
+		p := mapOwner{consumer: namespace.Labels[labels.RemoteClusterID], tenant: tenant, ended: true}
+		if !p.keeps(namespace) {
 			continue
 		}
 		if !asked {
@@ -84,7 +84,7 @@ func (r *reconciler) orphans(ctx context.Context, tenant string) error {
 			}
 			asked = true
 		}
-		if err := r.end(ctx, p, one); err != nil {
+		if err := r.end(ctx, p, namespace); err != nil {
 			return err
 		}
 	}
@@ -94,8 +94,8 @@ func (r *reconciler) orphans(ctx context.Context, tenant string) error {
 // lastSeconds is the longest grace period of pods whose cluster is no longer a peer.
 const lastSeconds = 120
 
-// hurry limits the grace period of the pods of a namespace that ends to lastSeconds: the former peer chose it, and may have chosen years.
-func (r *reconciler) hurry(ctx context.Context, namespace *corev1.Namespace) error {
+// shortenGrace limits the grace period of the pods of a namespace that ends to lastSeconds: the former peer chose it, and may have chosen years.
+func (r *reconciler) shortenGrace(ctx context.Context, namespace *corev1.Namespace) error {
 	var all corev1.PodList
 	// The cache does not keep grace periods.
 	if err := r.live.List(ctx, &all, client.InNamespace(namespace.Name), client.MatchingLabels{labels.ManagedBy: labels.ManagedByShadowPod}); err != nil {
@@ -133,7 +133,7 @@ func (r *reconciler) others(ctx context.Context, tenant string) (names []string,
 		return nil, fmt.Errorf("list tenant namespaces: %w", err)
 	}
 	for i := range all.Items {
-		if name, is := strings.CutPrefix(all.Items[i].Name, tenantPrefix); is && all.Items[i].Name != tenant && name != "" {
+		if name, ok := strings.CutPrefix(all.Items[i].Name, tenantPrefix); ok && all.Items[i].Name != tenant && name != "" {
 			names = append(names, name)
 		}
 	}
@@ -152,23 +152,23 @@ func (r *reconciler) everyTenant(ctx context.Context, _ client.Object) (requests
 	return requests
 }
 
-func (r *reconciler) delete(ctx context.Context, p mapOwner, one *corev1.Namespace) error {
-	if one.DeletionTimestamp != nil {
+func (r *reconciler) delete(ctx context.Context, p mapOwner, namespace *corev1.Namespace) error {
+	if namespace.DeletionTimestamp != nil {
 		return nil
 	}
-	if has, err := r.holdsData(ctx, one.Name); err != nil || has {
+	if has, err := r.holdsData(ctx, namespace.Name); err != nil || has {
 		if err != nil {
 			return err
 		}
-		return r.keep(ctx, p, one)
+		return r.keep(ctx, p, namespace)
 	}
-	log.FromContext(ctx).Info("remote namespace deleted", "namespace", one.Name, "clusterID", p.consumer)
-	r.own.Forget(client.ObjectKey{Namespace: one.Name, Name: p.tenant})
-	r.own.Forget(client.ObjectKey{Namespace: one.Name, Name: managerAccount})
-	r.own.Forget(client.ObjectKey{Namespace: one.Name, Name: boundsName})
-	err := r.client.Delete(ctx, one, client.Preconditions{UID: &one.UID})
+	log.FromContext(ctx).Info("remote namespace deleted", "namespace", namespace.Name, "clusterID", p.consumer)
+	r.own.Forget(client.ObjectKey{Namespace: namespace.Name, Name: p.tenant})
+	r.own.Forget(client.ObjectKey{Namespace: namespace.Name, Name: managerAccount})
+	r.own.Forget(client.ObjectKey{Namespace: namespace.Name, Name: boundsName})
+	err := r.client.Delete(ctx, namespace, client.Preconditions{UID: &namespace.UID})
 	if client.IgnoreNotFound(err) != nil && !apierrors.IsConflict(err) {
-		return fmt.Errorf("delete namespace %s: %w", one.Name, err)
+		return fmt.Errorf("delete namespace %s: %w", namespace.Name, err)
 	}
 	return nil
 }

@@ -39,7 +39,7 @@ type PeerNames struct {
 func (n PeerNames) Validate() error {
 	for _, pattern := range slices.Concat(n.Allow, n.Deny) {
 		if _, err := path.Match(pattern, ""); err != nil || pattern == "" {
-			return fmt.Errorf("%q is no pattern of namespaces; use a name in which * stands for any characters, such as monitoring or istio-*", pattern)
+			return fmt.Errorf("%q is not a pattern of namespaces; use a name in which * stands for any characters, such as monitoring or istio-*", pattern)
 		}
 	}
 	return nil

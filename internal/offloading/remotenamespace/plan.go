@@ -130,24 +130,24 @@ func planRemoteNamespaces(p mapOwner, desired map[string]string, existing map[st
 		if len(validation.IsDNS1123Label(local)) > 0 {
 			continue // no namespace has such a name, so no consumer reads the answer
 		}
-		one := remoteNamespace{local: local, remote: desired[local]}
-		one.live = existing[one.remote]
-		one.decide(p, free)
-		if last := earlier[local]; last != nil && one.create {
+		namespace := remoteNamespace{local: local, remote: desired[local]}
+		namespace.live = existing[namespace.remote]
+		namespace.decide(p, free)
+		if last := earlier[local]; last != nil && namespace.create {
 			// Its pods may still run there, and must not run twice.
-			one.create = false
-			one.answer = vkv1alpha1.RemoteNamespaceStatus{
+			namespace.create = false
+			namespace.answer = vkv1alpha1.RemoteNamespaceStatus{
 				RemoteNamespace: last.Name, Phase: vkv1alpha1.MappingTerminating,
-				Message: fmt.Sprintf("namespace %s of an earlier request is being deleted; %s is created when it is gone", last.Name, one.remote),
+				Message: fmt.Sprintf("namespace %s of an earlier request is being deleted; %s is created when it is gone", last.Name, namespace.remote),
 			}
 		}
-		if one.create {
+		if namespace.create {
 			free--
 		}
-		if one.answer.Phase == vkv1alpha1.MappingCreationLoopBackOff {
-			refused = append(refused, one)
+		if namespace.answer.Phase == vkv1alpha1.MappingCreationLoopBackOff {
+			refused = append(refused, namespace)
 		} else {
-			wanted = append(wanted, one)
+			wanted = append(wanted, namespace)
 		}
 	}
 	if left := maxAnswers - len(wanted); left < len(refused) {

@@ -80,15 +80,15 @@ func FuzzRemoteNamespaces(f *testing.F) {
 		}
 		answered := map[string]bool{}
 		for i := range wanted {
-			one := &wanted[i]
-			if answered[one.local] || one.remote != desired[one.local] || len(validation.IsDNS1123Label(one.local)) > 0 {
-				t.Errorf("namespace %q is answered twice or was not requested", one.local)
+			namespace := &wanted[i]
+			if answered[namespace.local] || namespace.remote != desired[namespace.local] || len(validation.IsDNS1123Label(namespace.local)) > 0 {
+				t.Errorf("namespace %q is answered twice or was not requested", namespace.local)
 			}
-			answered[one.local] = true
-			if one.create {
+			answered[namespace.local] = true
+			if namespace.create {
 				created++
 			}
-			checkRemote(t, one, existing[one.remote])
+			checkRemote(t, namespace, existing[namespace.remote])
 		}
 		if created+kept > max(maxRemoteNamespaces, kept) || len(wanted) > maxAnswers+maxRemoteNamespaces {
 			t.Errorf("%d namespaces are created besides %d, %d are answered", created, kept, len(wanted))
@@ -96,25 +96,25 @@ func FuzzRemoteNamespaces(f *testing.F) {
 	})
 }
 
-func checkRemote(t *testing.T, one *remoteNamespace, live *corev1.Namespace) {
+func checkRemote(t *testing.T, namespace *remoteNamespace, live *corev1.Namespace) {
 	const ours = "liqo-tenant-rome-000000"
-	reserved := len(validation.IsDNS1123Label(one.remote)) > 0 || one.remote == "openshift"
+	reserved := len(validation.IsDNS1123Label(namespace.remote)) > 0 || namespace.remote == "openshift"
 	for _, name := range []string{"default", "liqo", "liqo-storage"} {
-		reserved = reserved || one.remote == name
+		reserved = reserved || namespace.remote == name
 	}
 	for _, prefix := range []string{"kube-", "openshift-", "liqo-tenant-"} {
-		reserved = reserved || strings.HasPrefix(one.remote, prefix)
+		reserved = reserved || strings.HasPrefix(namespace.remote, prefix)
 	}
-	accepted := one.answer.Phase == vkv1alpha1.MappingAccepted
+	accepted := namespace.answer.Phase == vkv1alpha1.MappingAccepted
 	switch {
-	case (one.create || accepted) && reserved, reserved && one.answer.RemoteNamespace != "":
-		t.Errorf("namespace %q of the provider itself: %+v, created: %t", one.remote, one.answer, one.create)
-	case one.create && (live != nil || strings.HasSuffix(one.remote, "-milan-111111")):
-		t.Errorf("namespace %s is created, which belongs to another client", one.remote)
-	case accepted && !one.create && (live == nil || live.DeletionTimestamp != nil || live.Labels[labels.RemoteClusterID] != "rome-id" ||
-		live.Annotations[labels.ManagedByNamespaceMap] != ours+"/map" || live.Annotations[labels.OriginalName] != one.local):
-		t.Errorf("namespace %s is accepted as the remote namespace of %s: %+v", one.remote, one.local, live)
-	case !accepted && one.answer.Message == "", len(one.answer.Message) > 600:
-		t.Errorf("namespace %s is not accepted because of %q", one.remote, one.answer.Message)
+	case (namespace.create || accepted) && reserved, reserved && namespace.answer.RemoteNamespace != "":
+		t.Errorf("namespace %q of the provider itself: %+v, created: %t", namespace.remote, namespace.answer, namespace.create)
+	case namespace.create && (live != nil || strings.HasSuffix(namespace.remote, "-milan-111111")):
+		t.Errorf("namespace %s is created, which belongs to another client", namespace.remote)
+	case accepted && !namespace.create && (live == nil || live.DeletionTimestamp != nil || live.Labels[labels.RemoteClusterID] != "rome-id" ||
+		live.Annotations[labels.ManagedByNamespaceMap] != ours+"/map" || live.Annotations[labels.OriginalName] != namespace.local):
+		t.Errorf("namespace %s is accepted as the remote namespace of %s: %+v", namespace.remote, namespace.local, live)
+	case !accepted && namespace.answer.Message == "", len(namespace.answer.Message) > 600:
+		t.Errorf("namespace %s is not accepted because of %q", namespace.remote, namespace.answer.Message)
 	}
 }

@@ -46,7 +46,7 @@ func TestRemoteNames(t *testing.T) {
 		}
 		// One cluster ID has one cluster name.
 		from := namespace + "/" + local.ClusterID + "/" + local.ClusterName
-		if other, is := taken[name]; is && other != from && strings.Split(other, "/")[0] != namespace {
+		if other, ok := taken[name]; ok && other != from && strings.Split(other, "/")[0] != namespace {
 			t.Fatalf("%q is the name for %s and %s", name, other, from)
 		}
 		taken[name] = from
@@ -106,16 +106,16 @@ func TestPlanRemoteNamespaces(t *testing.T) {
 	}
 	wanted, unwanted := planRemoteNamespaces(p, desired, existing)
 	got := map[string]string{}
-	for _, one := range wanted {
-		got[one.local] = string(one.answer.Phase)
-		if one.create {
-			got[one.local] = "create"
+	for _, namespace := range wanted {
+		got[namespace.local] = string(namespace.answer.Phase)
+		if namespace.create {
+			got[namespace.local] = "create"
 		}
-		if one.answer.Phase == vkv1alpha1.MappingCreationLoopBackOff && one.answer.Message == "" {
-			t.Errorf("%s is refused without a message", one.local)
+		if namespace.answer.Phase == vkv1alpha1.MappingCreationLoopBackOff && namespace.answer.Message == "" {
+			t.Errorf("%s is refused without a message", namespace.local)
 		}
-		if len(one.answer.RemoteNamespace) > 63 {
-			t.Errorf("%s is answered with a name of %d characters", one.local, len(one.answer.RemoteNamespace))
+		if len(namespace.answer.RemoteNamespace) > 63 {
+			t.Errorf("%s is answered with a name of %d characters", namespace.local, len(namespace.answer.RemoteNamespace))
 		}
 	}
 	const refused = "CreationLoopBackOff"
@@ -127,8 +127,8 @@ func TestPlanRemoteNamespaces(t *testing.T) {
 		t.Errorf("(-want +got)\n%s", diff)
 	}
 	var names []string
-	for _, one := range unwanted {
-		names = append(names, one.Name)
+	for _, namespace := range unwanted {
+		names = append(names, namespace.Name)
 	}
 	if diff := cmp.Diff([]string{"earlier", "moved-1", "old", "renamed"}, names); diff != "" {
 		t.Errorf("unwanted (-want +got)\n%s", diff)
@@ -158,14 +158,14 @@ func TestAttackH3(t *testing.T) {
 		p.names = test.names
 		wanted, unwanted := planRemoteNamespaces(p, desired, existing)
 		var created []string
-		for _, one := range wanted {
+		for _, namespace := range wanted {
 			switch {
-			case one.create && one.local != "y":
-				created = append(created, one.remote)
-			case one.local == "before" && one.answer.Phase != vkv1alpha1.MappingAccepted:
-				t.Errorf("%s: a namespace that exists is %s", what, one.answer.Phase)
-			case one.local == "argocd" && !one.create && !strings.Contains(one.answer.Message, "controllerManager.config.peerNamespaces"):
-				t.Errorf("%s: the message does not name the value: %s", what, one.answer.Message)
+			case namespace.create && namespace.local != "y":
+				created = append(created, namespace.remote)
+			case namespace.local == "before" && namespace.answer.Phase != vkv1alpha1.MappingAccepted:
+				t.Errorf("%s: a namespace that exists is %s", what, namespace.answer.Phase)
+			case namespace.local == "argocd" && !namespace.create && !strings.Contains(namespace.answer.Message, "controllerManager.config.peerNamespaces"):
+				t.Errorf("%s: the message does not name the value: %s", what, namespace.answer.Message)
 			}
 		}
 		slices.Sort(created)
@@ -192,10 +192,10 @@ func TestRemoteNamespacesBounded(t *testing.T) {
 	}
 	wanted, unwanted := planRemoteNamespaces(p, desired, existing)
 	made, kept := 0, 0
-	for _, one := range wanted {
-		if one.create {
+	for _, namespace := range wanted {
+		if namespace.create {
 			made++
-		} else if one.answer.Phase == vkv1alpha1.MappingAccepted {
+		} else if namespace.answer.Phase == vkv1alpha1.MappingAccepted {
 			kept++
 		}
 	}

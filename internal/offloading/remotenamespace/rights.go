@@ -73,14 +73,14 @@ var boundsChanged = predicate.Funcs{
 	UpdateFunc: func(change event.UpdateEvent) bool {
 		switch before := change.ObjectOld.(type) {
 		case *corev1.ResourceQuota:
-			after, is := change.ObjectNew.(*corev1.ResourceQuota)
-			return is && !equality.Semantic.DeepEqual(before.Spec, after.Spec)
+			after, ok := change.ObjectNew.(*corev1.ResourceQuota)
+			return ok && !equality.Semantic.DeepEqual(before.Spec, after.Spec)
 		case *corev1.LimitRange:
-			after, is := change.ObjectNew.(*corev1.LimitRange)
-			return is && !equality.Semantic.DeepEqual(before.Spec, after.Spec)
+			after, ok := change.ObjectNew.(*corev1.LimitRange)
+			return ok && !equality.Semantic.DeepEqual(before.Spec, after.Spec)
 		case *networkingv1.NetworkPolicy:
-			after, is := change.ObjectNew.(*networkingv1.NetworkPolicy)
-			return is && !equality.Semantic.DeepEqual(before.Spec, after.Spec)
+			after, ok := change.ObjectNew.(*networkingv1.NetworkPolicy)
+			return ok && !equality.Semantic.DeepEqual(before.Spec, after.Spec)
 		}
 		return false
 	},
@@ -120,11 +120,11 @@ func (r *reconciler) bind(ctx context.Context, p mapOwner, t *remoteNamespace) e
 
 // limit applies the bounds of a remote namespace. The rights to do so may be new, and the authorizer observes them some milliseconds later.
 func (r *reconciler) limit(ctx context.Context, p mapOwner, namespace string) error {
-	for _, one := range r.options.Bounds.objects(namespace, p.consumer, p.isolation) {
+	for _, object := range r.options.Bounds.objects(namespace, p.consumer, p.isolation) {
 		soon := wait.Backoff{Steps: 8, Duration: 5 * time.Millisecond, Factor: 2}
 		err := retry.OnError(soon, func(err error) bool {
 			return apierrors.IsForbidden(err) && !apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause)
-		}, func() error { return r.limitOne(ctx, namespace, one) })
+		}, func() error { return r.limitOne(ctx, namespace, object) })
 		if err != nil {
 			return err
 		}
@@ -132,22 +132,22 @@ func (r *reconciler) limit(ctx context.Context, p mapOwner, namespace string) er
 	return nil
 }
 
-func (r *reconciler) limitOne(ctx context.Context, namespace string, one bound) error {
-	live := one.object.DeepCopyObject().(client.Object)
+func (r *reconciler) limitOne(ctx context.Context, namespace string, limit bound) error {
+	live := limit.object.DeepCopyObject().(client.Object)
 	switch err := r.client.Get(ctx, client.ObjectKey{Namespace: namespace, Name: boundsName}, live); {
-	case apierrors.IsNotFound(err) && one.intent == nil:
+	case apierrors.IsNotFound(err) && limit.intent == nil:
 		return nil
 	case apierrors.IsNotFound(err):
 		live = nil
 	case err != nil:
 		return fmt.Errorf("look for the bounds of namespace %s: %w", namespace, err)
-	case one.intent == nil:
+	case limit.intent == nil:
 		if err := r.client.Delete(ctx, live); client.IgnoreNotFound(err) != nil {
 			return fmt.Errorf("delete %T %s/%s: %w", live, namespace, boundsName, err)
 		}
 		return nil
 	}
-	return r.own.ApplyTo(ctx, one.intent, live)
+	return r.own.ApplyTo(ctx, limit.intent, live)
 }
 
 // binding gives a role to a service account.

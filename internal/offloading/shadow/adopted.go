@@ -36,13 +36,13 @@ func adopted(shadow *vkv1alpha1.ShadowPod, pod *corev1.Pod, want fields, removed
 		was := shadow.DeepCopy()
 		giveBack(was, removed)
 		theirs, inSpec := map[string]bool{}, false
-		for i, one := range all {
+		for i, entry := range all {
 			if changed&(1<<i) == 0 {
-				theirs[one.name] = true
+				theirs[entry.name] = true
 				continue
 			}
-			one.undo(was)
-			inSpec = inSpec || !strings.HasPrefix(one.name, labelField) && !strings.HasPrefix(one.name, annotationField)
+			entry.undo(was)
+			inSpec = inSpec || !strings.HasPrefix(entry.name, labelField) && !strings.HasPrefix(entry.name, annotationField)
 		}
 		if Revision(was) == sent {
 			return theirs
@@ -70,9 +70,9 @@ func giveBack(shadow *vkv1alpha1.ShadowPod, removed map[string]string) {
 // put sets or removes a label or an annotation by the name of its field.
 func put(shadow *vkv1alpha1.ShadowPod, name, value string, there bool) {
 	for kind, in := range map[string]*map[string]string{labelField: &shadow.Labels, annotationField: &shadow.Annotations} {
-		key, is := strings.CutPrefix(name, kind)
+		key, ok := strings.CutPrefix(name, kind)
 		switch {
-		case !is:
+		case !ok:
 		case !there:
 			delete(*in, key)
 		default:
@@ -88,8 +88,8 @@ func put(shadow *vkv1alpha1.ShadowPod, name, value string, there bool) {
 func differences(shadow *vkv1alpha1.ShadowPod, pod *corev1.Pod, want fields) (all []differing) {
 	metadata := func(kind string, live map[string]string) {
 		for name, value := range want {
-			key, is := strings.CutPrefix(name, kind)
-			if has, there := live[key]; is && (!there || has != value) {
+			key, ok := strings.CutPrefix(name, kind)
+			if has, there := live[key]; ok && (!there || has != value) {
 				all = append(all, differing{name, func(s *vkv1alpha1.ShadowPod) { put(s, name, has, there) }})
 			}
 		}
@@ -104,7 +104,7 @@ func differences(shadow *vkv1alpha1.ShadowPod, pod *corev1.Pod, want fields) (al
 		{func(s *vkv1alpha1.ShadowPod) []corev1.Container { return s.Spec.Pod.Containers }, pod.Spec.Containers},
 	} {
 		for i, mine := range lists.of(shadow) {
-			at := slices.IndexFunc(lists.live, func(one corev1.Container) bool { return one.Name == mine.Name })
+			at := slices.IndexFunc(lists.live, func(container corev1.Container) bool { return container.Name == mine.Name })
 			if at < 0 {
 				continue
 			}
@@ -132,9 +132,9 @@ func amountDifferences(container string, mine, live *corev1.ResourceRequirements
 		{limitsList, mine.Limits, live.Limits, func(r *corev1.ResourceRequirements) corev1.ResourceList { return r.Limits }},
 	} {
 		for resource := range changed(lists.live, lists.mine) {
-			is, there := lists.live[resource]
+			is, ok := lists.live[resource]
 			all = append(all, differing{amountName(container, lists.name, resource), func(s *vkv1alpha1.ShadowPod) {
-				if there {
+				if ok {
 					lists.of(of(s))[resource] = is
 				} else {
 					delete(lists.of(of(s)), resource)
@@ -150,10 +150,10 @@ func listDifferences(shadow *vkv1alpha1.ShadowPod, pod *corev1.Pod) (all []diffe
 	if desired, is := shadow.Spec.Pod.ActiveDeadlineSeconds, pod.Spec.ActiveDeadlineSeconds; desired != nil && (is == nil || *is != *desired) {
 		all = append(all, differing{deadlineField, func(s *vkv1alpha1.ShadowPod) { s.Spec.Pod.ActiveDeadlineSeconds = is }})
 	}
-	for _, one := range shadow.Spec.Pod.Tolerations {
-		if !slices.ContainsFunc(pod.Spec.Tolerations, func(other corev1.Toleration) bool { return equality.Semantic.DeepEqual(one, other) }) {
-			all = append(all, differing{tolerationName(one), func(s *vkv1alpha1.ShadowPod) {
-				s.Spec.Pod.Tolerations = slices.DeleteFunc(s.Spec.Pod.Tolerations, func(other corev1.Toleration) bool { return equality.Semantic.DeepEqual(one, other) })
+	for _, toleration := range shadow.Spec.Pod.Tolerations {
+		if !slices.ContainsFunc(pod.Spec.Tolerations, func(other corev1.Toleration) bool { return equality.Semantic.DeepEqual(toleration, other) }) {
+			all = append(all, differing{tolerationName(toleration), func(s *vkv1alpha1.ShadowPod) {
+				s.Spec.Pod.Tolerations = slices.DeleteFunc(s.Spec.Pod.Tolerations, func(other corev1.Toleration) bool { return equality.Semantic.DeepEqual(toleration, other) })
 			}})
 		}
 	}

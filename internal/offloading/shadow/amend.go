@@ -52,11 +52,11 @@ func Amend(shadow *vkv1alpha1.ShadowPod, pod *corev1.Pod, peer, owner string, al
 		annotations, labelled := podAnnotations(shadow, allowed), podLabels(shadow, peer, allowed)
 		if recorded {
 			annotations[labels.ShadowPodKeys] = pod.Annotations[labels.ShadowPodKeys]
-			if now := givenKeys(&metav1.ObjectMeta{Labels: labelled, Annotations: annotations}); len(now) <= mostKeys {
+			if now := givenKeys(&metav1.ObjectMeta{Labels: labelled, Annotations: annotations}); len(now) <= maxKeys {
 				annotations[labels.ShadowPodKeys] = now
 			}
 		}
-		if chosen, has := pod.Annotations[labels.PodArchitecture]; has {
+		if chosen, ok := pod.Annotations[labels.PodArchitecture]; ok {
 			annotations[labels.PodArchitecture] = chosen
 		}
 		annotations[labels.ShadowPodRevision] = revision
@@ -92,8 +92,8 @@ func lost(pod *corev1.Pod, want fields, ownLabels, ownAnnotations []string) map[
 		live map[string]string
 	}{labelField: {ownLabels, pod.Labels}, annotationField: {ownAnnotations, pod.Annotations}} {
 		for _, key := range of.own {
-			value, there := of.live[key]
-			if _, wanted := want[kind+key]; there && !wanted && !always.Match(key) {
+			value, ok := of.live[key]
+			if _, wanted := want[kind+key]; ok && !wanted && !always.Match(key) {
 				all[kind+key] = value
 			}
 		}
@@ -103,24 +103,24 @@ func lost(pod *corev1.Pod, want fields, ownLabels, ownAnnotations []string) map[
 
 // addedContainers returns the ephemeral containers that a pod is to get. They never change.
 func addedContainers(shadow *vkv1alpha1.ShadowPod, pod *corev1.Pod, allowed metadata.Allowed, changed func(string) bool) (added []corev1.EphemeralContainer) {
-	for _, one := range shadow.Spec.Pod.EphemeralContainers {
-		if slices.ContainsFunc(pod.Spec.EphemeralContainers, func(other corev1.EphemeralContainer) bool { return other.Name == one.Name }) || !changed(ephemeralField+one.Name) {
+	for _, ephemeralContainer := range shadow.Spec.Pod.EphemeralContainers {
+		if slices.ContainsFunc(pod.Spec.EphemeralContainers, func(other corev1.EphemeralContainer) bool { return other.Name == ephemeralContainer.Name }) || !changed(ephemeralField+ephemeralContainer.Name) {
 			continue
 		}
 		if !allowed.Tracing {
-			one.SecurityContext = untraced(one.SecurityContext)
+			ephemeralContainer.SecurityContext = withoutTrace(ephemeralContainer.SecurityContext)
 		}
 		if allowed.AlwaysPull {
-			one.ImagePullPolicy = corev1.PullAlways
+			ephemeralContainer.ImagePullPolicy = corev1.PullAlways
 		}
-		added = append(added, one)
+		added = append(added, ephemeralContainer)
 	}
 	return added
 }
 
 func ephemeralOps(pod *corev1.Pod, added []corev1.EphemeralContainer) (ops []Op) {
-	for i, one := range added {
-		ops = append(ops, element("/spec/ephemeralContainers", len(pod.Spec.EphemeralContainers)+i, one))
+	for i, container := range added {
+		ops = append(ops, element("/spec/ephemeralContainers", len(pod.Spec.EphemeralContainers)+i, container))
 	}
 	return ops
 }
@@ -135,9 +135,9 @@ func specOps(shadow *vkv1alpha1.ShadowPod, pod *corev1.Pod, allowed metadata.All
 		ops = append(ops, Op{"add", "/spec/activeDeadlineSeconds", *desired})
 	}
 	there := len(pod.Spec.Tolerations)
-	for _, one := range tolerations(shadow.Spec.Pod.Tolerations, allowed) {
-		if changed(tolerationName(one)) && !slices.ContainsFunc(pod.Spec.Tolerations, func(other corev1.Toleration) bool { return reflect.DeepEqual(one, other) }) {
-			ops = append(ops, element("/spec/tolerations", there, one))
+	for _, toleration := range tolerations(shadow.Spec.Pod.Tolerations, allowed) {
+		if changed(tolerationName(toleration)) && !slices.ContainsFunc(pod.Spec.Tolerations, func(other corev1.Toleration) bool { return reflect.DeepEqual(toleration, other) }) {
+			ops = append(ops, element("/spec/tolerations", there, toleration))
 			there++
 		}
 	}
@@ -161,13 +161,13 @@ func keys(at string, desired, is map[string]string, own []string, changed func(k
 		}
 	}
 	for _, key := range slices.Sorted(maps.Keys(desired)) {
-		if value, there := is[key]; (!there || value != desired[key]) && changed(key) {
+		if value, ok := is[key]; (!ok || value != desired[key]) && changed(key) {
 			ops = append(ops, Op{"add", at + "/" + pointer(key), desired[key]})
 		}
 	}
 	for _, key := range own {
 		_, keep := desired[key]
-		if _, there := is[key]; there && !keep {
+		if _, ok := is[key]; ok && !keep {
 			ops = append(ops, Op{Op: "remove", Path: at + "/" + pointer(key)})
 		}
 	}
@@ -191,8 +191,8 @@ func retag(at string, desired, is []corev1.Container, changed func(string) bool)
 	return ops
 }
 
-// mostKeys bounds the annotation that records keys: with more, a pod that is valid could become too large.
-const mostKeys = 8 << 10
+// maxKeys bounds the annotation that records keys: with more, a pod that is valid could become too large.
+const maxKeys = 8 << 10
 
 // always are the keys that every pod of a ShadowPod has, and that are never removed.
 var always = metadata.Keys{labels.ManagedBy, labels.Origin, labels.Destination, labels.Fence, labels.ShadowPodRevision, labels.ShadowPodKeys, labels.ShadowPodSent, labels.PodArchitecture}

@@ -121,9 +121,9 @@ func checkPatch(t *testing.T, shadow *vkv1alpha1.ShadowPod, pod *corev1.Pod) {
 					}
 				}
 			}
-			for _, one := range tolerationsOf(op) {
-				if len(tolerations([]corev1.Toleration{one}, anything)) == 0 {
-					t.Fatalf("the patch adds the toleration %v", one)
+			for _, toleration := range tolerationsOf(op) {
+				if len(tolerations([]corev1.Toleration{toleration}, anything)) == 0 {
+					t.Fatalf("the patch adds the toleration %v", toleration)
 				}
 			}
 		}
@@ -135,8 +135,8 @@ func tolerationsOf(op Op) (all []corev1.Toleration) {
 	if !ok {
 		values = []any{op.Value}
 	}
-	for _, one := range values {
-		if toleration, ok := one.(corev1.Toleration); ok {
+	for _, value := range values {
+		if toleration, ok := value.(corev1.Toleration); ok {
 			all = append(all, toleration)
 		}
 	}

@@ -13,8 +13,8 @@ import (
 	vkv1alpha1 "liqo.io/liqo/apis/virtualkubelet/v1alpha1"
 )
 
-// mostArchitectures bounds how many a peer may name. Kubernetes is built for fewer.
-const mostArchitectures = 8
+// maxArchitectures bounds how many a peer may name. Kubernetes is built for fewer.
+const maxArchitectures = 8
 
 // Architectures returns the architectures of nodes on which a new pod may run; nil if it makes no difference. reported are those that the peer knows of this cluster: its
 // virtual node has the first one as label, so its scheduler has sent a pod that runs on that one, and maybe on no other. A pod that runs on several names them.
@@ -37,14 +37,14 @@ func Architectures(shadow *vkv1alpha1.ShadowPod, reported []string) (on []string
 
 // architecturesIn returns the architectures that a peer names, sorted; nothing if one of them is none, or there are too many.
 func architecturesIn(list string) (all []string) {
-	for _, one := range strings.Split(list, ",") {
-		if one = strings.TrimSpace(one); one == "" {
+	for _, name := range strings.Split(list, ",") {
+		if name = strings.TrimSpace(name); name == "" {
 			continue
 		}
-		if len(all) == mostArchitectures || len(validation.IsValidLabelValue(one)) > 0 {
+		if len(all) == maxArchitectures || len(validation.IsValidLabelValue(name)) > 0 {
 			return nil
 		}
-		all = append(all, one)
+		all = append(all, name)
 	}
 	slices.Sort(all)
 	return slices.Compact(all)

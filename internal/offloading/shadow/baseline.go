@@ -70,7 +70,7 @@ func evaluated(spec *corev1.PodSpec, level Level) *corev1.PodSpec {
 	}
 	it.EphemeralContainers = slices.Clone(spec.EphemeralContainers)
 	for i := range it.EphemeralContainers {
-		it.EphemeralContainers[i].SecurityContext = untraced(it.EphemeralContainers[i].SecurityContext)
+		it.EphemeralContainers[i].SecurityContext = withoutTrace(it.EphemeralContainers[i].SecurityContext)
 	}
 	return &it
 }

@@ -43,7 +43,7 @@ func TestAttackNM3(t *testing.T) {
 	}{{metadata.Allowed{AlwaysPull: true}, corev1.PullAlways}, {metadata.Allowed{}, corev1.PullNever}} {
 		patches := Amend(asked, pod, "rome", "us", want.allowed)
 		added, is := patches.Ephemeral[1].Value.([]any)
-		if one, ok := added[0].(corev1.EphemeralContainer); !is || !ok || one.ImagePullPolicy != want.policy {
+		if container, ok := added[0].(corev1.EphemeralContainer); !is || !ok || container.ImagePullPolicy != want.policy {
 			t.Errorf("%+v: the ephemeral container is %+v, want the policy %s", want.allowed, added, want.policy)
 		}
 	}

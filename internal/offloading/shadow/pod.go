@@ -46,7 +46,7 @@ func Pod(shadow *vkv1alpha1.ShadowPod, peer string, allowed metadata.Allowed) *c
 		Spec: spec,
 	}
 	pod.Annotations[labels.ShadowPodRevision] = Revision(fresh)
-	if keys := givenKeys(pod); len(keys) <= mostKeys {
+	if keys := givenKeys(pod); len(keys) <= maxKeys {
 		pod.Annotations[labels.ShadowPodKeys] = keys
 	}
 	if sent := recordOf(fieldsOf(fresh, peer, allowed)).text(Revision(fresh)); sent != "" {
@@ -74,7 +74,7 @@ func alwaysPull(spec *corev1.PodSpec) {
 
 // tolerations returns the requested tolerations that a pod of a peer may have.
 func tolerations(requested []corev1.Toleration, allowed metadata.Allowed) []corev1.Toleration {
-	return slices.DeleteFunc(slices.Clone(requested), func(one corev1.Toleration) bool { return !allowed.Toleration(one.Key) })
+	return slices.DeleteFunc(slices.Clone(requested), func(toleration corev1.Toleration) bool { return !allowed.Toleration(toleration.Key) })
 }
 
 func podLabels(shadow *vkv1alpha1.ShadowPod, peer string, allowed metadata.Allowed) map[string]string {
@@ -163,20 +163,20 @@ func inMemory(from []corev1.Volume) (kept []corev1.Volume) {
 
 func trimContainers(from []corev1.Container) (kept []corev1.Container) {
 	for i := range from {
-		one := &from[i]
+		container := &from[i]
 		kept = append(kept, corev1.Container{
-			Name: one.Name, Image: one.Image, RestartPolicy: one.RestartPolicy, Resources: corev1.ResourceRequirements{Limits: one.Resources.Limits, Requests: one.Resources.Requests},
+			Name: container.Name, Image: container.Image, RestartPolicy: container.RestartPolicy, Resources: corev1.ResourceRequirements{Limits: container.Resources.Limits, Requests: container.Resources.Requests},
 		})
 	}
 	return kept
 }
 
-// untraced returns a security context without SYS_PTRACE.
-func untraced(context *corev1.SecurityContext) *corev1.SecurityContext {
+// withoutTrace returns a security context without SYS_PTRACE.
+func withoutTrace(context *corev1.SecurityContext) *corev1.SecurityContext {
 	if context == nil || context.Capabilities == nil {
 		return context
 	}
 	context = context.DeepCopy()
-	context.Capabilities.Add = slices.DeleteFunc(context.Capabilities.Add, func(one corev1.Capability) bool { return one == "SYS_PTRACE" })
+	context.Capabilities.Add = slices.DeleteFunc(context.Capabilities.Add, func(capability corev1.Capability) bool { return capability == "SYS_PTRACE" })
 	return context
 }

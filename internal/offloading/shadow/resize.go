@@ -24,14 +24,14 @@ func Resize(from, to *corev1.ResourceRequirements) *corev1.ResourceRequirements 
 		to     corev1.ResourceList
 	}{{&result.Requests, to.Requests}, {&result.Limits, to.Limits}} {
 		for _, name := range resizable {
-			quantity, there := lists.to[name]
-			if !there {
+			quantity, ok := lists.to[name]
+			if !ok {
 				continue
 			}
 			if *lists.result == nil {
 				*lists.result = corev1.ResourceList{}
 			}
-			if before, has := (*lists.result)[name]; !has || before.Cmp(quantity) != 0 {
+			if before, ok := (*lists.result)[name]; !ok || before.Cmp(quantity) != 0 {
 				(*lists.result)[name] = quantity.DeepCopy()
 			}
 		}
@@ -60,8 +60,8 @@ func Resized(before, after *vkv1alpha1.ShadowPod) bool {
 func changed(is, desired corev1.ResourceList) corev1.ResourceList {
 	different := corev1.ResourceList{}
 	for _, name := range resizable {
-		quantity, there := desired[name]
-		if before, has := is[name]; there && !quantity.IsZero() && (!has || before.Cmp(quantity) != 0) {
+		quantity, ok := desired[name]
+		if before, has := is[name]; ok && !quantity.IsZero() && (!has || before.Cmp(quantity) != 0) {
 			different[name] = quantity
 		}
 	}
@@ -72,7 +72,7 @@ func changed(is, desired corev1.ResourceList) corev1.ResourceList {
 func restore(before, now *corev1.ResourceRequirements) {
 	for _, lists := range [][2]corev1.ResourceList{{before.Requests, now.Requests}, {before.Limits, now.Limits}} {
 		for _, name := range resizable {
-			if _, there := lists[1][name]; !there {
+			if _, ok := lists[1][name]; !ok {
 				continue
 			}
 			if quantity, had := lists[0][name]; had {
@@ -135,7 +135,7 @@ func sizesOf(at string, desired, is *corev1.ResourceRequirements, sent func(stri
 			continue
 		}
 		for _, name := range resizable {
-			if quantity, there := list.changed[name]; there {
+			if quantity, ok := list.changed[name]; ok {
 				ops = append(ops, Op{"add", list.at + "/" + string(name), quantity.String()})
 			}
 		}

@@ -214,7 +214,7 @@ func CheckUpdate(before, after *vkv1alpha1.ShadowPod) string {
 		return problem
 	}
 	for i := range old.Tolerations {
-		if !slices.ContainsFunc(now.Tolerations, func(one corev1.Toleration) bool { return reflect.DeepEqual(one, old.Tolerations[i]) }) {
+		if !slices.ContainsFunc(now.Tolerations, func(toleration corev1.Toleration) bool { return reflect.DeepEqual(toleration, old.Tolerations[i]) }) {
 			return "spec.pod.tolerations: existing tolerations cannot be removed or changed"
 		}
 	}
@@ -243,9 +243,9 @@ func CheckFinalizers(before, after *vkv1alpha1.ShadowPod) string {
 	if before != nil {
 		known = before.Finalizers
 	}
-	for _, one := range after.Finalizers {
-		if !slices.Contains(known, one) {
-			return fmt.Sprintf("metadata.finalizers: %.253q could block the deletion of a namespace of this cluster", one)
+	for _, finalizer := range after.Finalizers {
+		if !slices.Contains(known, finalizer) {
+			return fmt.Sprintf("metadata.finalizers: %.253q could block the deletion of a namespace of this cluster", finalizer)
 		}
 	}
 	return ""

@@ -45,8 +45,8 @@ func pieces(f *testing.F) (all [][]byte) {
 // assemble lays the chosen pieces over each other, then a text of the fuzzer's own. Nothing if that is no ShadowPod.
 func assemble(pieces [][]byte, chosen []byte, text string) *vkv1alpha1.ShadowPod {
 	var shadow vkv1alpha1.ShadowPod
-	for _, one := range chosen[:min(len(chosen), 8)] {
-		if json.Unmarshal(pieces[int(one)%len(pieces)], &shadow) != nil {
+	for _, choice := range chosen[:min(len(chosen), 8)] {
+		if json.Unmarshal(pieces[int(choice)%len(pieces)], &shadow) != nil {
 			return nil
 		}
 	}
@@ -112,7 +112,7 @@ func FuzzBaseline(f *testing.F) {
 
 // newer returns whether an older version of the standard refuses only what it did not know yet.
 func newer(version psa.Version, reasons []string) bool {
-	return version != psa.LatestVersion() && !slices.ContainsFunc(reasons, func(one string) bool { return one != "forbidden sysctls" })
+	return version != psa.LatestVersion() && !slices.ContainsFunc(reasons, func(name string) bool { return name != "forbidden sysctls" })
 }
 
 // amended returns the pod with the ephemeral containers of its ShadowPod, less SYS_PTRACE.
@@ -121,7 +121,7 @@ func amended(shadow *vkv1alpha1.ShadowPod, pod *corev1.Pod) *corev1.Pod {
 	later.Spec.EphemeralContainers = shadow.DeepCopy().Spec.Pod.EphemeralContainers
 	for i := range later.Spec.EphemeralContainers {
 		if context := later.Spec.EphemeralContainers[i].SecurityContext; context != nil && context.Capabilities != nil {
-			context.Capabilities.Add = slices.DeleteFunc(context.Capabilities.Add, func(one corev1.Capability) bool { return one == "SYS_PTRACE" })
+			context.Capabilities.Add = slices.DeleteFunc(context.Capabilities.Add, func(capability corev1.Capability) bool { return capability == "SYS_PTRACE" })
 		}
 	}
 	return later

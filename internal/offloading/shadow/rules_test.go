@@ -39,9 +39,9 @@ func volume(source corev1.VolumeSource) *vkv1alpha1.ShadowPod {
 	return spec(func(s *corev1.PodSpec) { s.Volumes = []corev1.Volume{{Name: "v", VolumeSource: source}} })
 }
 
-func projected(one corev1.VolumeProjection) *vkv1alpha1.ShadowPod {
+func projected(projection corev1.VolumeProjection) *vkv1alpha1.ShadowPod {
 	return volume(corev1.VolumeSource{Projected: &corev1.ProjectedVolumeSource{Sources: []corev1.VolumeProjection{
-		{ConfigMap: &corev1.ConfigMapProjection{}}, one,
+		{ConfigMap: &corev1.ConfigMapProjection{}}, projection,
 	}}})
 }
 
@@ -392,7 +392,7 @@ func TestMark(t *testing.T) {
 	} {
 		s := full.DeepCopy()
 		change(s)
-		if other, there := seen[Revision(s)]; there {
+		if other, ok := seen[Revision(s)]; ok {
 			t.Errorf("%s and %s have the same revision", name, other)
 		}
 		seen[Revision(s)] = name
@@ -499,7 +499,7 @@ func TestGivenKeys(t *testing.T) {
 	for i := range 400 { // valid in a ShadowPod; the pod would exceed its bound if it recorded them
 		s.Annotations[fmt.Sprintf("%s/%d", strings.Repeat("a", 50), i)] = ""
 	}
-	if recorded, is := Pod(s, "rome-id", anything).Annotations[labels.ShadowPodKeys]; is {
+	if recorded, ok := Pod(s, "rome-id", anything).Annotations[labels.ShadowPodKeys]; ok {
 		t.Errorf("%d bytes are recorded", len(recorded))
 	}
 }

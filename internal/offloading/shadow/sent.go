@@ -49,7 +49,7 @@ func fieldsOf(shadow *vkv1alpha1.ShadowPod, peer string, allowed metadata.Allowe
 	amounts := func(name string, of *corev1.ResourceRequirements) {
 		for list, amounts := range map[string]corev1.ResourceList{requestsList: of.Requests, limitsList: of.Limits} {
 			for _, resource := range resizable {
-				if quantity, there := amounts[resource]; there {
+				if quantity, ok := amounts[resource]; ok {
 					all[amountName(name, list, resource)] = quantity.String()
 				}
 			}
@@ -64,8 +64,8 @@ func fieldsOf(shadow *vkv1alpha1.ShadowPod, peer string, allowed metadata.Allowe
 	if spec.Resources != nil {
 		amounts("", spec.Resources)
 	}
-	for _, one := range tolerations(spec.Tolerations, allowed) {
-		all[tolerationName(one)] = ""
+	for _, toleration := range tolerations(spec.Tolerations, allowed) {
+		all[tolerationName(toleration)] = ""
 	}
 	for i := range spec.EphemeralContainers {
 		all[ephemeralField+spec.EphemeralContainers[i].Name] = ""
@@ -82,8 +82,8 @@ func amountName(container, list string, resource corev1.ResourceName) string {
 	return amountField + container + "/" + list + "/" + string(resource)
 }
 
-func tolerationName(one corev1.Toleration) string {
-	text, err := json.Marshal(one)
+func tolerationName(toleration corev1.Toleration) string {
+	text, err := json.Marshal(toleration)
 	if err != nil {
 		panic(err) // plain data
 	}
@@ -151,8 +151,8 @@ func readRecord(pod *corev1.Pod) record {
 
 // sent reports whether a field was sent with this value.
 func (r record) sent(name, value string) bool {
-	hash, is := r[hashName(name)]
-	return is && hash == hashValue(value)
+	hash, ok := r[hashName(name)]
+	return ok && hash == hashValue(value)
 }
 
 // kinds of fields that a peer may refuse on their own, so that they are sent again while the others are not.

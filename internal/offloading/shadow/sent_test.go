@@ -67,14 +67,14 @@ func edited(tree any, keys []string, op string, value any) (any, error) {
 	switch in := tree.(type) {
 	case map[string]any:
 		if op == "remove" && len(keys) == 1 {
-			if _, there := in[keys[0]]; !there {
+			if _, ok := in[keys[0]]; !ok {
 				return nil, fmt.Errorf("no %s", keys[0])
 			}
 			delete(in, keys[0])
 			return in, nil
 		}
-		next, there := in[keys[0]]
-		if !there && (len(keys) > 1 || op != "add") {
+		next, ok := in[keys[0]]
+		if !ok && (len(keys) > 1 || op != "add") {
 			return nil, fmt.Errorf("no %s", keys[0])
 		}
 		after, err := edited(next, keys[1:], op, value)
@@ -106,15 +106,15 @@ var everythingTolerated = metadata.Allowed{Labels: metadata.Keys{"*"}, Annotatio
 var admissions = []func(pod *corev1.Pod, isNew bool){
 	func(pod *corev1.Pod, isNew bool) {
 		for i := range pod.Spec.Containers {
-			if one := &pod.Spec.Containers[i]; isNew && !strings.HasPrefix(one.Image, "mirror/") {
-				one.Image = "mirror/" + one.Image
+			if container := &pod.Spec.Containers[i]; isNew && !strings.HasPrefix(container.Image, "mirror/") {
+				container.Image = "mirror/" + container.Image
 			}
 		}
 	},
 	func(pod *corev1.Pod, isNew bool) {
 		for i := range pod.Spec.InitContainers {
-			if one := &pod.Spec.InitContainers[i]; !strings.HasPrefix(one.Image, "mirror/") {
-				one.Image = "mirror/" + one.Image
+			if container := &pod.Spec.InitContainers[i]; !strings.HasPrefix(container.Image, "mirror/") {
+				container.Image = "mirror/" + container.Image
 			}
 		}
 	},
@@ -133,7 +133,7 @@ var admissions = []func(pod *corev1.Pod, isNew bool){
 		}
 	},
 	func(pod *corev1.Pod, isNew bool) {
-		pod.Spec.Containers = append(slices.DeleteFunc(pod.Spec.Containers, func(one corev1.Container) bool { return one.Name == "sidecar" }), corev1.Container{Name: "sidecar", Image: "theirs"})
+		pod.Spec.Containers = append(slices.DeleteFunc(pod.Spec.Containers, func(container corev1.Container) bool { return container.Name == "sidecar" }), corev1.Container{Name: "sidecar", Image: "theirs"})
 	},
 	func(pod *corev1.Pod, isNew bool) {
 		if deadline := pod.Spec.ActiveDeadlineSeconds; deadline != nil && *deadline > 500 {
@@ -180,14 +180,14 @@ func TestMutatingProvider(t *testing.T) {
 	for seed := range int64(400) {
 		random := rand.New(rand.NewSource(seed))
 		var theirs []func(*corev1.Pod, bool)
-		for _, one := range admissions {
+		for _, name := range admissions {
 			if random.Intn(2) == 0 {
-				theirs = append(theirs, one)
+				theirs = append(theirs, name)
 			}
 		}
 		admit := func(pod *corev1.Pod, isNew bool) {
-			for _, one := range theirs {
-				one(pod, isNew)
+			for _, their := range theirs {
+				their(pod, isNew)
 			}
 		}
 		s, old := userPod(), random.Intn(3) == 0
@@ -222,7 +222,7 @@ func TestMutatingProvider(t *testing.T) {
 				}
 			}
 			for field := range is {
-				if _, there := was[field]; !there && field != name {
+				if _, ok := was[field]; !ok && field != name {
 					t.Fatalf("seed %d, step %d: a change of %s adds %s", seed, step, name, field)
 				}
 			}
@@ -319,8 +319,8 @@ func TestAttackH6PodMetadata(t *testing.T) {
 	pod := Pod(s, "rome-id", metadata.Allowed{})
 	check("at first", pod)
 	tolerated := func(tolerations []corev1.Toleration) (keys []string) {
-		for _, one := range tolerations {
-			keys = append(keys, one.Key)
+		for _, toleration := range tolerations {
+			keys = append(keys, toleration.Key)
 		}
 		return keys
 	}

@@ -26,7 +26,7 @@ func TestArchitecturesOfACluster(t *testing.T) {
 			}
 		})
 		pod := b.Pod(shadow, nil)
-		if _, has := pod.Annotations[labels.Architectures]; has {
+		if _, ok := pod.Annotations[labels.Architectures]; ok {
 			t.Errorf("pod %s has the annotation", name)
 		}
 		if pod.Spec.Affinity == nil {

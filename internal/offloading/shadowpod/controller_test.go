@@ -131,9 +131,9 @@ func TestFinishedNeverReruns(t *testing.T) {
 	b.UntilPhase(unseen, vkv1alpha1.ShadowPodSucceeded, pod)
 	b.Until("the pod is gone", func() bool { return !b.Exists(pod) })
 	b.DrainQueue("canary-2")
-	for _, one := range []*corev1.Pod{pod, evicted} {
-		if b.Exists(&corev1.Pod{ObjectMeta: one.ObjectMeta}) {
-			t.Errorf("%s runs again", one.Name)
+	for _, gone := range []*corev1.Pod{pod, evicted} {
+		if b.Exists(&corev1.Pod{ObjectMeta: gone.ObjectMeta}) {
+			t.Errorf("%s runs again", gone.Name)
 		}
 	}
 
@@ -183,7 +183,7 @@ func TestAmend(t *testing.T) {
 	b.Until("the pod follows", func() bool { return b.Exists(pod) && pod.Spec.Containers[0].Image == "image:2" })
 	if _, exists := pod.Labels["app"]; exists || pod.Labels["tier"] != "front" || pod.Labels["theirs"] != "kept" || pod.Annotations["note"] != "2" ||
 		pod.Annotations["cni.example.com/address"] == "" || *pod.Spec.ActiveDeadlineSeconds != 1000 || len(pod.Spec.EphemeralContainers) != 1 ||
-		!slices.ContainsFunc(pod.Spec.Tolerations, func(one corev1.Toleration) bool { return one.Key == "a" }) {
+		!slices.ContainsFunc(pod.Spec.Tolerations, func(toleration corev1.Toleration) bool { return toleration.Key == "a" }) {
 		t.Errorf("pod %+v", pod)
 	}
 	b.DrainQueue("canary")

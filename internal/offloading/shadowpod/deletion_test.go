@@ -123,9 +123,9 @@ func TestShadowPodDeletion(t *testing.T) {
 	b.Run()
 	gone(late)
 	terminates(unseenPod)
-	for _, one := range []*corev1.Pod{midPod, unseenPod} {
-		b.Read(one)
-		b.EndPod(one, corev1.PodSucceeded)
+	for _, entry := range []*corev1.Pod{midPod, unseenPod} {
+		b.Read(entry)
+		b.EndPod(entry, corev1.PodSucceeded)
 	}
 	gone(middle)
 	gone(unseen)

@@ -51,7 +51,7 @@ func (r *reconciler) isolated(shadowPod *vkv1alpha1.ShadowPod, asked []string, t
 
 // lacking returns the fields that something has not.
 func lacking(asked, has []string) []string {
-	return slices.DeleteFunc(slices.Clone(asked), func(one string) bool { return slices.Contains(has, one) })
+	return slices.DeleteFunc(slices.Clone(asked), func(field string) bool { return slices.Contains(has, field) })
 }
 
 // refuseDropped reports to the peer that its pod does not run, because a field that isolates it would be lost.

@@ -62,12 +62,12 @@ func (k *keptFields) judge(asked []string, now time.Time) (dropped, unknown []st
 	connection = k.connections.Load()
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	for _, one := range asked {
-		if until, is := k.dropped[one]; is && until.After(now) {
-			dropped = append(dropped, one)
+	for _, field := range asked {
+		if until, ok := k.dropped[field]; ok && until.After(now) {
+			dropped = append(dropped, field)
 		}
-		if on, known := k.kept[one]; !known || on != connection {
-			unknown = append(unknown, one)
+		if on, ok := k.kept[field]; !ok || on != connection {
+			unknown = append(unknown, field)
 		}
 	}
 	return dropped, unknown, connection
@@ -77,8 +77,8 @@ func (k *keptFields) judge(asked []string, now time.Time) (dropped, unknown []st
 func (k *keptFields) keeps(fields []string, connection int64) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	for _, one := range fields {
-		k.kept[one] = connection
+	for _, field := range fields {
+		k.kept[field] = connection
 	}
 }
 
@@ -86,9 +86,9 @@ func (k *keptFields) keeps(fields []string, connection int64) {
 func (k *keptFields) drops(fields []string, now time.Time) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	for _, one := range fields {
-		delete(k.kept, one)
-		k.dropped[one] = now.Add(droppedPause)
+	for _, field := range fields {
+		delete(k.kept, field)
+		k.dropped[field] = now.Add(droppedPause)
 	}
 }
 
@@ -103,8 +103,8 @@ func (k *keptFields) unsettled(shadowPod *vkv1alpha1.ShadowPod, fields []string)
 func (k *keptFields) unsure(shadowPod *vkv1alpha1.ShadowPod) []string {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	if one := k.pending[client.ObjectKeyFromObject(shadowPod)]; one.of == shadowPod.UID {
-		return one.fields
+	if entry := k.pending[client.ObjectKeyFromObject(shadowPod)]; entry.of == shadowPod.UID {
+		return entry.fields
 	}
 	return nil
 }

@@ -188,7 +188,7 @@ func TestContainersThatAnAPIServerDropsFrom(t *testing.T) {
 	}
 	has := func(name string) bool {
 		b.Must(b.Get(t.Context(), client.ObjectKeyFromObject(pod), pod))
-		return slices.ContainsFunc(pod.Spec.EphemeralContainers, func(one corev1.EphemeralContainer) bool { return one.Name == name })
+		return slices.ContainsFunc(pod.Spec.EphemeralContainers, func(container corev1.EphemeralContainer) bool { return container.Name == name })
 	}
 	add("plain", corev1.VolumeMount{})
 	b.Until("a container is added", func() bool { return has("plain") })

@@ -34,17 +34,17 @@ func TestAttackH6PodOrders(t *testing.T) {
 		t.Helper()
 		for _, keys := range []map[string]string{pod.Labels, pod.Annotations} {
 			for _, key := range []string{"sidecar.istio.io/inject", "karpenter.sh/do-not-disrupt", "azure.workload.identity/use", "vault.hashicorp.com/agent-inject"} {
-				if _, has := keys[key]; has {
+				if _, ok := keys[key]; ok {
 					t.Errorf("the pod has %s", key)
 				}
 			}
 		}
 		for _, key := range []string{"dedicated", "CriticalAddonsOnly"} {
-			if slices.ContainsFunc(pod.Spec.Tolerations, func(one corev1.Toleration) bool { return one.Key == key }) {
+			if slices.ContainsFunc(pod.Spec.Tolerations, func(toleration corev1.Toleration) bool { return toleration.Key == key }) {
 				t.Errorf("the pod tolerates %s", key)
 			}
 		}
-		if pod.Labels["app"] != "web" || pod.Labels["app.kubernetes.io/name"] != "web" || !slices.ContainsFunc(pod.Spec.Tolerations, func(one corev1.Toleration) bool { return one.Key == corev1.TaintNodeNotReady }) {
+		if pod.Labels["app"] != "web" || pod.Labels["app.kubernetes.io/name"] != "web" || !slices.ContainsFunc(pod.Spec.Tolerations, func(toleration corev1.Toleration) bool { return toleration.Key == corev1.TaintNodeNotReady }) {
 			t.Errorf("the pod lacks what is allowed: %v %v", pod.Labels, pod.Spec.Tolerations)
 		}
 	}

@@ -162,7 +162,7 @@ func (r *reconciler) ofCluster(ctx context.Context, clusterID string) (all []rec
 	peers := map[string]string{}
 	for i := range list.Items {
 		namespace := list.Items[i].Namespace
-		if _, known := peers[namespace]; !known {
+		if _, ok := peers[namespace]; !ok {
 			peer, err := r.options.RemoteNamespaces.Peer(ctx, namespace)
 			if err != nil {
 				peer = clusterID // an unneeded reconciliation does no harm

@@ -226,8 +226,8 @@ func TestOwnEndpoints(t *testing.T) {
 	writes := b.Writes.Load()
 	status(pod, "10.200.1.5", corev1.ConditionTrue)
 	slice := b.UntilSlice("db-1", true, "10.1.0.5", "10.200.1.5")
-	if one := slice.Endpoints[1]; *one.NodeName != "physical" || *one.Zone != "z1" || one.TargetRef.Kind != "Pod" || one.TargetRef.Namespace != shadowtest.RemoteNamespace || one.TargetRef.UID != pod.UID {
-		t.Errorf("the endpoint is %+v", one)
+	if endpoint := slice.Endpoints[1]; *endpoint.NodeName != "physical" || *endpoint.Zone != "z1" || endpoint.TargetRef.Kind != "Pod" || endpoint.TargetRef.Namespace != shadowtest.RemoteNamespace || endpoint.TargetRef.UID != pod.UID {
+		t.Errorf("the endpoint is %+v", endpoint)
 	}
 	condition := func(what string, ready, serving bool) {
 		t.Helper()

@@ -344,8 +344,8 @@ func (b *Env) UntilSlice(name string, ready bool, addresses ...string) *discover
 		if !b.Exists(slice) || len(slice.Endpoints) != len(addresses) {
 			return false
 		}
-		for i, one := range slice.Endpoints {
-			if one.Addresses[0] != addresses[i] || *one.Conditions.Ready != ready {
+		for i, endpoint := range slice.Endpoints {
+			if endpoint.Addresses[0] != addresses[i] || *endpoint.Conditions.Ready != ready {
 				return false
 			}
 		}

@@ -75,7 +75,7 @@ func Setup(mgr manager.Manager, o Options) (*Standby, error) {
 	if err := mgr.Add(cached); err != nil {
 		return nil, err
 	}
-	one := handler.EnqueueRequestsFromMapFunc(func(context.Context, client.Object) []reconcile.Request {
+	enqueue := handler.EnqueueRequestsFromMapFunc(func(context.Context, client.Object) []reconcile.Request {
 		return []reconcile.Request{{NamespacedName: o.Service}}
 	})
 	first := source.Func(func(_ context.Context, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
@@ -83,8 +83,8 @@ func Setup(mgr manager.Manager, o Options) (*Standby, error) {
 		return nil
 	})
 	err = builder.ControllerManagedBy(mgr).Named("standby").
-		WatchesRawSource(source.Kind(cached, client.Object(&corev1.Service{}), one)).
-		WatchesRawSource(source.Kind(cached, client.Object(&discoveryv1.EndpointSlice{}), one)).
+		WatchesRawSource(source.Kind(cached, client.Object(&corev1.Service{}), enqueue)).
+		WatchesRawSource(source.Kind(cached, client.Object(&discoveryv1.EndpointSlice{}), enqueue)).
 		WatchesRawSource(first).
 		Complete(s)
 	if err != nil {

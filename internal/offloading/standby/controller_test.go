@@ -94,8 +94,8 @@ func TestStandby(t *testing.T) {
 		if b.Get(t.Context(), client.ObjectKeyFromObject(kept), kept) != nil {
 			return nil
 		}
-		for _, one := range kept.Endpoints {
-			all = append(all, one.Addresses...)
+		for _, endpoint := range kept.Endpoints {
+			all = append(all, endpoint.Addresses...)
 		}
 		return all
 	}

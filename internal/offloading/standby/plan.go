@@ -41,13 +41,13 @@ func plan(service *corev1.Service, dns []discoveryv1.EndpointSlice) *discoveryap
 	var ports map[string]int32
 	var ready, others []string
 	for i := range dns {
-		one := &dns[i]
-		its := portsOf(service, one.Ports)
-		if one.AddressType != family || len(its) == 0 || ports != nil && !equal(ports, its) {
+		slice := &dns[i]
+		its := portsOf(service, slice.Ports)
+		if slice.AddressType != family || len(its) == 0 || ports != nil && !equal(ports, its) {
 			continue
 		}
 		ports = its
-		for _, endpoint := range one.Endpoints {
+		for _, endpoint := range slice.Endpoints {
 			switch c := endpoint.Conditions; {
 			case len(endpoint.Addresses) == 0, c.Terminating != nil && *c.Terminating:
 			case c.Ready == nil || *c.Ready:
@@ -83,16 +83,16 @@ func plan(service *corev1.Service, dns []discoveryv1.EndpointSlice) *discoveryap
 // has no port for one of them.
 func portsOf(service *corev1.Service, dns []discoveryv1.EndpointPort) map[string]int32 {
 	at := int32(0)
-	for _, one := range dns {
-		if one.Port != nil && one.Protocol != nil && *one.Protocol == corev1.ProtocolUDP {
-			at = *one.Port
+	for _, port := range dns {
+		if port.Port != nil && port.Protocol != nil && *port.Protocol == corev1.ProtocolUDP {
+			at = *port.Port
 			break
 		}
 	}
 	found := map[string]int32{}
 	for _, wanted := range service.Spec.Ports {
-		for _, one := range dns {
-			if one.Port != nil && one.Protocol != nil && *one.Protocol == wanted.Protocol && *one.Port == at {
+		for _, port := range dns {
+			if port.Port != nil && port.Protocol != nil && *port.Protocol == wanted.Protocol && *port.Port == at {
 				found[wanted.Name] = at
 			}
 		}

@@ -32,10 +32,10 @@ func dns(port int32, addresses string) discoveryv1.EndpointSlice {
 	if strings.Contains(addresses, ":") {
 		slice.AddressType = discoveryv1.AddressTypeIPv6
 	}
-	for _, one := range strings.Fields(addresses) {
-		endpoint := discoveryv1.Endpoint{Addresses: []string{strings.TrimRight(one, "!-")}}
-		endpoint.Conditions.Ready = new(!strings.HasSuffix(one, "!") && !strings.HasSuffix(one, "-"))
-		endpoint.Conditions.Terminating = new(strings.HasSuffix(one, "-"))
+	for _, address := range strings.Fields(addresses) {
+		endpoint := discoveryv1.Endpoint{Addresses: []string{strings.TrimRight(address, "!-")}}
+		endpoint.Conditions.Ready = new(!strings.HasSuffix(address, "!") && !strings.HasSuffix(address, "-"))
+		endpoint.Conditions.Terminating = new(strings.HasSuffix(address, "-"))
 		slice.Endpoints = append(slice.Endpoints, endpoint)
 	}
 	return slice
@@ -69,10 +69,10 @@ func TestPlan(t *testing.T) {
 		got := ""
 		if intent := plan(service(c.address), c.from); intent != nil {
 			var addresses []string
-			for _, one := range intent.Endpoints {
-				addresses = append(addresses, one.Addresses...)
-				if *one.Conditions.Ready || !*one.Conditions.Serving || !*one.Conditions.Terminating {
-					t.Errorf("%s: %s would be used beside our pods", name, one.Addresses)
+			for _, endpoint := range intent.Endpoints {
+				addresses = append(addresses, endpoint.Addresses...)
+				if *endpoint.Conditions.Ready || !*endpoint.Conditions.Serving || !*endpoint.Conditions.Terminating {
+					t.Errorf("%s: %s would be used beside our pods", name, endpoint.Addresses)
 				}
 			}
 			got = string(*intent.AddressType)

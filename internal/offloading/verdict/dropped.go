@@ -15,16 +15,16 @@ import (
 // An API server drops fields of a pod that its version does not have, or has switched off, without an error. The pod then runs without.
 
 const (
-	// mostDropped bounds what is reported of a pod.
-	mostDropped = 10
-	// mostCompared bounds the lists whose elements are compared: a peer chooses their length.
-	mostCompared = 256
+	// maxDropped bounds what is reported of a pod.
+	maxDropped = 10
+	// maxCompared bounds the lists whose elements are compared: a peer chooses their length.
+	maxCompared = 256
 )
 
 // Dropped returns the fields that a pod was created with and does not have.
 func Dropped(sent, has *corev1.PodSpec) (names []string) {
 	compare(make([]string, 0, 64), reflect.ValueOf(sent).Elem(), reflect.ValueOf(has).Elem(), func(path []string) {
-		if len(names) < mostDropped {
+		if len(names) < maxDropped {
 			names = append(names, strings.TrimPrefix(strings.Join(path, ""), "."))
 		}
 	})
@@ -67,7 +67,7 @@ func compare(at []string, sent, has reflect.Value, report func([]string)) {
 // counterpart returns the element of a list for one of another list: at the same place if the lists are as long, or else the one with the same name, if there is one
 // only. Variables and mounts may have the name of another one.
 func counterpart(sent, has reflect.Value, i int) (other reflect.Value, name string) {
-	if sent.Type().Elem().Kind() != reflect.Struct || max(sent.Len(), has.Len()) > mostCompared {
+	if sent.Type().Elem().Kind() != reflect.Struct || max(sent.Len(), has.Len()) > maxCompared {
 		return other, ""
 	}
 	if name = nameOf(sent.Index(i)); sent.Len() == has.Len() && nameOf(has.Index(i)) == name {
@@ -84,13 +84,13 @@ func counterpart(sent, has reflect.Value, i int) (other reflect.Value, name stri
 }
 
 // named returns an element with a name, and how many there are.
-func named(list reflect.Value, name string) (one reflect.Value, of int) {
+func named(list reflect.Value, name string) (found reflect.Value, of int) {
 	for i := range list.Len() {
 		if nameOf(list.Index(i)) == name {
-			one, of = list.Index(i), of+1
+			found, of = list.Index(i), of+1
 		}
 	}
-	return one, of
+	return found, of
 }
 
 // nameOf is empty for what has no name.

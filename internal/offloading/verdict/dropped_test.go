@@ -81,7 +81,7 @@ func TestDropped(t *testing.T) {
 		name := string(rune('A' + i))
 		many.Containers, none.Containers = append(many.Containers, corev1.Container{Name: name, Image: "a"}), append(none.Containers, corev1.Container{Name: name})
 	}
-	if got := Dropped(&many, &none); len(got) != mostDropped {
+	if got := Dropped(&many, &none); len(got) != maxDropped {
 		t.Errorf("%d names", len(got))
 	}
 }
@@ -89,8 +89,8 @@ func TestDropped(t *testing.T) {
 func TestIsolating(t *testing.T) {
 	local, enabled, ifPossible := &corev1.AppArmorProfile{Type: corev1.AppArmorProfileTypeLocalhost}, corev1.RecursiveReadOnlyEnabled, corev1.RecursiveReadOnlyIfPossible
 	strict, merge := corev1.SupplementalGroupsPolicyStrict, corev1.SupplementalGroupsPolicyMerge
-	mount := func(one corev1.VolumeMount) corev1.PodSpec {
-		return corev1.PodSpec{InitContainers: []corev1.Container{{VolumeMounts: []corev1.VolumeMount{one}}}}
+	mount := func(volumeMount corev1.VolumeMount) corev1.PodSpec {
+		return corev1.PodSpec{InitContainers: []corev1.Container{{VolumeMounts: []corev1.VolumeMount{volumeMount}}}}
 	}
 	for name, test := range map[string]struct {
 		spec corev1.PodSpec

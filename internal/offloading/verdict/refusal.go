@@ -104,23 +104,23 @@ func withoutSubject(message string) string {
 	return message
 }
 
-// mostNames bounds what a peer is taken to have named: each is a guess at a name of another, which the text of a refusal would confirm.
-const mostNames = 500
+// maxNames bounds what a peer is taken to have named: each is a guess at a name of another, which the text of a refusal would confirm.
+const maxNames = 500
 
 // Names returns what a peer has named in a ShadowPod: each text of it that is one word, such as the names of containers, images, labels and their values.
 func Names(shadow *vkv1alpha1.ShadowPod) []string {
 	names := []string{shadow.Name}
 	add := func(text string) {
-		if len(names) < mostNames && len(text) <= maxRefusal && text != "" && word.FindString(text) == text {
+		if len(names) < maxNames && len(text) <= maxRefusal && text != "" && word.FindString(text) == text {
 			names = append(names, text)
 		}
 	}
 	spec := &shadow.Spec.Pod
 	for _, first := range []any{spec.InitContainers, spec.Containers, spec.EphemeralContainers} { // the images of all of them before what else each has
 		for i := range reflect.ValueOf(first).Len() {
-			one := reflect.ValueOf(first).Index(i)
-			add(one.FieldByName("Name").String())
-			add(one.FieldByName("Image").String())
+			container := reflect.ValueOf(first).Index(i)
+			add(container.FieldByName("Name").String())
+			add(container.FieldByName("Image").String())
 		}
 	}
 	for _, all := range []map[string]string{shadow.Labels, shadow.Annotations} {

@@ -33,29 +33,29 @@ func words(message, namespace string, own []string) string {
 	var out strings.Builder
 	before, rest := "", 0
 	for _, at := range word.FindAllStringIndex(message, -1) {
-		one, between := message[at[0]:at[1]], message[rest:at[0]]
-		bare := strings.TrimRight(one, ".:?,;)")
+		token, between := message[at[0]:at[1]], message[rest:at[0]]
+		bare := strings.TrimRight(token, ".:?,;)")
 		out.WriteString(between)
 		out.WriteString(instead(bare, before+between, namespace, own))
-		out.WriteString(one[len(bare):])
-		before, rest = strings.ToLower(one), at[1]
+		out.WriteString(token[len(bare):])
+		before, rest = strings.ToLower(token), at[1]
 	}
 	return out.String() + message[rest:]
 }
 
 // instead returns what to write for a word, which follows another one and what is between the two.
-func instead(one, before, namespace string, own []string) string {
+func instead(token, before, namespace string, own []string) string {
 	switch {
-	case slices.Contains(own, one) || one == namespace:
-		return one
-	case isAddress(one):
+	case slices.Contains(own, token) || token == namespace:
+		return token
+	case isAddress(token):
 		return anAddress
-	case strings.HasPrefix(one, "system:"):
+	case strings.HasPrefix(token, "system:"):
 		return anAccount
-	case isQualified(one, namespace) || isUID(one) || isNamed(one, before):
+	case isQualified(token, namespace) || isUID(token) || isNamed(token, before):
 		return another
 	}
-	return one
+	return token
 }
 
 // owners is what stands before the name of an owner, which may be in quotes or after a colon.
@@ -63,34 +63,34 @@ var owners = regexp.MustCompile("^(namespace|node|user|tenant)s?([ :=]*)([\"'`]?
 
 // isNamed reports whether a word is the name of a namespace, a node or a user: it follows that word, and is in quotes, after a colon, or no word of a language. A user that
 // is a number is one of a container.
-func isNamed(one, before string) bool {
+func isNamed(token, before string) bool {
 	found := owners.FindStringSubmatch(before)
-	if found == nil || found[1] == "user" && isNumber(one) {
+	if found == nil || found[1] == "user" && isNumber(token) {
 		return false
 	}
-	return found[3] != "" || strings.ContainsAny(found[2], ":=") || strings.ContainsAny(one, "-.0123456789")
+	return found[3] != "" || strings.ContainsAny(found[2], ":=") || strings.ContainsAny(token, "-.0123456789")
 }
 
-func isNumber(one string) bool {
-	_, err := strconv.ParseUint(one, 10, 64)
+func isNumber(token string) bool {
+	_, err := strconv.ParseUint(token, 10, 64)
 	return err == nil
 }
 
 // isAddress reports whether a word is where something listens: a URL, an address with or without prefix or port, the name of a Service, or a name with a port.
-func isAddress(one string) bool {
-	if strings.Contains(one, "://") {
+func isAddress(token string) bool {
+	if strings.Contains(token, "://") {
 		return true
 	}
-	if _, err := netip.ParseAddr(one); err == nil {
+	if _, err := netip.ParseAddr(token); err == nil {
 		return true
 	}
-	if _, err := netip.ParsePrefix(one); err == nil {
+	if _, err := netip.ParsePrefix(token); err == nil {
 		return true
 	}
-	if _, err := netip.ParseAddrPort(one); err == nil {
+	if _, err := netip.ParseAddrPort(token); err == nil {
 		return true
 	}
-	host, _, _ := strings.Cut(one, "/")
+	host, _, _ := strings.Cut(token, "/")
 	host, port, hasPort := strings.Cut(host, ":")
 	if _, err := netip.ParseAddr(host); err == nil { // with a path
 		return true
@@ -104,8 +104,8 @@ func isAddress(one string) bool {
 
 // isQualified reports whether a word names an object of another namespace: namespace/name. The kinds of Kubernetes, such as pods/exec, and keys in a domain, such
 // as example.com/key, have that form as well, and so have numbers (0/3) and two words of the same kind (requests/limits).
-func isQualified(one, namespace string) bool {
-	first, second, found := strings.Cut(one, "/")
+func isQualified(token, namespace string) bool {
+	first, second, found := strings.Cut(token, "/")
 	return found && first != namespace && len(validation.IsDNS1123Label(first)) == 0 && len(validation.IsDNS1123Subdomain(second)) == 0 &&
 		!slices.Contains(subresources, second) && !(isNumber(first) && isNumber(second)) && !(vocabulary()[first] && vocabulary()[second])
 }
@@ -113,8 +113,8 @@ func isQualified(one, namespace string) bool {
 // vocabulary are the words of the API of pods: the names of its fields, of the resources that each node has, and what joins them.
 var vocabulary = sync.OnceValue(func() map[string]bool {
 	words := map[string]bool{"and": true, "or": true}
-	for _, one := range [...]corev1.ResourceName{corev1.ResourceCPU, corev1.ResourceMemory} {
-		words[string(one)] = true
+	for _, resource := range [...]corev1.ResourceName{corev1.ResourceCPU, corev1.ResourceMemory} {
+		words[string(resource)] = true
 	}
 	seen := map[reflect.Type]bool{}
 	var add func(reflect.Type)
@@ -134,8 +134,8 @@ var vocabulary = sync.OnceValue(func() map[string]bool {
 		}
 	}
 	add(reflect.TypeFor[corev1.PodSpec]())
-	for _, one := range reflect.VisibleFields(reflect.TypeFor[metav1.ObjectMeta]()) {
-		words[jsonName(one)] = true
+	for _, field := range reflect.VisibleFields(reflect.TypeFor[metav1.ObjectMeta]()) {
+		words[jsonName(field)] = true
 	}
 	return words
 })
@@ -145,4 +145,4 @@ var subresources = []string{"exec", "log", "status", "resize", "ephemeralcontain
 var uid = regexp.MustCompile(`^[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}$`)
 
 // isUID reports whether a word identifies an object or a cluster.
-func isUID(one string) bool { return uid.MatchString(one) }
+func isUID(token string) bool { return uid.MatchString(token) }

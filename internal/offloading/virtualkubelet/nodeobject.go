@@ -21,8 +21,8 @@ import (
 	sharingv1alpha1 "liqo.io/liqo/apis/sharing/v1alpha1"
 )
 
-// mostImages is as many as a kubelet reports.
-const mostImages = 50
+// maxImages is as many as a kubelet reports.
+const maxImages = 50
 
 // notReady is the documented reason of a node that is not Ready.
 const notReady = "KubeletNotReady"
@@ -142,7 +142,7 @@ func amounts(granted corev1.ResourceList) corev1.ResourceList {
 
 // labelValues returns the texts that are valid as label values.
 func labelValues(all []string) []string {
-	return slices.DeleteFunc(slices.Clone(all), func(one string) bool { return one == "" || len(validation.IsValidLabelValue(one)) > 0 })
+	return slices.DeleteFunc(slices.Clone(all), func(name string) bool { return name == "" || len(validation.IsValidLabelValue(name)) > 0 })
 }
 
 func first(all []string, otherwise string) string {
@@ -192,7 +192,7 @@ func (p *nodeInputs) status() corev1.NodeStatus {
 	}
 	if p.granted != nil {
 		status.Capacity, status.Allocatable = amounts(p.granted.Resources), amounts(p.granted.Resources)
-		status.Images = slices.Clone(p.granted.Images[:min(len(p.granted.Images), mostImages)])
+		status.Images = slices.Clone(p.granted.Images[:min(len(p.granted.Images), maxImages)])
 	}
 	status.Conditions = p.conditions()
 	return status

@@ -62,10 +62,10 @@ func FuzzNode(f *testing.F) {
 		}
 		domain, _, _ := strings.Cut(key, "/")
 		system := strings.HasSuffix("."+domain, ".kubernetes.io") || strings.HasSuffix("."+domain, ".k8s.io")
-		if _, is := ours.nodeLabels()[key]; is {
+		if _, ok := ours.nodeLabels()[key]; ok {
 			system = false
 		}
-		if _, set := all[key]; set && strings.Contains(key, "/") && system && domain != "topology.kubernetes.io" && key != corev1.LabelInstanceTypeStable || all[labels.StorageAvailable] != "" {
+		if _, ok := all[key]; ok && strings.Contains(key, "/") && system && domain != "topology.kubernetes.io" && key != corev1.LabelInstanceTypeStable || all[labels.StorageAvailable] != "" {
 			t.Errorf("the provider sets label %q", key)
 		}
 		status := inputs.status()

@@ -110,7 +110,7 @@ func TestHostile(t *testing.T) {
 		}
 	}
 	status := inputs.status()
-	if len(status.Capacity) != 2 || len(status.Allocatable) != 2 || len(status.Images) != mostImages {
+	if len(status.Capacity) != 2 || len(status.Allocatable) != 2 || len(status.Images) != maxImages {
 		t.Errorf("capacity %v, allocatable %v, %d images", status.Capacity, status.Allocatable, len(status.Images))
 	}
 }

@@ -32,8 +32,8 @@ func TestPodRange(t *testing.T) {
 		var all corev1.EventList
 		b.Must(b.List(t.Context(), &all))
 		for i := range all.Items {
-			if one := &all.Items[i]; one.InvolvedObject.Name == nodeName && (one.Type == corev1.EventTypeWarning || one.Reason == "CIDRAssignmentFailed") {
-				t.Errorf("event %s: %s", one.Reason, one.Message)
+			if event := &all.Items[i]; event.InvolvedObject.Name == nodeName && (event.Type == corev1.EventTypeWarning || event.Reason == "CIDRAssignmentFailed") {
+				t.Errorf("event %s: %s", event.Reason, event.Message)
 			}
 		}
 		b.Must(b.Delete(t.Context(), node))

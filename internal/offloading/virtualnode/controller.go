@@ -84,8 +84,8 @@ type reconciler struct {
 	client  client.Client
 	live    client.Reader
 	own     *ssa.Applier
-	// swept has the UIDs of slices for which dismantle has succeeded once.
-	swept sync.Map
+	// cleared has the UIDs of slices for which dismantle has succeeded once.
+	cleared sync.Map
 	// created has the UIDs of slices whose virtual kubelet was reported as created, because the cache may still lack the new Deployment.
 	created sync.Map
 	// evictions evicts pods: its requests do not wait for Retry-After.
@@ -199,7 +199,7 @@ func (r *reconciler) ensure(ctx context.Context, slice *sharingv1alpha1.Resource
 			return err
 		}
 	}
-	r.swept.Delete(slice.UID)
+	r.cleared.Delete(slice.UID)
 	for _, part := range k.Parts() {
 		var live client.Object = part.Empty
 		key := client.ObjectKeyFromObject(live)

@@ -64,10 +64,10 @@ func (r *reconciler) tearDown(ctx context.Context, slice *sharingv1alpha1.Resour
 		return reconcile.Result{}, err
 	}
 	if next.dismantle {
-		r.swept.Store(slice.UID, true)
+		r.cleared.Store(slice.UID, true)
 	}
 	if next.done && slice.DeletionTimestamp != nil {
-		r.swept.Delete(slice.UID)
+		r.cleared.Delete(slice.UID)
 		r.created.Delete(slice.UID)
 		_, err := finalizer.Patch(ctx, r.client, slice, labels.FinalizerNode, controllerutil.RemoveFinalizer)
 		return reconcile.Result{}, err
@@ -81,7 +81,7 @@ func (r *reconciler) tearDown(ctx context.Context, slice *sharingv1alpha1.Resour
 // counts the pods, so neither a node nor a pod can appear afterwards.
 func (r *reconciler) observe(ctx context.Context, slice *sharingv1alpha1.ResourceSlice, k kubelet.Kubelet) (*facts, []client.Object, error) {
 	f := &facts{slice: slice, now: r.options.Now(), drainDeadline: r.options.DrainDeadline, drainUnreached: r.options.DrainDeadlineUnreachable}
-	_, f.swept = r.swept.Load(slice.UID)
+	_, f.cleared = r.cleared.Load(slice.UID)
 	var rights []client.Object
 	findRights := func(reader client.Reader) (err error) {
 		rights, err = r.rights(ctx, reader, k)
@@ -107,7 +107,7 @@ func (r *reconciler) observe(ctx context.Context, slice *sharingv1alpha1.Resourc
 		return err
 	}
 	var err error
-	if f.swept {
+	if f.cleared {
 		if err = errors.Join(findKubelet(), findRights(r.client), findMap(r.client)); err == nil {
 			err = findNode()
 		}
@@ -122,8 +122,8 @@ func (r *reconciler) observe(ctx context.Context, slice *sharingv1alpha1.Resourc
 func inParallel(all ...func() error) error {
 	failures := make([]error, len(all))
 	var group sync.WaitGroup
-	for i, one := range all {
-		group.Go(func() { failures[i] = one() })
+	for i, step := range all {
+		group.Go(func() { failures[i] = step() })
 	}
 	group.Wait()
 	return errors.Join(failures...)

@@ -30,8 +30,8 @@ type facts struct {
 	// rights is how many bindings and accounts the virtual kubelet still has. Without them its pods are harmless, so the garbage collector may
 	// delete them later.
 	rights int
-	// swept: everything that a live list returned has been deleted once.
-	swept bool
+	// cleared: everything that a live list returned has been deleted once.
+	cleared bool
 	// kubelets are the pods of the virtual kubelet. deployment is its Deployment; nil if there is none.
 	kubelets   []corev1.Pod
 	deployment *metav1.PartialObjectMetadata
@@ -113,7 +113,7 @@ func nextTeardown(f *facts) teardown {
 			requeueAfter: min(left, time.Second),
 		}
 	}
-	if f.node != nil || f.deployment != nil || f.rights > 0 || !f.swept || f.namespaces != nil && f.namespaces.DeletionTimestamp == nil {
+	if f.node != nil || f.deployment != nil || f.rights > 0 || !f.cleared || f.namespaces != nil && f.namespaces.DeletionTimestamp == nil {
 		return teardown{dismantle: true, requeueAfter: 100 * time.Millisecond}
 	}
 	if f.namespaces != nil {

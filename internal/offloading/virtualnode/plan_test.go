@@ -66,13 +66,13 @@ func TestNextTeardown(t *testing.T) {
 		facts facts
 		want  string
 	}{
-		{"nothing left", facts{slice: planSlice("deleting 0s"), swept: true}, "done"},
+		{"nothing left", facts{slice: planSlice("deleting 0s"), cleared: true}, "done"},
 		{"nothing in the cache, but not listed live", facts{slice: planSlice("deleting 0s")}, "dismantle, again in 100ms"},
 		{"idle node", facts{slice: planSlice("deleting 0s"), node: ready, deployment: deployed, kubelets: kubelet}, "dismantle, again in 100ms"},
 		{"only the node", facts{slice: planSlice("deleting 0s"), node: ready}, "dismantle, again in 100ms"},
 		{"only the deployment", facts{slice: planSlice("deleting 0s"), deployment: deployed}, "dismantle, again in 100ms"},
 		{"only its pod, with rights", facts{slice: planSlice("deleting 0s"), kubelets: kubelet, rights: 1}, "dismantle, again in 100ms"},
-		{"only its pod, without rights", facts{slice: planSlice("deleting 0s"), kubelets: kubelet, swept: true}, "done"},
+		{"only its pod, without rights", facts{slice: planSlice("deleting 0s"), kubelets: kubelet, cleared: true}, "done"},
 		{"pods are evicted", facts{slice: planSlice("deleting 1s"), node: ready, pods: planPods("a", "b!"), deployment: deployed}, "evict a, again in 1s"},
 		{"just before the end", facts{slice: planSlice("deleting 119700ms", "draining 119700ms"), node: ready, pods: planPods("a")}, "evict a, again in 300ms"},
 		{"the end", facts{slice: planSlice("deleting 120s", "draining 120s"), node: ready, pods: planPods("a", "b!")}, "remove a b, again in 200ms"},
@@ -86,7 +86,7 @@ func TestNextTeardown(t *testing.T) {
 		{"withdrawn, draining for a minute", facts{slice: planSlice("refused 0s", "draining 60s"), node: ready, pods: planPods("a")}, "evict a, again in 1s"},
 		{"withdrawn, draining for two minutes", facts{slice: planSlice("refused 0s", "draining 120s"), node: ready, pods: planPods("a")}, "remove a, again in 200ms"},
 		{"withdrawn, then deleted: the deadline stays", facts{slice: planSlice("refused 0s", "draining 120s", "deleting 0s"), node: ready, pods: planPods("a")}, "remove a, again in 200ms"},
-		{"pods of a node that is gone", facts{slice: planSlice("deleting 0s"), pods: planPods("a"), swept: true}, "done"},
+		{"pods of a node that is gone", facts{slice: planSlice("deleting 0s"), pods: planPods("a"), cleared: true}, "done"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			c.facts.now, c.facts.drainDeadline, c.facts.drainUnreached = planTime, 2*time.Minute, 25*time.Second

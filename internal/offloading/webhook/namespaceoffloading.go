@@ -61,7 +61,7 @@ func (o *offloadings) validate(was, is *offloadingv1alpha1.NamespaceOffloading) 
 		return fmt.Sprintf("spec.namespaceMappingStrategy cannot be changed from %s to %s; unoffload the namespace, then offload it again",
 			was.Spec.NamespaceMappingStrategy, is.Spec.NamespaceMappingStrategy)
 	}
-	if value, has := is.Annotations[labels.APIServerSupport]; has && value != "true" && value != "false" {
+	if value, ok := is.Annotations[labels.APIServerSupport]; ok && value != "true" && value != "false" {
 		return fmt.Sprintf("annotation %s has the invalid value %q; set it to %q or %q, or remove it, which means %[3]q", labels.APIServerSupport, value, "true", "false")
 	}
 	return checkSelector(&is.Spec.ClusterSelector)

@@ -15,60 +15,62 @@ import (
 )
 
 func support(value string) func(*offloadingv1alpha1.NamespaceOffloading) {
-	return func(one *offloadingv1alpha1.NamespaceOffloading) {
-		one.Annotations = map[string]string{labels.APIServerSupport: value}
+	return func(offloading *offloadingv1alpha1.NamespaceOffloading) {
+		offloading.Annotations = map[string]string{labels.APIServerSupport: value}
 	}
 }
 
 func TestValidate(t *testing.T) {
 	made := func(change func(*offloadingv1alpha1.NamespaceOffloading)) *offloadingv1alpha1.NamespaceOffloading {
-		one := &offloadingv1alpha1.NamespaceOffloading{
+		offloading := &offloadingv1alpha1.NamespaceOffloading{
 			ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "offloading"},
 			Spec:       offloadingv1alpha1.NamespaceOffloadingSpec{NamespaceMappingStrategy: "DefaultName", PodOffloadingStrategy: "LocalAndRemote"},
 		}
 		if change != nil {
-			change(one)
+			change(offloading)
 		}
-		return one
+		return offloading
 	}
 	for name, test := range map[string]struct {
 		change func(*offloadingv1alpha1.NamespaceOffloading)
 		update bool
 		want   string
 	}{
-		"good":        {},
-		"good change": {func(one *offloadingv1alpha1.NamespaceOffloading) { one.Spec.PodOffloadingStrategy = "Remote" }, true, ""},
-		"its name":    {func(one *offloadingv1alpha1.NamespaceOffloading) { one.Name = "mine" }, false, `must be called "offloading"`},
-		"the system":  {func(one *offloadingv1alpha1.NamespaceOffloading) { one.Namespace = "kube-system" }, false, "belongs to Kubernetes"},
-		"Liqo":        {func(one *offloadingv1alpha1.NamespaceOffloading) { one.Namespace = "liqo" }, false, "belongs to Kubernetes"},
-		"a tenant":    {func(one *offloadingv1alpha1.NamespaceOffloading) { one.Namespace = "liqo-tenant-milan-1" }, false, "belongs to Kubernetes"},
-		"volumes":     {func(one *offloadingv1alpha1.NamespaceOffloading) { one.Namespace = "liqo-storage" }, false, ""},
-		"another mapping": {func(one *offloadingv1alpha1.NamespaceOffloading) {
-			one.Spec.NamespaceMappingStrategy = "EnforceSameName"
+		"good": {},
+		"good change": {func(offloading *offloadingv1alpha1.NamespaceOffloading) {
+			offloading.Spec.PodOffloadingStrategy = "Remote"
+		}, true, ""},
+		"its name":   {func(offloading *offloadingv1alpha1.NamespaceOffloading) { offloading.Name = "mine" }, false, `must be called "offloading"`},
+		"the system": {func(offloading *offloadingv1alpha1.NamespaceOffloading) { offloading.Namespace = "kube-system" }, false, "belongs to Kubernetes"},
+		"Liqo":       {func(offloading *offloadingv1alpha1.NamespaceOffloading) { offloading.Namespace = "liqo" }, false, "belongs to Kubernetes"},
+		"a tenant":   {func(offloading *offloadingv1alpha1.NamespaceOffloading) { offloading.Namespace = "liqo-tenant-milan-1" }, false, "belongs to Kubernetes"},
+		"volumes":    {func(offloading *offloadingv1alpha1.NamespaceOffloading) { offloading.Namespace = "liqo-storage" }, false, ""},
+		"another mapping": {func(offloading *offloadingv1alpha1.NamespaceOffloading) {
+			offloading.Spec.NamespaceMappingStrategy = "EnforceSameName"
 		}, true, "cannot be changed from DefaultName to EnforceSameName"},
-		"an empty term": {func(one *offloadingv1alpha1.NamespaceOffloading) {
-			one.Spec.ClusterSelector.NodeSelectorTerms = terms(term(is("a", in, "b")), term())
+		"an empty term": {func(offloading *offloadingv1alpha1.NamespaceOffloading) {
+			offloading.Spec.ClusterSelector.NodeSelectorTerms = terms(term(is("a", in, "b")), term())
 		}, false, "nodeSelectorTerms[1] is empty"},
-		"an unknown operator": {func(one *offloadingv1alpha1.NamespaceOffloading) {
-			one.Spec.ClusterSelector.NodeSelectorTerms = terms(term(is("a", "Like", "b")))
+		"an unknown operator": {func(offloading *offloadingv1alpha1.NamespaceOffloading) {
+			offloading.Spec.ClusterSelector.NodeSelectorTerms = terms(term(is("a", "Like", "b")))
 		}, false, "Like"},
-		"no values": {func(one *offloadingv1alpha1.NamespaceOffloading) {
-			one.Spec.ClusterSelector.NodeSelectorTerms = terms(term(is("a", in)))
+		"no values": {func(offloading *offloadingv1alpha1.NamespaceOffloading) {
+			offloading.Spec.ClusterSelector.NodeSelectorTerms = terms(term(is("a", in)))
 		}, true, "is invalid"},
-		"values too many": {func(one *offloadingv1alpha1.NamespaceOffloading) {
-			one.Spec.ClusterSelector.NodeSelectorTerms = terms(term(is("a", "Exists", "b")))
+		"values too many": {func(offloading *offloadingv1alpha1.NamespaceOffloading) {
+			offloading.Spec.ClusterSelector.NodeSelectorTerms = terms(term(is("a", "Exists", "b")))
 		}, false, "is invalid"},
-		"no label": {func(one *offloadingv1alpha1.NamespaceOffloading) {
-			one.Spec.ClusterSelector.NodeSelectorTerms = terms(term(is("a b", in, "b")))
+		"no label": {func(offloading *offloadingv1alpha1.NamespaceOffloading) {
+			offloading.Spec.ClusterSelector.NodeSelectorTerms = terms(term(is("a b", in, "b")))
 		}, false, "is invalid"},
 		"with the API server":    {support("true"), true, ""},
 		"without the API server": {support("false"), true, ""},
 		"perhaps":                {support("maybe"), false, `annotation liqo.io/apiserver-support has the invalid value "maybe"; set it to "true" or "false"`},
 		"empty":                  {support(""), true, `invalid value ""`},
 		"nearly":                 {support("False"), true, `invalid value "False"`},
-		"being deleted": {func(one *offloadingv1alpha1.NamespaceOffloading) {
-			one.DeletionTimestamp, one.Spec.ClusterSelector.NodeSelectorTerms = &metav1.Time{}, terms(term())
-			support("maybe")(one)
+		"being deleted": {func(offloading *offloadingv1alpha1.NamespaceOffloading) {
+			offloading.DeletionTimestamp, offloading.Spec.ClusterSelector.NodeSelectorTerms = &metav1.Time{}, terms(term())
+			support("maybe")(offloading)
 		}, true, ""},
 	} {
 		var was *offloadingv1alpha1.NamespaceOffloading

@@ -75,8 +75,8 @@ type admittedVersions struct {
 func (n *admittedVersions) record(offloading *offloadingv1alpha1.NamespaceOffloading, now time.Time) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	for namespace, one := range n.all {
-		if now.After(one.until) {
+	for namespace, entry := range n.all {
+		if now.After(entry.until) {
 			delete(n.all, namespace)
 		}
 	}
@@ -87,8 +87,8 @@ func (n *admittedVersions) record(offloading *offloadingv1alpha1.NamespaceOffloa
 func (n *admittedVersions) current(offloading *offloadingv1alpha1.NamespaceOffloading, now time.Time) bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	last, is := n.all[offloading.Namespace]
-	if !is || now.After(last.until) {
+	last, ok := n.all[offloading.Namespace]
+	if !ok || now.After(last.until) {
 		return true
 	}
 	if last.uid == offloading.UID && offloading.Generation >= last.generation {
@@ -124,7 +124,7 @@ func (p *pods) handle(ctx context.Context, request admission.Request) admission.
 	}
 	if tooMuch(&pod.Spec, &offloading.Spec) {
 		return admission.Denied(fmt.Sprintf("the required node affinity of the pod, combined term by term with the clusterSelector of namespace %s, exceeds %d kB: make one of them shorter",
-			request.Namespace, mostAffinity>>10))
+			request.Namespace, maxAffinity>>10))
 	}
 	reasons, err := p.claims(ctx, request.Namespace, &pod.Spec, &offloading.Spec)
 	if err != nil {
@@ -171,8 +171,8 @@ func everyChosen(offloading *offloadingv1alpha1.NamespaceOffloading) bool {
 		return false
 	}
 	for _, conditions := range status.RemoteNamespacesConditions {
-		for _, one := range conditions {
-			if one.Type == offloadingv1alpha1.ConditionOffloadingRequired && one.Status != corev1.ConditionTrue || one.Reason == offloadingv1alpha1.ReasonCreationLoopBackOff {
+		for _, condition := range conditions {
+			if condition.Type == offloadingv1alpha1.ConditionOffloadingRequired && condition.Status != corev1.ConditionTrue || condition.Reason == offloadingv1alpha1.ReasonCreationLoopBackOff {
 				return false
 			}
 		}

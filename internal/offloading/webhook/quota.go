@@ -122,7 +122,7 @@ func (q *Quota) Start(ctx context.Context) error {
 		{&vkv1alpha1.ShadowPod{}, q.setPod, q.forgetPod},
 		{&sharingv1alpha1.ResourceSlice{}, q.setSlice, q.forgetSlice},
 	} {
-		done, err := informer.Follow(ctx, q.cache, kind.object, func(one any) { kind.set(ctx, one) }, func(one any) { kind.forget(ctx, one) })
+		done, err := informer.Follow(ctx, q.cache, kind.object, func(object any) { kind.set(ctx, object) }, func(object any) { kind.forget(ctx, object) })
 		if err != nil {
 			return err
 		}
@@ -175,13 +175,13 @@ func (q *Quota) fill(ctx context.Context) error {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	for i := range shadowPods.Items {
-		one := &shadowPods.Items[i]
-		switch revision, there := revisions[string(one.UID)]; {
-		case !there:
-		case revision == shadow.Revision(one):
-			q.reserved.Set(q.peerOf(ctx, one), one)
+		pod := &shadowPods.Items[i]
+		switch revision, ok := revisions[string(pod.UID)]; {
+		case !ok:
+		case revision == shadow.Revision(pod):
+			q.reserved.Set(q.peerOf(ctx, pod), pod)
 		default:
-			q.reserved.SetUnproven(q.peerOf(ctx, one), one)
+			q.reserved.SetUnproven(q.peerOf(ctx, pod), pod)
 		}
 	}
 	q.filled = true

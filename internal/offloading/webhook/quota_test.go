@@ -99,9 +99,9 @@ func TestQuotaOfWhatIsDeletedMeanwhile(t *testing.T) {
 // TestAttackNM2RestartReserves: after a restart, a pod is not resized to a size that was refused before it.
 func TestAttackNM2RestartReserves(t *testing.T) {
 	sized := func(name, cpu string) *vkv1alpha1.ShadowPod {
-		one := &vkv1alpha1.ShadowPod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name, UID: types.UID(name)}}
-		one.Spec.Pod.Containers = []corev1.Container{{Name: "c", Resources: corev1.ResourceRequirements{Requests: corev1.ResourceList{"cpu": resource.MustParse(cpu)}}}}
-		return one
+		entry := &vkv1alpha1.ShadowPod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name, UID: types.UID(name)}}
+		entry.Spec.Pod.Containers = []corev1.Container{{Name: "c", Resources: corev1.ResourceRequirements{Requests: corev1.ResourceList{"cpu": resource.MustParse(cpu)}}}}
+		return entry
 	}
 	least := quota.Defaults{Requests: corev1.ResourceList{"cpu": resource.MustParse("600m")}}
 	q := &Quota{known: quota.NewLedger(false, least), reserved: quota.NewLedger(false, least), filled: true}

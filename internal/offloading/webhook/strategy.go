@@ -43,9 +43,9 @@ func place(pod *corev1.PodSpec, spec *offloadingv1alpha1.NamespaceOffloadingSpec
 // for a pod that is created while its namespace is being labelled.
 func within(own, ours []corev1.NodeSelectorTerm) bool {
 	contains := func(all, part []corev1.NodeSelectorRequirement) bool {
-		return !slices.ContainsFunc(part, func(one corev1.NodeSelectorRequirement) bool {
+		return !slices.ContainsFunc(part, func(requirement corev1.NodeSelectorRequirement) bool {
 			return !slices.ContainsFunc(all, func(other corev1.NodeSelectorRequirement) bool {
-				return one.Key == other.Key && one.Operator == other.Operator && slices.Equal(one.Values, other.Values)
+				return requirement.Key == other.Key && requirement.Operator == other.Operator && slices.Equal(requirement.Values, other.Values)
 			})
 		})
 	}
@@ -92,7 +92,7 @@ func without(terms []corev1.NodeSelectorTerm, nodes []string) (all []corev1.Node
 		return terms
 	}
 	var fields []corev1.NodeSelectorRequirement
-	for _, name := range nodes[:min(len(nodes), mostAvoided)] { // Kubernetes takes one value in each
+	for _, name := range nodes[:min(len(nodes), maxAvoided)] { // Kubernetes takes one value in each
 		fields = append(fields, corev1.NodeSelectorRequirement{Key: metav1.ObjectNameField, Operator: corev1.NodeSelectorOpNotIn, Values: []string{name}})
 	}
 	if len(terms) == 0 {
@@ -100,8 +100,8 @@ func without(terms []corev1.NodeSelectorTerm, nodes []string) (all []corev1.Node
 	}
 	own := kind(corev1.NodeSelectorOpNotIn)
 	for _, term := range terms {
-		if !slices.ContainsFunc(term.MatchExpressions, func(one corev1.NodeSelectorRequirement) bool {
-			return one.Key == own.Key && one.Operator == own.Operator
+		if !slices.ContainsFunc(term.MatchExpressions, func(requirement corev1.NodeSelectorRequirement) bool {
+			return requirement.Key == own.Key && requirement.Operator == own.Operator
 		}) {
 			term.MatchFields = append(slices.Clone(term.MatchFields), fields...)
 		}
@@ -123,14 +123,14 @@ func fitsElsewhere(pod *corev1.Pod, nodes []corev1.Node, run []string, strategy 
 	})
 }
 
-// mostAvoided bounds the nodes that the affinity of a pod names.
-const mostAvoided = 32
+// maxAvoided bounds the nodes that the affinity of a pod names.
+const maxAvoided = 32
 
-// mostAffinity bounds the bytes of node affinity that a pod gets. They are the product of the terms of two users: with the sizes that the API
+// maxAffinity bounds the bytes of node affinity that a pod gets. They are the product of the terms of two users: with the sizes that the API
 // server accepts from each, terabytes.
-const mostAffinity = 256 << 10
+const maxAffinity = 256 << 10
 
-// tooMuch reports whether the node affinity of a pod would exceed mostAffinity.
+// tooMuch reports whether the node affinity of a pod would exceed maxAffinity.
 func tooMuch(pod *corev1.PodSpec, spec *offloadingv1alpha1.NamespaceOffloadingSpec) bool {
 	if pod.Affinity == nil || pod.Affinity.NodeAffinity == nil || pod.Affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution == nil {
 		return false
@@ -138,19 +138,19 @@ func tooMuch(pod *corev1.PodSpec, spec *offloadingv1alpha1.NamespaceOffloadingSp
 	own, ours := pod.Affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution, &spec.ClusterSelector
 	const added = 64 // bytes that each term of the product adds
 	each := func(terms *corev1.NodeSelector) int { return len(terms.NodeSelectorTerms) + 1 }
-	return own.Size()*each(ours)+ours.Size()*each(own)+added*each(own)*each(ours) > mostAffinity
+	return own.Size()*each(ours)+ours.Size()*each(own)+added*each(own)*each(ours) > maxAffinity
 }
 
 // both returns terms that match the nodes which match one term of the pod and one of ours: each combined with each.
 func both(own, ours []corev1.NodeSelectorTerm) (terms []corev1.NodeSelectorTerm) {
-	for _, one := range own {
-		if empty(one) {
+	for _, nodeSelectorTerm := range own {
+		if empty(nodeSelectorTerm) {
 			continue
 		}
 		for _, other := range ours {
 			terms = append(terms, corev1.NodeSelectorTerm{
-				MatchExpressions: append(slices.Clone(one.MatchExpressions), other.MatchExpressions...),
-				MatchFields:      append(slices.Clone(one.MatchFields), other.MatchFields...),
+				MatchExpressions: append(slices.Clone(nodeSelectorTerm.MatchExpressions), other.MatchExpressions...),
+				MatchFields:      append(slices.Clone(nodeSelectorTerm.MatchFields), other.MatchFields...),
 			})
 		}
 	}
@@ -226,8 +226,8 @@ func onlyVirtual(pod *corev1.PodSpec, spec *offloadingv1alpha1.NamespaceOffloadi
 	if pod.Affinity == nil || pod.Affinity.NodeAffinity == nil || pod.Affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution == nil {
 		return false
 	}
-	virtual := func(one corev1.NodeSelectorRequirement) bool {
-		return one.Key == labels.Type && (one.Operator == corev1.NodeSelectorOpExists || one.Operator == corev1.NodeSelectorOpIn && slices.Equal(one.Values, []string{labels.TypeVirtualNode}))
+	virtual := func(requirement corev1.NodeSelectorRequirement) bool {
+		return requirement.Key == labels.Type && (requirement.Operator == corev1.NodeSelectorOpExists || requirement.Operator == corev1.NodeSelectorOpIn && slices.Equal(requirement.Values, []string{labels.TypeVirtualNode}))
 	}
 	return !slices.ContainsFunc(pod.Affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution.NodeSelectorTerms, func(term corev1.NodeSelectorTerm) bool {
 		return !empty(term) && !slices.ContainsFunc(term.MatchExpressions, virtual)

@@ -132,7 +132,7 @@ func FuzzShadowPodReview(f *testing.F) {
 		if problem := shadow.Check(&now, "rome-id", shadow.Baseline); problem != "" {
 			t.Fatalf("admitted although %s", problem)
 		}
-		if old == "" && slices.ContainsFunc(now.Finalizers, func(one string) bool { return one != labels.FinalizerPodGone }) {
+		if old == "" && slices.ContainsFunc(now.Finalizers, func(name string) bool { return name != labels.FinalizerPodGone }) {
 			t.Fatalf("admitted with finalizers %v", now.Finalizers)
 		}
 		for i := range now.Spec.Pod.Containers {
