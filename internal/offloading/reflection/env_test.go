@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"flag"
 	"fmt"
 	"io"
 	"net/http"
@@ -55,6 +56,13 @@ const (
 
 func TestMain(m *testing.M) {
 	log.SetLogger(klog.Background())
+	flag.Parse()
+	// The tests share two API servers, for which they wait more than they compute.
+	if parallel := flag.Lookup("test.parallel"); parallel.Value.String() == parallel.DefValue {
+		if err := parallel.Value.Set("8"); err != nil {
+			panic(err)
+		}
+	}
 	os.Exit(m.Run())
 }
 
