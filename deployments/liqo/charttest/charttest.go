@@ -64,7 +64,7 @@ var loadedChart = sync.OnceValues(func() (*helmchart.Chart, error) {
 })
 
 // Load returns the embedded chart. It is shared: do not change it.
-func Load(t *testing.T) *helmchart.Chart {
+func Load(t testing.TB) *helmchart.Chart {
 	t.Helper()
 	chart, err := loadedChart()
 	if err != nil {
@@ -74,7 +74,7 @@ func Load(t *testing.T) *helmchart.Chart {
 }
 
 // Values returns the values of an installation whose identity is certain, and what is set in addition, as --set takes it.
-func Values(t *testing.T, set ...string) map[string]any {
+func Values(t testing.TB, set ...string) map[string]any {
 	t.Helper()
 	values := map[string]any{}
 	for _, one := range append([]string{certain, Networks}, set...) {
@@ -86,13 +86,13 @@ func Values(t *testing.T, set ...string) map[string]any {
 }
 
 // TryRender renders the embedded chart as liqoctl does, with [Values]. The provider answers lookups; nil is a cluster where nothing is installed yet.
-func TryRender(t *testing.T, provider engine.ClientProvider, set ...string) ([]*unstructured.Unstructured, error) {
+func TryRender(t testing.TB, provider engine.ClientProvider, set ...string) ([]*unstructured.Unstructured, error) {
 	t.Helper()
 	return RenderValues(t, provider, Values(t, set...))
 }
 
 // RenderValues is [TryRender] with a tree of values.
-func RenderValues(t *testing.T, provider engine.ClientProvider, values map[string]any) ([]*unstructured.Unstructured, error) {
+func RenderValues(t testing.TB, provider engine.ClientProvider, values map[string]any) ([]*unstructured.Unstructured, error) {
 	t.Helper()
 	files, err := RenderFiles(t, provider, values)
 	if err != nil {
@@ -102,13 +102,13 @@ func RenderValues(t *testing.T, provider engine.ClientProvider, values map[strin
 }
 
 // RenderFiles returns the rendered templates by their paths.
-func RenderFiles(t *testing.T, provider engine.ClientProvider, values map[string]any) (map[string]string, error) {
+func RenderFiles(t testing.TB, provider engine.ClientProvider, values map[string]any) (map[string]string, error) {
 	t.Helper()
 	return RenderFilesFor(t, "v1.34.0", provider, values) // Helm's default in tests is old
 }
 
 // RenderFilesFor is [RenderFiles] for a version of Kubernetes.
-func RenderFilesFor(t *testing.T, kubernetes string, provider engine.ClientProvider, values map[string]any) (map[string]string, error) {
+func RenderFilesFor(t testing.TB, kubernetes string, provider engine.ClientProvider, values map[string]any) (map[string]string, error) {
 	t.Helper()
 	chart := Load(t)
 	capabilities := common.DefaultCapabilities.Copy()
@@ -167,7 +167,7 @@ func parseDocument(document string) (*unstructured.Unstructured, error) {
 }
 
 // Render is [TryRender] without anything installed; an error fails the test.
-func Render(t *testing.T, set ...string) []*unstructured.Unstructured {
+func Render(t testing.TB, set ...string) []*unstructured.Unstructured {
 	t.Helper()
 	objects, err := TryRender(t, nil, set...)
 	if err != nil {
@@ -177,7 +177,7 @@ func Render(t *testing.T, set ...string) []*unstructured.Unstructured {
 }
 
 // Find returns the object, or fails.
-func Find(t *testing.T, objects []*unstructured.Unstructured, kind, name string) *unstructured.Unstructured {
+func Find(t testing.TB, objects []*unstructured.Unstructured, kind, name string) *unstructured.Unstructured {
 	t.Helper()
 	for _, object := range objects {
 		if object.GetKind() == kind && object.GetName() == name {
@@ -189,7 +189,7 @@ func Find(t *testing.T, objects []*unstructured.Unstructured, kind, name string)
 }
 
 // Field returns the value at the path, or nil.
-func Field(t *testing.T, object *unstructured.Unstructured, path ...string) any {
+func Field(t testing.TB, object *unstructured.Unstructured, path ...string) any {
 	t.Helper()
 	value, _, err := unstructured.NestedFieldNoCopy(object.Object, path...)
 	if err != nil {

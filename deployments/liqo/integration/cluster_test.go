@@ -329,16 +329,25 @@ const extended = "peers.metadata.ingresses.annotations={nginx.ingress.kubernetes
 func installed(t *testing.T, set ...string) (context.Context, *rest.Config, client.Client) {
 	t.Helper()
 	t.Parallel()
-	admin := kubetest.Cluster(t)
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	t.Cleanup(cancel)
+	if len(set) == 0 {
+		admin := withChart(t)
+		return ctx, admin, connect(t, admin)
+	}
+	admin := kubetest.Cluster(t)
 	root := connect(t, admin)
 	install(ctx, t, root, set...)
 	return ctx, admin, root
 }
 
+// withChart lends API servers with the objects of the chart, by the usual values.
+var withChart = kubetest.Prepared(func(t testing.TB, admin *rest.Config) {
+	install(t.Context(), t, connect(t, admin))
+})
+
 // install applies the objects of the chart with further values, in Helm's order as far as it matters: definitions first.
-func install(ctx context.Context, t *testing.T, c client.Client, set ...string) {
+func install(ctx context.Context, t testing.TB, c client.Client, set ...string) {
 	t.Helper()
 	definitions, err := crds.Load(liqo.FS)
 	if err != nil {
@@ -375,7 +384,7 @@ func asAccount(admin *rest.Config, namespace, name string) *rest.Config {
 	return config
 }
 
-func connect(t *testing.T, config *rest.Config) client.Client {
+func connect(t testing.TB, config *rest.Config) client.Client {
 	t.Helper()
 	scheme := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{crds.AddToScheme, corev1.AddToScheme, rbacv1.AddToScheme} {

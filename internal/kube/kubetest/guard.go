@@ -69,7 +69,15 @@ func (g *guard) wrap(dir, name string) (string, error) {
 	base := filepath.Join(g.dir, name)
 	script := fmt.Sprintf("#!/bin/sh\n[ \"$1\" = --help ] && exit\necho $$ >%[2]s.pid\nexport GOGC=off GOMEMLIMIT=640MiB\nexec %[1]s \"$@\" >%[2]s.log 2>&1\n",
 		quote(program), quote(base))
-	return base, os.WriteFile(base, []byte(script), 0o700)
+	return base, writeProgram(base, script)
+}
+
+// writeProgram writes a file that is executed next. A program that another goroutine starts meanwhile would inherit the open file until it is
+// executed itself, and Linux executes no file that is open for writing (ETXTBSY): so none is started.
+func writeProgram(path, text string) error {
+	syscall.ForkLock.RLock()
+	defer syscall.ForkLock.RUnlock()
+	return os.WriteFile(path, []byte(text), 0o700)
 }
 
 func (g *guard) makeDir(name string) (string, error) {

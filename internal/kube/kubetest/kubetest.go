@@ -35,7 +35,7 @@ const (
 // test reaches.
 func Cluster(t testing.TB) *rest.Config {
 	t.Helper()
-	return lend(t, 1)[0]
+	return lend(t, &lending, 1, nil)[0]
 }
 
 // Fresh starts an API server that no other test has used and stops it when the test ends: for a test that needs one without our definitions, or
@@ -55,9 +55,10 @@ func fresh(t testing.TB, flags ...string) *rest.Config {
 	return configs[0]
 }
 
-func lend(t testing.TB, n int) (configs []*rest.Config) {
+// lend takes n servers from a pool until the end of the test; prepare may be nil.
+func lend(t testing.TB, from *pool, n int, prepare func(testing.TB, *rest.Config)) (configs []*rest.Config) {
 	t.Helper()
-	clusters, err := lending.borrow(assets(t), n)
+	clusters, err := from.borrow(assets(t), n)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -68,11 +69,32 @@ func lend(t testing.TB, n int) (configs []*rest.Config) {
 				report(t, c.stop())
 				return
 			}
-			report(t, lending.giveBack(c))
+			report(t, from.giveBack(c))
 		})
 		configs = append(configs, rest.CopyConfig(c.config))
 	}
+	for i, c := range clusters {
+		if c.first != nil {
+			continue
+		}
+		if prepare != nil {
+			prepare(t, configs[i])
+		}
+		if err := c.remember(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
 	return configs
+}
+
+// Prepared returns a function that lends servers as [Cluster] does, which hold what prepare has made. It is called for each server that starts: a
+// server that is lent again is reset to what it held then.
+func Prepared(prepare func(testing.TB, *rest.Config)) func(testing.TB) *rest.Config {
+	own := &pool{}
+	return func(t testing.TB) *rest.Config {
+		t.Helper()
+		return lend(t, own, 1, prepare)[0]
+	}
 }
 
 // Newest is [Fresh] with every feature of its version, also those that are off by default.
@@ -85,7 +107,7 @@ func Newest(t testing.TB) *rest.Config {
 // versions of one mean nothing in the other.
 func Pair(t testing.TB) (consumer, provider *rest.Config) {
 	t.Helper()
-	configs := lend(t, 2)
+	configs := lend(t, &lending, 2, nil)
 	return configs[0], configs[1]
 }
 
@@ -202,7 +224,7 @@ type cluster struct {
 	environment *envtest.Environment
 	config      *rest.Config
 	guard       *guard
-	first       map[string]entry // what the store held when the server had started; empty unless it is lent
+	first       map[string]entry // what the store held when the server had started and was prepared; nil before, and unless it is lent
 }
 
 func startOne(dir string, flags []string) (*cluster, error) {

@@ -29,7 +29,7 @@ type pool struct {
 
 var lending pool
 
-// borrow returns n servers that no other test uses: those that lie idle, and new ones.
+// borrow returns n servers that no other test uses: those that lie idle, and new ones, which have no inventory yet.
 func (p *pool) borrow(dir string, n int) ([]*cluster, error) {
 	p.mu.Lock()
 	from := max(0, len(p.idle)-n)
@@ -46,7 +46,7 @@ func (p *pool) borrow(dir string, n int) ([]*cluster, error) {
 			failures = append(failures, c.stop())
 		}
 	}
-	started, err := startAll(n-len(usable), func() (*cluster, error) { return startWithInventory(dir) })
+	started, err := startAll(n-len(usable), func() (*cluster, error) { return startOne(dir, nil) })
 	usable = append(usable, started...)
 	if err := errors.Join(append(failures, err)...); err != nil {
 		return nil, errors.Join(err, stopAll(usable))
@@ -65,16 +65,12 @@ func (p *pool) giveBack(c *cluster) error {
 	return nil
 }
 
-func startWithInventory(dir string) (*cluster, error) {
-	c, err := startOne(dir, nil)
-	if err != nil {
-		return nil, err
+// remember makes what the server holds now what it is reset to.
+func (c *cluster) remember(ctx context.Context) (err error) {
+	if c.first, err = c.etcd().inventory(ctx); err != nil {
+		return fmt.Errorf("what a new API server holds: %w", err)
 	}
-	c.first, err = c.etcd().inventory(context.Background())
-	if err != nil {
-		return nil, errors.Join(fmt.Errorf("what a new API server holds: %w", err), c.stop())
-	}
-	return c, nil
+	return nil
 }
 
 const (

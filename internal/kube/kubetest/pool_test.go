@@ -22,6 +22,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
 )
@@ -36,6 +37,9 @@ func TestLentServersAreReset(t *testing.T) {
 	}
 	c := lent[0]
 	t.Cleanup(func() { report(t, c.stop()) })
+	if err := c.remember(t.Context()); err != nil {
+		t.Fatal(err)
+	}
 	seed := rand.Uint64()
 	t.Logf("seed %d", seed)
 	random := rand.New(rand.NewPCG(seed, 1))
@@ -221,5 +225,40 @@ func (e *lendingEnv) expectReset() {
 	e.Must(e.Get(e.T.Context(), client.ObjectKey{Name: "default"}, &namespace))
 	if namespace.Labels["changed"] != "" {
 		e.T.Errorf("namespace default has the labels %v", namespace.Labels)
+	}
+}
+
+// What a server was prepared with is there for every test, whatever the one before has done, and is made once.
+func TestPrepared(t *testing.T) {
+	prepared := 0
+	made := func(name string) *corev1.ConfigMap {
+		return &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name}}
+	}
+	lent := Prepared(func(t testing.TB, admin *rest.Config) {
+		prepared++
+		c, err := client.New(admin, client.Options{})
+		if err == nil {
+			err = c.Create(t.Context(), made("prepared"))
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	})
+	for _, name := range []string{"first", "second"} {
+		t.Run(name, func(t *testing.T) {
+			c, err := client.New(lent(t), client.Options{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := c.Delete(t.Context(), made("prepared")); err != nil {
+				t.Errorf("what the server was prepared with: %v", err)
+			}
+			if err := c.Create(t.Context(), made("left")); err != nil {
+				t.Errorf("what the test before has left: %v", err)
+			}
+		})
+	}
+	if prepared != 1 {
+		t.Errorf("servers were prepared %d times, want once", prepared)
 	}
 }
