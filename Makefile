@@ -109,7 +109,7 @@ generate: prerequisites ## write what is made from types, marks in the code, cha
 contract: prerequisites ## write docs/contract.md: what users rely on, the tests that show it, and their last results
 	$(GO) run ./hack/contract
 
-test: prerequisites ## the gate: conventions, unit tests, race detector, lint, and as root a journey on two real clusters, an application in three, a database in two
+test: prerequisites ## the gate: conventions, unit tests, race detector, lint, and as root the suites on six real clusters in their short form
 	VULNDB=$(VULNDB) $(CHECK) all
 
 test-long: prerequisites ## everything that takes longer, suite by suite: SUITE=network,e2e,fuzz,...; continues where it was interrupted (root)

@@ -7,10 +7,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 )
@@ -34,12 +36,12 @@ func TestStages(t *testing.T) {
 		want        []string // stage names; "-" in front of those that are not run
 	}{
 		{"all as root", "all", everything, []string{
-			"format", "conventions", "generated", "build", "unit playground", "-vulnerabilities", "servers", "race product", "unit product", "unit kube",
-			"lint product", "lint playground", "lint kube", "journey", "several", "stateful",
+			"format", "conventions", "generated", "build", "unit playground", "-vulnerabilities", "servers", "clusters", "journey", "several", "offload", "stateful",
+			"race product", "unit product", "unit kube", "lint product", "lint playground", "lint kube", "end",
 		}},
 		{"all as ordinary user", "all", user, []string{
-			"format", "conventions", "generated", "build", "unit playground", "-vulnerabilities", "servers", "race product", "unit product", "unit kube",
-			"lint product", "lint playground", "lint kube", "-journey", "-several", "-stateful",
+			"format", "conventions", "generated", "build", "unit playground", "-vulnerabilities", "servers", "-clusters", "-journey", "-several", "-offload", "-stateful",
+			"race product", "unit product", "unit kube", "lint product", "lint playground", "lint kube", "-end",
 		}},
 		{"journey", "e2e", everything, []string{"build", "journey"}},
 		{"bench", "bench", user, []string{"build", "-bench"}},
@@ -85,7 +87,7 @@ func TestStages(t *testing.T) {
 	}
 }
 
-// The race detector runs beside the other tests and lint, and clusters have the machine for themselves.
+// The race detector, the other tests and lint run in the time that clusters leave, after what must not run beside clusters.
 func TestGate(t *testing.T) {
 	plan, err := stages("all", facts{root: true, modules: []module{
 		{dir: ".", packages: []string{"a", "b"}, concurrent: []string{"b"}}, {dir: "playground", packages: []string{"c", "d"}, concurrent: []string{"d"}},
@@ -103,20 +105,47 @@ func TestGate(t *testing.T) {
 			}
 		}
 	}
-	for name, lane := range map[string]string{"race product": "race", "unit product": "others", "lint product": "others", "lint playground": "others"} {
-		if began[name] != began["race product"] || lanes[name] != lane {
-			t.Errorf("%s: in lane %q, beside the race detector: %v", name, lanes[name], began[name] == began["race product"])
+	for name, lane := range map[string]string{
+		"race product": "race", "unit product": "others", "lint product": "others", "lint playground": "others",
+		"journey": "first clusters", "several": "first clusters", "offload": "second clusters", "stateful": "second clusters",
+	} {
+		i := slices.IndexFunc(plan, func(s stage) bool { return s.name == name })
+		if began[name] != began["race product"] || lanes[name] != lane || plan[i].idle == strings.Contains(lane, "clusters") {
+			t.Errorf("%s: in lane %q, beside the race detector: %v, when idle: %v", name, lanes[name], began[name] == began["race product"], plan[i].idle)
 		}
 	}
-	for _, name := range []string{"format", "conventions", "generated", "build", "unit playground", "race playground", "servers"} {
+	for _, name := range []string{"format", "conventions", "generated", "build", "unit playground", "race playground", "servers", "clusters"} {
 		if began[name] >= began["race product"] {
-			t.Errorf("%s is not before the race detector", name)
+			t.Errorf("%s is not before the race detector and the tests on clusters", name)
 		}
 	}
-	for _, name := range []string{"journey", "several", "stateful"} {
-		if lanes[name] != "" || began[name] <= began["race product"] {
-			t.Errorf("%s: in lane %q, after what computes: %v", name, lanes[name], began[name] > began["race product"])
-		}
+	if last := plan[len(plan)-1]; !last.always || last.lane != "" {
+		t.Errorf("the last stage takes the clusters away, also after an interrupt: %+v", last)
+	}
+}
+
+// A stage that runs when the others are idle has the least of the processors, in a session of its own, and an interrupt reaches what it has started.
+func TestIdle(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	folder := t.TempDir()
+	ready := filepath.Join(folder, "ready")
+	if err := syscall.Mkfifo(ready, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	// The niceness is set after the start: field 19 of the process, and of the session where the kernel has autogroups.
+	script := `until [ "$(cut -d ' ' -f 19 /proc/$$/stat)" = 19 ]; do :; done
+[ ! -e /proc/$$/autogroup ] || until grep -q 'nice 19$' /proc/$$/autogroup; do :; done
+[ "$(cut -d ' ' -f 6 /proc/$$/stat)" = $$ ] || exit 1
+trap 'exit 7' INT
+sh -c 'echo x > ready; exec sleep 3600'`
+	go func() {
+		_, _ = os.ReadFile(ready)
+		cancel()
+	}()
+	results := run(ctx, []stage{{name: "low", idle: true, commands: []command{{dir: folder, args: []string{"sh", "-c", script}}}}}, io.Discard, func(result) error { return nil })
+	if err := results[0].err; err == nil || !strings.Contains(err.Error(), "exit status 7") {
+		t.Errorf("the script ended with %v, want its status after the interrupt, 7", err)
 	}
 }
 

@@ -47,6 +47,8 @@ type stage struct {
 	last     bool     // not worth starting once something before it or in its lane has failed
 	skips    []string // parts of the reasons for which a test may be skipped; nil: any reason will do
 	lane     string   // runs at the same time as neighbours of other lanes; empty: alone
+	always   bool     // also after an interrupt: it takes away what stages before it have made
+	idle     bool     // gets what processor time the neighbours leave
 	commands []command
 	after    []command // run in any case once the first command was started; they take away what the commands have made
 }
@@ -55,6 +57,7 @@ type command struct {
 	dir  string
 	args []string
 	env  []string // on top of the environment
+	idle bool     // as its stage
 	// silent: any output is a failure, as with formatters that list files.
 	silent  bool
 	results results
@@ -221,8 +224,8 @@ func raceDetector(found facts) []stage {
 	return plan
 }
 
-// gate is `make test`. First what judges the source, beside the playground's own tests; then the longest stage, the product with the race detector, beside the other
-// tests and lint; then the clusters, alone: beside what computes, their tests judge the machine.
+// gate is `make test`. First what judges the source, beside the playground's own tests, which must end before clusters come up; then the clusters, in two lanes, because they
+// mostly wait; and in the time that they leave the product with the race detector, the other tests and lint.
 func gate(found facts) (plan []stage) {
 	var own, race, others []stage
 	for _, s := range slices.Concat(unit(found, false, ""), raceDetector(found), lint(found)) {
@@ -237,9 +240,9 @@ func gate(found facts) (plan []stage) {
 	}
 	return slices.Concat(
 		inLane("source", format(), conventions(), generated()), inLane("playground", append([]stage{build()}, own...)...),
-		[]stage{vulnerabilities(found), servers()},
-		inLane("race", race...), inLane("others", others...),
-		[]stage{journey(found), severalShort(found), statefulShort(found)},
+		[]stage{vulnerabilities(found), servers(), up(found)},
+		clusterLanes(found), inLane("race", whenIdle(race)...), inLane("others", whenIdle(others)...),
+		[]stage{down(found)},
 	)
 }
 
@@ -258,6 +261,14 @@ func withSkips(plan []stage, found facts) []stage {
 func inLane(lane string, all ...stage) []stage {
 	for i := range all {
 		all[i].lane = lane
+	}
+	return all
+}
+
+// whenIdle has stages run in the time that others leave, if there are others: without root, no cluster runs, and they have the machine.
+func whenIdle(all []stage) []stage {
+	for i := range all {
+		all[i].idle = true
 	}
 	return all
 }
@@ -286,46 +297,72 @@ func lint(found facts) []stage {
 	return plan
 }
 
-// kubeconfigs of the playground's scenario quick-start, for tests on clusters that are given.
-var kubeconfigs = []string{
-	"LIQO_E2E_CONSUMER_KUBECONFIG=/var/lib/liqo-playground/kubeconfig/rome.yaml",
-	"LIQO_E2E_PROVIDER_KUBECONFIG=/var/lib/liqo-playground/kubeconfig/milan.yaml",
+// given are the variables that give tests clusters of the playground that is up, the consumer first (see test/env).
+func given(clusters ...string) (variables []string) {
+	for i, name := range []string{"CONSUMER", "PROVIDER", "THIRD"}[:len(clusters)] {
+		variables = append(variables, "LIQO_E2E_"+name+"_KUBECONFIG=/var/lib/liqo-playground/kubeconfig/"+clusters[i]+".yaml")
+	}
+	return variables
 }
 
-// journey brings one pair of clusters up and runs on it what a user does with Liqo. -p 1: the packages share the clusters. -parallel 8: tests in
-// namespaces of their own wait for the clusters more than they compute.
+// onClusters runs suites in their short form, one after the other. -p 1: they share the clusters. -parallel 8: tests in namespaces of their own wait
+// for the clusters more than they compute.
+func onClusters(environment []string, suites ...string) command {
+	return command{args: append([]string{"go", "test", "-count=1", "-p", "1", "-parallel", "8", "-timeout", "60m", "-v"}, suites...), env: environment}
+}
+
+// journey brings one pair of clusters up and runs on it what a user does with Liqo.
 func journey(found facts) stage {
 	s := stage{
 		name: "journey", about: "two real clusters: the Quick Start, peering, connectivity, offloading, a fault for each law that two clusters can show, purge", last: true,
 		commands: []command{
 			{args: []string{"bin/playground", "down"}},
 			{args: []string{"bin/playground", "up", "quick-start", "--audit"}},
-			{args: []string{"go", "test", "-count=1", "-p", "1", "-parallel", "8", "-timeout", "60m", "-v", "./test/e2e", "./test/offload", "./test/field", "./test/quickstart"}, env: kubeconfigs},
+			onClusters(given("rome", "milan"), "./test/e2e", "./test/offload", "./test/field", "./test/quickstart"),
 		},
 		after: []command{{args: []string{"bin/playground", "down"}}},
 	}
 	return withRoot(s, found)
 }
 
-// severalShort brings three clusters up: what needs two providers at once, in at most three minutes.
-func severalShort(found facts) stage {
-	s := stage{
-		name: "several", about: "one application in a consumer and two providers, traffic from one provider to the other", last: true,
-		commands: []command{{args: []string{"go", "test", "-count=1", "-parallel", "4", "-timeout", "20m", "-v", "./test/several"}}},
-	}
-	return withRoot(s, found)
+// up brings the clusters of the gate up, which tests then share pair by pair.
+func up(found facts) stage {
+	return withRoot(stage{name: "clusters", about: "six real clusters", last: true, commands: []command{
+		{args: []string{"bin/playground", "down"}},
+		{args: []string{"bin/playground", "up", "test/gate.yaml", "--audit"}},
+	}}, found)
 }
 
-// statefulShort brings two clusters up whose pod networks do not overlap: the database's replicas need the same address in both.
-func statefulShort(found facts) stage {
-	s := stage{
-		name: "stateful", about: "a database of two clusters, by the commands of its guide, without the loss of a cluster", last: true,
-		commands: []command{
-			{args: []string{"make", "--no-print-directory", "stateful-images"}},
-			{args: []string{"go", "test", "-count=1", "-timeout", "20m", "-v", "./test/stateful"}},
-		},
+// down takes the clusters of the gate away.
+func down(found facts) stage {
+	return withRoot(stage{name: "end", about: "the clusters go", always: true, commands: []command{{args: []string{"bin/playground", "down"}}}}, found)
+}
+
+// clusterLanes are the suites on the clusters of the gate, in two lanes of about the same length: of each, the suites that need the same pair.
+func clusterLanes(found facts) []stage {
+	first := []stage{
+		{name: "journey", about: "the Quick Start, peering, connectivity, a fault for each law that two clusters can show, purge", commands: []command{
+			onClusters(given("rome", "milan"), "./test/e2e", "./test/quickstart"),
+		}},
+		{name: "several", about: "one application in a consumer and two providers, traffic from one provider to the other", commands: []command{
+			onClusters(given("rome", "milan", "genoa"), "./test/several"),
+		}},
 	}
-	return withRoot(s, found)
+	second := []stage{
+		{name: "offload", about: "offloading: each kind that is reflected, volumes, silence; programs as people have them", commands: []command{
+			onClusters(given("turin", "naples"), "./test/offload", "./test/field"),
+		}},
+		{name: "stateful", about: "a database of two clusters, by the commands of its guide, without the loss of a cluster", commands: []command{
+			{args: []string{"make", "--no-print-directory", "stateful-images"}},
+			onClusters(given("turin", "lyon"), "./test/stateful"),
+		}},
+	}
+	all := slices.Concat(inLane("first clusters", first...), inLane("second clusters", second...))
+	for i := range all {
+		all[i].last = true
+		all[i] = withRoot(all[i], found)
+	}
+	return all
 }
 
 // soak runs for as long as wanted; what comes before and after takes minutes, and is bounded in the test.

@@ -54,7 +54,6 @@ func TestSharingPercentage(t *testing.T) {
 	step(t, peered, func(t *testing.T) { changesShare(t) })
 }
 func TestConnectivity(t *testing.T)             { step(t, peered, connectivity) }
-func TestOffloading(t *testing.T)               { step(t, peered, offloads) }
 func TestHostilePeer(t *testing.T)              { step(t, peered, hostilePeer) }
 func TestAttackH4(t *testing.T)                 { step(t, peered, attackH4) }
 func TestAttackNH2(t *testing.T)                { step(t, peered, attackNH2) } // ten minutes with -long
@@ -78,6 +77,7 @@ func TestAuthenticationRestarts(t *testing.T)   { step(t, notPeered, authPodDele
 
 // Tests that take minutes.
 
+func TestOffloading(t *testing.T)          { takesLong(t); step(t, peered, offloads) }
 func TestAttackC1(t *testing.T)            { takesLong(t); step(t, notPeered, attackC1) }
 func TestAttackH1(t *testing.T)            { takesLong(t); step(t, peered, attackH1) }
 func TestAttackM7(t *testing.T)            { takesLong(t); step(t, notPeered, attackM7) }

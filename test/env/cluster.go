@@ -23,7 +23,8 @@ import (
 
 // Cluster is one of the playground's.
 type Cluster struct {
-	Name                           string
+	Name                           string // for Liqo, and so for tests
+	NodePrefix                     string // its name in the playground, with which the names of its nodes start
 	PodCIDR, ServiceCIDR, NodeCIDR netip.Prefix
 	Nodes                          []*Node
 	API                            client.WithWatch

@@ -14,8 +14,10 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 
 	"k8s.io/apimachinery/pkg/runtime"
@@ -44,8 +46,26 @@ type Env struct {
 	working  sync.Mutex // held while a command of the playground runs
 }
 
-// Playground runs the playground's program.
+// Playground runs a command of the playground. One after the other, also those of other processes that test on other clusters of the same scenario:
+// the playground refuses a command while another one is at work. A name of a
+// cluster among args stands for what the playground calls it.
 func (b *Env) Playground(args ...string) execution.Result {
+	b.working.Lock()
+	defer b.working.Unlock()
+	lock, err := os.OpenFile(filepath.Join(b.Bin, ".playground.lock"), os.O_CREATE|os.O_RDWR, 0o600)
+	if err == nil {
+		defer lock.Close()
+		err = syscall.Flock(int(lock.Fd()), syscall.LOCK_EX)
+	}
+	if err != nil {
+		return execution.Result{Args: strings.Join(args, " "), Code: 1, Err: "wait for other commands of the playground: " + err.Error()}
+	}
+	args = slices.Clone(args)
+	for i, arg := range args {
+		if c := slices.IndexFunc(b.Clusters, func(c *Cluster) bool { return c.Name == arg }); c >= 0 {
+			args[i] = b.Clusters[c].NodePrefix
+		}
+	}
 	return execution.Run("", filepath.Join(b.Bin, "playground"), args...)
 }
 
@@ -86,13 +106,16 @@ func (b *Env) Add(t testing.TB, name string) *Cluster {
 		t.Fatal(r)
 	}
 	all := &Env{Bin: b.Bin}
-	if err := errors.Join(b.LoadNeeded(images...), all.meet("")); err != nil {
+	if err := all.meet(""); err != nil {
 		t.Fatal(err)
 	}
 	for _, added := range all.Clusters {
 		if added.Name == name {
 			added.env = b
 			b.Clusters = append(b.Clusters, added)
+			if err := b.LoadNeeded(images...); err != nil {
+				t.Fatal(err)
+			}
 			return added
 		}
 	}
@@ -131,7 +154,7 @@ func (b *Env) meet(scenario string) error {
 	}
 	b.Tools = status.Bin
 	for _, found := range status.Clusters {
-		c := &Cluster{Name: found.Name, AuditLog: found.AuditLog, env: b, kubeconfig: found.Kubeconfig, PodCIDR: found.PodCIDR, ServiceCIDR: found.ServiceCIDR, NodeCIDR: found.NodeCIDR}
+		c := &Cluster{Name: found.Name, NodePrefix: found.Name, AuditLog: found.AuditLog, env: b, kubeconfig: found.Kubeconfig, PodCIDR: found.PodCIDR, ServiceCIDR: found.ServiceCIDR, NodeCIDR: found.NodeCIDR}
 		for _, m := range found.Machines {
 			if m.Name != "control-plane" { // a part of the first node, for the network
 				c.Nodes = append(c.Nodes, &Node{Name: m.Name, Address: m.Address, Cluster: c})

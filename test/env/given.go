@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"testing"
 	"time"
 
@@ -15,40 +16,63 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 )
 
-// The kubeconfigs of two clusters that tests use instead of bringing up their own. The images of product and tests must
-// have been loaded into them (LoadNeeded does it on the playground).
+// The kubeconfigs of clusters that tests use instead of bringing up their own. The images of product and tests must have been loaded into them
+// (LoadNeeded does it on the playground). A third one serves tests that need three.
 const (
 	ConsumerVariable = "LIQO_E2E_CONSUMER_KUBECONFIG"
 	ProviderVariable = "LIQO_E2E_PROVIDER_KUBECONFIG"
+	ThirdVariable    = "LIQO_E2E_THIRD_KUBECONFIG"
 )
 
-// Given returns the kubeconfigs of the environment, consumer first; none if the tests bring up clusters of their own.
-func Given() (kubeconfigs []string, err error) {
-	consumer, provider := os.Getenv(ConsumerVariable), os.Getenv(ProviderVariable)
+// The scenarios in whose place clusters can be given. Those in the place of Stateful and Three must be the playground's, with networks as theirs.
+const (
+	Pair     = "quick-start"
+	Stateful = "stateful"
+	Three    = "testdata/three.yaml"
+)
+
+// Given returns the kubeconfigs of the environment for a scenario, consumer first; none if the tests bring up clusters of their own.
+func Given(scenario string) (kubeconfigs []string, err error) {
+	consumer, provider, third := os.Getenv(ConsumerVariable), os.Getenv(ProviderVariable), os.Getenv(ThirdVariable)
 	switch {
 	case consumer == "" && provider == "":
 		return nil, nil
 	case consumer == "" || provider == "":
 		return nil, fmt.Errorf("only one of %s and %s is set; set both, or none", ConsumerVariable, ProviderVariable)
 	}
-	return []string{consumer, provider}, nil
+	all := []string{consumer, provider}
+	switch {
+	case scenario == Pair:
+		return all, nil
+	case scenario == Three && third != "":
+		all = append(all, third)
+	case scenario != Stateful:
+		return nil, nil
+	}
+	if !playgroundHas(&Env{Bin: filepath.Join(root, "bin")}, scenario, all) {
+		return nil, nil
+	}
+	return all, nil
 }
 
+// placeNames are the names that given clusters have for Liqo and for tests, whatever the playground calls them.
+var placeNames = []string{"rome", "milan", "turin"}
+
 // use connects to clusters that are up. If the playground runs them, its faults and audit logs can be used.
-func use(root string, kubeconfigs []string) (*Env, error) {
+func use(scenario string, kubeconfigs []string) (*Env, error) {
 	e := &Env{Bin: filepath.Join(root, "bin")}
 	if _, err := os.Stat(filepath.Join(e.Bin, "liqoctl")); err != nil {
 		return nil, fmt.Errorf("bin/liqoctl is missing (%w); run: make build", err)
 	}
-	if playgroundHas(e, kubeconfigs) {
+	if playgroundHas(e, scenario, kubeconfigs) {
 		return e, nil
 	}
-	for i, name := range []string{"rome", "milan"} {
+	for i, name := range placeNames[:2] {
 		config, err := clientcmd.BuildConfigFromFlags("", kubeconfigs[i])
 		if err != nil {
 			return nil, fmt.Errorf("kubeconfig %s: %w", kubeconfigs[i], err)
 		}
-		c := &Cluster{Name: name, env: e, kubeconfig: kubeconfigs[i], config: config}
+		c := &Cluster{Name: name, NodePrefix: name, env: e, kubeconfig: kubeconfigs[i], config: config}
 		if c.API, err = connect(config); err != nil {
 			return nil, fmt.Errorf("kubeconfig %s: %w", kubeconfigs[i], err)
 		}
@@ -73,8 +97,8 @@ func use(root string, kubeconfigs []string) (*Env, error) {
 	return e, nil
 }
 
-// playgroundHas fills e from the playground if the clusters of these kubeconfigs are its own, in the same order.
-func playgroundHas(e *Env, kubeconfigs []string) bool {
+// playgroundHas fills e from the playground if the clusters of these kubeconfigs are its own.
+func playgroundHas(e *Env, scenario string, kubeconfigs []string) bool {
 	if _, err := os.Stat(filepath.Join(e.Bin, "playground")); err != nil || os.Geteuid() != 0 {
 		return false
 	}
@@ -82,12 +106,20 @@ func playgroundHas(e *Env, kubeconfigs []string) bool {
 	if err := found.meet(""); err != nil {
 		return false
 	}
-	for i, kubeconfig := range kubeconfigs {
-		if i >= len(found.Clusters) || found.Clusters[i].kubeconfig != kubeconfig {
+	var chosen []*Cluster
+	for place, kubeconfig := range kubeconfigs {
+		i := slices.IndexFunc(found.Clusters, func(c *Cluster) bool { return c.kubeconfig == kubeconfig })
+		if i < 0 {
 			return false
 		}
+		c := found.Clusters[i]
+		c.env = e
+		if scenario != Stateful { // its guide names them
+			c.Name = placeNames[place]
+		}
+		chosen = append(chosen, c)
 	}
-	e.Tools, e.Clusters, e.playground = found.Tools, found.Clusters, true
+	e.Tools, e.Clusters, e.playground = found.Tools, chosen, true
 	return true
 }
 

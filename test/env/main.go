@@ -13,30 +13,27 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 )
 
-// Pair is the scenario of two clusters, in whose place other clusters can be given (see Given).
-const Pair = "quick-start"
+// root is where the folders of tests find the root of the repository.
+const root = "../.."
 
 // Main is the TestMain of a folder of tests that share their clusters, two folders below the root. It brings a scenario up, runs ready
-// and the tests, prints what they measured, and takes the scenario down. With keep, or with given clusters in the place of a Pair, it
+// and the tests, prints what they measured, and takes the scenario down. With keep, or with given clusters (see Given), it
 // uses the clusters that are up and leaves them up. flags are further flags of `playground up`. It ends the process.
 func Main(m *testing.M, scenario string, keep *bool, ready func(*Env) error, flags ...string) {
 	flag.Parse()
-	given, err := Given()
+	given, err := Given(scenario)
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
-	}
-	if scenario != Pair {
-		given = nil
 	}
 	if testing.Short() || given == nil && os.Geteuid() != 0 {
 		fmt.Printf("SKIPPED: these tests make real clusters, for which they must be root and not -short; or give them two clusters by %s and %s\n", ConsumerVariable, ProviderVariable)
 		os.Exit(0)
 	}
 	ctrl.SetLogger(logr.Discard())
-	bring := func() (*Env, error) { return Up("../..", scenario, *keep, flags...) }
+	bring := func() (*Env, error) { return Up(root, scenario, *keep, flags...) }
 	if given != nil {
-		bring = func() (*Env, error) { return use("../..", given) }
+		bring = func() (*Env, error) { return use(scenario, given) }
 	}
 	os.Exit(run(m, bring, *keep || given != nil, ready))
 }
@@ -73,11 +70,9 @@ func (b *Env) Report(text string) {
 	b.measured = append(b.measured, text)
 }
 
-// Do runs a command of the playground, and fails the test if that fails. One after the other: it refuses a command while another one is at work.
+// Do runs a command of the playground, and fails the test if that fails.
 func (b *Env) Do(t *testing.T, args ...string) {
 	t.Helper()
-	b.working.Lock()
-	defer b.working.Unlock()
 	if r := b.Playground(args...); r.Code != 0 {
 		t.Error(r)
 	}

@@ -25,9 +25,13 @@ const (
 	ToolsImage   = "playground.local/tools:1" // a shell, curl, dig, busybox; its own command waits
 )
 
-// Load puts an image into all nodes: an archive, or the name of one that the playground ships.
+// Load puts an image into all nodes of these clusters: an archive, or the name of one that the playground ships.
 func (b *Env) Load(image string) error {
-	if r := b.Playground("load", image); r.Code != 0 {
+	args := []string{"load", image}
+	for _, c := range b.Clusters {
+		args = append(args, c.Name)
+	}
+	if r := b.Playground(args...); r.Code != 0 {
 		return errors.New(r.String())
 	}
 	return nil

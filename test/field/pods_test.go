@@ -193,7 +193,7 @@ func TestMutated(t *testing.T) {
 // TestZones: a spread over zones is decided at home. Where it is also asked of milan's nodes, whose zones have other names, a pod stays Pending there.
 func TestZones(t *testing.T) {
 	peered(t)
-	for node, zone := range map[string]string{"rome-worker": "rome-a", virtualNode: "milan-a"} {
+	for node, zone := range map[string]string{rome.Nodes[1].Name: "rome-a", virtualNode: "milan-a"} {
 		rome.Kubectl(t, "label", "node", node, "topology.kubernetes.io/zone="+zone, "--overwrite")
 		t.Cleanup(func() { rome.Kubectl(t, "label", "node", node, "topology.kubernetes.io/zone-") })
 	}

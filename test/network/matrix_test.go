@@ -19,7 +19,9 @@ import (
 // ask runs one check from a place.
 func ask(t *testing.T, from netns.Place, args ...string) (traffic.Answer, error) {
 	t.Helper()
-	return traffic.Ask(clusters, from.Name, func(args ...string) execution.Result { return from.Try(filepath.Join(clusters.Bin, "traffic"), args...) }, args...)
+	return traffic.Ask(clusters, from.Name, func(args ...string) execution.Result {
+		return from.Try(filepath.Join(clusters.Bin, "traffic"), args...)
+	}, args...)
 }
 
 // must runs one check and compares the address that the server saw; an invalid address stands for any.

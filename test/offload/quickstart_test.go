@@ -42,6 +42,9 @@ spec:
 
 // TestQuickStartObjects offloads a namespace with two pods as the guide does, checks more than a reader would, and checks what it leaves.
 func TestQuickStartObjects(t *testing.T) {
+	if !*long {
+		t.Skip("SKIPPED: TestQuickStart and TestNamespaces show it in the short form: -long")
+	}
 	installedAndPeered(t)
 	romeBefore, milanBefore := rome.Everything(t), milan.Everything(t)
 	name := newNamespace(t)
@@ -67,7 +70,7 @@ func TestQuickStartObjects(t *testing.T) {
 	table := s.kubectl(t, "get", "pods", "-o", "wide", "--no-headers")
 	for line := range strings.Lines(table) {
 		fields := strings.Fields(line)
-		wantNode := map[string]string{"nginx-local": "rome-", "nginx-remote": "liqo-milan"}[fields[0]]
+		wantNode := map[string]string{"nginx-local": rome.NodePrefix + "-", "nginx-remote": virtualNode}[fields[0]]
 		network := map[string]string{"nginx-local": "10.", "nginx-remote": "242."}[fields[0]]
 		if fields[1] != "1/1" || fields[2] != "Running" || fields[3] != "0" || !strings.HasPrefix(fields[6], wantNode) || !strings.HasPrefix(fields[5], network) {
 			t.Errorf("kubectl get pods -o wide: %s", line)

@@ -82,7 +82,7 @@ metadata:
   labels: {app: x, tier: back, liqo.io/managed-by: shadowpod, liqo.io/shadowPod: null, virtualkubelet.liqo.io/origin: ROMEID, virtualkubelet.liqo.io/destination: MILANID}
   annotations: {note: one, kubectl.kubernetes.io/last-applied-configuration: null}
 spec:
-  nodeName: ~milan-.*
+  nodeName: ~MILANNODES-.*
   schedulerName: default-scheduler
   nodeSelector: null
   affinity: null

@@ -127,16 +127,16 @@ endpoints:
 - addresses: [LOCAL]
   conditions: {ready: true, serving: true, terminating: false}
   hostname: first
-  nodeName: rome-worker
+  nodeName: ROMENODES-worker
   zone: south
-  hints: {forZones: [{name: south}], forNodes: [{name: rome-worker}]}
+  hints: {forZones: [{name: south}], forNodes: [{name: ROMENODES-worker}]}
   targetRef: {kind: Pod, namespace: somewhere, name: pod, uid: 00000000-0000-0000-0000-000000000000}
 - addresses: [10.200.77.9]
   conditions: {ready: true}
   nodeName: liqo-milan
 - addresses: [UNREADY]
   conditions: {ready: false, serving: true, terminating: true}
-  nodeName: rome-control-plane
+  nodeName: ROMENODES-control-plane
 ---
 apiVersion: discovery.k8s.io/v1
 kind: EndpointSlice
@@ -152,14 +152,14 @@ metadata: {name: web-no-service}
 addressType: IPv4
 ports: [{name: http, port: 8080}]
 endpoints:
-- {addresses: [LOCAL], nodeName: rome-worker}
+- {addresses: [LOCAL], nodeName: ROMENODES-worker}
 `
 
 func endpointSliceRow(t *testing.T) {
 	s := offload(t)
 	local := []string{"10.200.77.7", "10.200.77.8"}
 	seen := []any{seenFromMilan(t, local[0]), seenFromMilan(t, local[1])}
-	s.apply(t, strings.NewReplacer("LOCAL", local[0], "UNREADY", local[1]).Replace(endpointSlices))
+	s.apply(t, strings.NewReplacer("LOCAL", local[0], "UNREADY", local[1], "ROMENODES", rome.NodePrefix).Replace(endpointSlices))
 	s.wantRemote(t, sliceKind, "web-whole", fmt.Sprintf(`
 metadata:
   labels:

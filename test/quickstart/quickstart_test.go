@@ -43,7 +43,7 @@ var (
 
 // TestMain lets the script bring up its clusters itself, unless clusters are given.
 func TestMain(m *testing.M) {
-	given, err := env.Given()
+	given, err := env.Given(env.Pair)
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)

@@ -100,7 +100,7 @@ func (a app) start(t *testing.T, pod string, c *env.Cluster) {
 // node is what the consumer calls the node on which pods run in a cluster.
 func (a app) node(c *env.Cluster) string {
 	if c == a.consumer {
-		return c.Nodes[0].Name
+		return c.Nodes[len(c.Nodes)-1].Name // the last one: with a worker, the first one takes no pods
 	}
 	return "liqo-" + c.Name
 }

@@ -4,6 +4,7 @@ package several
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -23,7 +24,7 @@ func selectors(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		for pair := range strings.SplitSeq(labelsOf[c.Name], ",") {
+		for pair := range strings.SplitSeq(labelsOf[slices.Index(clusters.Clusters, c)], ",") {
 			if key, value, _ := strings.Cut(pair, "="); node.Labels[key] != value {
 				t.Errorf("the virtual node of %s has the labels %v, want %s", c.Name, node.Labels, pair)
 			}

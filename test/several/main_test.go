@@ -29,9 +29,9 @@ var (
 )
 
 func TestMain(m *testing.M) {
-	env.Main(m, "testdata/three.yaml", keep, func(e *env.Env) error {
+	env.Main(m, env.Three, keep, func(e *env.Env) error {
 		clusters, rome, milan, turin = e, e.Clusters[0], e.Clusters[1], e.Clusters[2]
-		return e.LoadNeeded("tools", "mover-image.tar")
+		return e.LoadNeeded("liqo-image.tar", "traffic-image.tar", "tools", "mover-image.tar")
 	})
 }
 
@@ -79,12 +79,10 @@ func step(t *testing.T, run func(*testing.T)) {
 	clusters.Measure(t.Name(), "%.1f s", time.Since(start).Seconds())
 }
 
-// labelsOf are the labels of each cluster. Two have the same region, and two have the same tier.
-var labelsOf = map[string]string{
-	"rome":  "topology.liqo.io/region=center,topology.liqo.io/tier=cloud",
-	"milan": "topology.liqo.io/region=north,topology.liqo.io/tier=edge",
-	"turin": "topology.liqo.io/region=north,topology.liqo.io/tier=cloud",
-	"genoa": "topology.liqo.io/region=south,topology.liqo.io/tier=edge",
+// labelsOf are the labels of each cluster, in their order. Two have the same region, and two have the same tier.
+var labelsOf = []string{
+	"topology.liqo.io/region=center,topology.liqo.io/tier=cloud", "topology.liqo.io/region=north,topology.liqo.io/tier=edge",
+	"topology.liqo.io/region=north,topology.liqo.io/tier=cloud", "topology.liqo.io/region=south,topology.liqo.io/tier=edge",
 }
 
 // installed installs Liqo unless it is there and healthy.
@@ -93,7 +91,7 @@ func installed(t *testing.T, c *env.Cluster) {
 	if c.TryLiqoctl("status").Code == 0 {
 		return
 	}
-	c.Liqoctl(t, "install", "--cluster-name", c.Name, "--cluster-labels", labelsOf[c.Name])
+	c.Liqoctl(t, "install", "--cluster-name", c.Name, "--cluster-labels", labelsOf[slices.Index(clusters.Clusters, c)])
 	env.Healthy(t, c)
 }
 

@@ -4,7 +4,7 @@
 // clusters loses a pod and a cluster, and no row. After the guide's commands it loses the cluster with the majority as well.
 // Then a replica and its volume move to a third cluster. Its short form, in the gate, ends before a cluster is lost.
 //
-// It knows what a reader knows: the guide, the output, kubectl. It brings the playground's scenario stateful up and takes it down.
+// It knows what a reader knows: the guide, the output, kubectl. It brings the playground's scenario stateful up and takes it down, unless clusters are given.
 // Run all of it with: make test-long SUITE=stateful, its short form with: go test ./test/stateful -v
 package stateful
 
@@ -42,9 +42,9 @@ const (
 var own = regexp.MustCompile(`^(make |bin/playground |for image |export |cd )`)
 
 func TestMain(m *testing.M) {
-	env.Main(m, "stateful", keep, func(e *env.Env) error {
+	env.Main(m, env.Stateful, keep, func(e *env.Env) error {
 		clusters, turin, lyon = e, e.Clusters[0], e.Clusters[1]
-		return e.LoadNeeded("galera-image.tar", "mover-image.tar")
+		return e.LoadNeeded("liqo-image.tar", "galera-image.tar", "mover-image.tar")
 	})
 }
 
@@ -84,6 +84,14 @@ func TestStatefulShort(t *testing.T) {
 func parts(t *testing.T) (use, end string) {
 	t.Helper()
 	clusters.Step(t)
+	for _, c := range clusters.Clusters { // that are given may have a peering
+		if peers := c.TryKubectl("", "get", "foreignclusters", "-o", "jsonpath={.items[*].metadata.name}"); peers.Code == 0 {
+			for _, peer := range strings.Fields(peers.Out) {
+				c.Liqoctl(t, "unpeer", "out-of-band", peer)
+			}
+		}
+		c.Uninstalled(t)
+	}
 	text, err := guide.Read("../..", example)
 	if err != nil {
 		t.Fatal(err)
@@ -169,7 +177,7 @@ var (
 	placed = []guide.Want{
 		{Command: "kubectl get foreignclusters", Match: []string{`lyon +OutOfBand +Established`}},
 		{Command: "kubectl get pods -n liqo-demo -o wide", Match: []string{
-			`db-0 +1/1 +Running`, `db-1 +1/1 +Running`, `db-[01] .* turin-control-plane`, `db-[01] .* liqo-lyon`, `arbitrator-.* turin-control-plane`,
+			`db-0 +1/1 +Running`, `db-1 +1/1 +Running`, `db-[01] .* turin-`, `db-[01] .* liqo-lyon`, `arbitrator-.* turin-`,
 		}},
 		{Command: "kubectl get pvc -n liqo-demo", Match: []string{`data-db-0 +Bound .* liqo`, `data-db-1 +Bound .* liqo`}},
 	}
