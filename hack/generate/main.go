@@ -2,7 +2,7 @@
 
 // Command generate writes what is made from other files: deep copies, apply configurations and resource
 // definitions from the API types, the rights of each role from the marks in the code that needs them, what the
-// chart has of each reflected kind, the pages of docs/reference, and the table of what a pod may ask for in docs/offloading.md. With --check it changes nothing and fails if something is not as it would write it.
+// chart has of each reflected kind, and the pages of docs/reference. With --check it changes nothing and fails if something is not as it would write it.
 //
 // It must not know what the generated things mean; controller-gen does the work, in the version that hack/tools
 // pins. rights.go decides from values, and its proof is rights_test.go.
@@ -74,7 +74,7 @@ func generate(ctx context.Context) error {
 	}
 	jobs := []func() error{
 		valuesPage,
-		podFeatures,
+		podsPage,
 		metricsPage,
 		commandsPage,
 		eventsPage,
@@ -151,7 +151,7 @@ func generated() (map[string][]byte, error) {
 		return add(path)
 	})
 	for _, pattern := range []string{
-		crds + "/*.yaml", fmt.Sprintf(rightsOf, "*"), offloadingPath, reference + "/*.md", kindsPath, valuesPath, schemaPath,
+		crds + "/*.yaml", fmt.Sprintf(rightsOf, "*"), reference + "/*.md", kindsPath, valuesPath, schemaPath,
 	} {
 		paths, globErr := filepath.Glob(pattern)
 		err = errors.Join(err, globErr)

@@ -4,20 +4,14 @@ package main
 
 import (
 	"bytes"
+	_ "embed"
 	"fmt"
 	"os"
-	"slices"
 	"strings"
 
 	"go.yaml.in/yaml/v3"
 
 	"liqo.io/liqo/internal/offloading/features"
-)
-
-const (
-	offloadingPath = "docs/offloading.md"
-	startFeatures  = "<!-- start of the features; made from internal/offloading/features/rows.yaml by `make generate` -->\n"
-	endFeatures    = "<!-- end of the features -->\n"
 )
 
 // valuesPage writes the tables of the chart's values.
@@ -55,30 +49,16 @@ These values have no effect; the notes after an installation name each one that 
 	return page("values.md", "Values of the chart", "values.yaml and files/values-without-effect.yaml of deployments/liqo", out.String())
 }
 
-// between puts a table between its marks.
-func between(text []byte, start, end, table string) ([]byte, error) {
-	head, rest, found := bytes.Cut(text, []byte(start))
-	_, tail, closed := bytes.Cut(rest, []byte(end))
-	if !found || !closed {
-		return nil, fmt.Errorf("want the lines\n%s%s", start, end)
-	}
-	return slices.Concat(head, []byte(start+"\n"+table+"\n"+end), tail), nil
-}
+//go:embed pods.txt
+var podsHead string
 
-// podFeatures writes the table of what a pod may ask for.
-func podFeatures() error {
-	text, err := os.ReadFile(offloadingPath)
-	if err != nil {
-		return err
-	}
+// podsPage writes the table of what a pod may ask for.
+func podsPage() error {
 	table, err := features.Markdown()
 	if err != nil {
 		return err
 	}
-	if text, err = between(text, startFeatures, endFeatures, table); err != nil {
-		return fmt.Errorf("%s: %w", offloadingPath, err)
-	}
-	return os.WriteFile(offloadingPath, text, 0o644)
+	return page("pods.md", "What a pod may ask for", "internal/offloading/features/rows.yaml", podsHead+"\n"+table)
 }
 
 // ignoredTable makes a row of each reason why values have no effect.

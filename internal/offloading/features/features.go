@@ -46,7 +46,7 @@ func Sections() (all []Section, err error) {
 	return all, nil
 }
 
-// Markdown returns the table as a document has it.
+// Markdown returns the sections as a document has them, each with a table.
 func Markdown() (string, error) {
 	all, err := Sections()
 	if err != nil {
@@ -54,7 +54,7 @@ func Markdown() (string, error) {
 	}
 	var out strings.Builder
 	for _, section := range all {
-		fmt.Fprintf(&out, "| %s | At a provider | How, or why |\n|---|---|---|\n", section.Title)
+		fmt.Fprintf(&out, "## %s\n\n| Feature | At a provider | How, or why |\n|---|---|---|\n", section.Title)
 		for _, row := range section.Rows {
 			fmt.Fprintf(&out, "| %s | %s | %s |\n", row.Feature, row.verdict(), row.Why)
 		}

@@ -15,7 +15,7 @@ import (
 	coreapply "k8s.io/client-go/applyconfigurations/core/v1"
 )
 
-// fields of a Node that kubelets and Kubernetes set: what a virtual node has. A field of a later Kubernetes needs a row here and in docs/offloading.md.
+// fields of a Node that kubelets and Kubernetes set: what a virtual node has. A field of a later Kubernetes needs a row here and in docs/internals/offloading.md.
 const (
 	set      = "set"
 	byOthers = "set by Kubernetes or an administrator"
@@ -132,7 +132,7 @@ func TestNodeFields(t *testing.T) {
 	if other.info().MachineID == status.NodeInfo.MachineID {
 		t.Error("two providers are one machine")
 	}
-	page, err := os.ReadFile("../../../docs/offloading.md")
+	page, err := os.ReadFile("../../../docs/internals/offloading.md")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -141,7 +141,7 @@ func TestNodeFields(t *testing.T) {
 		"status.volumesAttached", "status.runtimeHandlers", "status.features", "status.declaredFeatures", "spec.podCIDR", "spec.taints", "spec.providerID",
 	} {
 		if !strings.Contains(string(page), "`"+documented+"`") {
-			t.Errorf("docs/offloading.md does not name %s", documented)
+			t.Errorf("docs/internals/offloading.md does not name %s", documented)
 		}
 	}
 }
