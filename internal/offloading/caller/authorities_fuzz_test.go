@@ -17,7 +17,10 @@ func FuzzHeaderUser(f *testing.F) {
 	f.Add(`["X-Remote-User", "X-User"]`, `["X-"]`, "x-remote-user:  \r\nX-User: bob\r\n")
 	f.Add(`[]`, `[""]`, "X-Remote-User: root\r\nAuthorization: Bearer x\r\n")
 	f.Add(`{`, `null`, "")
-	f.Add(`["X-Remote-User"]`, `["X-Remote-Extra-"]`, "X-Remote-Extra-: empty\r\nX-Remote-Extra-%zz: not escaped\r\nX-Remote-Extra-A: 1\r\nX-Remote-Extra-a: 2\r\n")
+	f.Add(
+		`["X-Remote-User"]`, `["X-Remote-Extra-"]`,
+		"X-Remote-Extra-: empty\r\nX-Remote-Extra-%zz: not escaped\r\nX-Remote-Extra-A: 1\r\nX-Remote-Extra-a: 2\r\n",
+	)
 	f.Fuzz(func(t *testing.T, users, prefixes, headers string) {
 		known, err := parse(map[string]string{
 			"requestheader-username-headers": users, "requestheader-group-headers": `["X-Remote-Group"]`, "requestheader-extra-headers-prefix": prefixes,

@@ -161,7 +161,10 @@ func (c *Callers) Proxied(r *http.Request) (*authenticationv1.UserInfo, *Denied)
 	case err != nil:
 		return nil, deny(http.StatusServiceUnavailable, err)
 	case len(known.proxyNames) > 0 && !slices.Contains(known.proxyNames, leaf.Subject.CommonName):
-		return nil, deny(http.StatusUnauthorized, fmt.Errorf("%q may not make requests for other users; see requestheader-allowed-names in ConfigMap %s", leaf.Subject.CommonName, ConfigMap))
+		return nil, deny(
+			http.StatusUnauthorized,
+			fmt.Errorf("%q may not make requests for other users; see requestheader-allowed-names in ConfigMap %s", leaf.Subject.CommonName, ConfigMap),
+		)
 	}
 	user := known.headerUser(r.Header)
 	if user.Username == "" {

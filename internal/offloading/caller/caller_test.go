@@ -96,7 +96,8 @@ func TestCallers(t *testing.T) {
 			t.Errorf("an invented token: %v", denied)
 		}
 		what := &authorizationv1.ResourceAttributes{Verb: "get", Resource: "nodes", Subresource: "proxy", Name: "x"}
-		if denied := callers.Allow(t.Context(), user, what); denied == nil || denied.Code != http.StatusForbidden || strings.Contains(denied.Error(), request.Status.Token) {
+		if denied := callers.Allow(t.Context(), user, what); denied == nil ||
+			denied.Code != http.StatusForbidden || strings.Contains(denied.Error(), request.Status.Token) {
 			t.Errorf("a right that no role grants: %v", denied)
 		}
 	}

@@ -52,8 +52,10 @@ func TestCertificates(t *testing.T) {
 	b.Edit(space, func() { space.Labels[labels.TenantNamespace] = "true" })
 	slice := b.Slice("rome")
 	pod := &corev1.Pod{
-		ObjectMeta: metav1.ObjectMeta{Namespace: controllertest.Tenant, Name: "virtual-kubelet-0", Labels: map[string]string{"app.kubernetes.io/name": "virtual-kubelet"}},
-		Spec:       corev1.PodSpec{ServiceAccountName: "virtual-kubelet", Containers: []corev1.Container{{Name: "a", Image: "a"}}},
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: controllertest.Tenant, Name: "virtual-kubelet-0", Labels: map[string]string{"app.kubernetes.io/name": "virtual-kubelet"},
+		},
+		Spec: corev1.PodSpec{ServiceAccountName: "virtual-kubelet", Containers: []corev1.Container{{Name: "a", Image: "a"}}},
 	}
 	b.Make(pod)
 	config := rest.CopyConfig(b.Admin)
@@ -67,12 +69,16 @@ func TestCertificates(t *testing.T) {
 	mine.Impersonate = rest.ImpersonationConfig{UserName: vkUser, Groups: []string{"system:serviceaccounts"}}
 	asKubelet, err := client.New(mine, client.Options{Scheme: b.Scheme})
 	b.Must(err)
-	certificate, err := serving.New(serving.Names{Common: "system:node:" + slice.Spec.NodeName, Organization: "system:nodes", IPs: []net.IP{net.IPv4(10, 0, 0, 9)}})
+	certificate, err := serving.New(serving.Names{
+		Common: "system:node:" + slice.Spec.NodeName, Organization: "system:nodes", IPs: []net.IP{net.IPv4(10, 0, 0, 9)},
+	})
 	b.Must(err)
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: slice.Spec.NodeName}}
 	b.Make(node)
 	kubetest.Start(t, "certificate", func(ctx context.Context) error {
-		certificate.KeepSigned(ctx, serving.Request{Client: asKubelet, Node: func(context.Context) (*corev1.Node, error) { return node, nil }, Retry: time.Millisecond})
+		certificate.KeepSigned(ctx, serving.Request{
+			Client: asKubelet, Node: func(context.Context) (*corev1.Node, error) { return node, nil }, Retry: time.Millisecond,
+		})
 		return nil
 	})
 

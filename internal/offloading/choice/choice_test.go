@@ -14,8 +14,11 @@ import (
 
 func node(change func(*corev1.Node)) *corev1.Node {
 	made := &corev1.Node{
-		ObjectMeta: metav1.ObjectMeta{Name: "liqo-milan", Labels: map[string]string{corev1.LabelHostname: "liqo-milan", "region": "europe"}, Annotations: map[string]string{labels.ProviderLabels: "region"}},
-		Status:     corev1.NodeStatus{Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionFalse}}},
+		ObjectMeta: metav1.ObjectMeta{
+			Name: "liqo-milan", Labels: map[string]string{corev1.LabelHostname: "liqo-milan", "region": "europe"},
+			Annotations: map[string]string{labels.ProviderLabels: "region"},
+		},
+		Status: corev1.NodeStatus{Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionFalse}}},
 	}
 	if change != nil {
 		change(made)

@@ -25,13 +25,31 @@ func TestTally(t *testing.T) {
 		meta metav1.ObjectMeta
 		want offloadingv1alpha1.RemoteNamespaceContents
 	}{
-		"a copy":                            {"Pod", metav1.ObjectMeta{Name: "web", Labels: ours}, offloadingv1alpha1.RemoteNamespaceContents{Copies: map[string]int32{"Pod": 1}}},
-		"a copy of another cluster":         {"Pod", metav1.ObjectMeta{Name: "web", Labels: theirs}, offloadingv1alpha1.RemoteNamespaceContents{Others: &offloadingv1alpha1.FoundObjects{Count: 1, Names: []string{"Pod web"}}}},
-		"a ConfigMap of every namespace":    {"ConfigMap", metav1.ObjectMeta{Name: "kube-root-ca.crt"}, offloadingv1alpha1.RemoteNamespaceContents{}},
-		"the token of a service account":    {"Secret", metav1.ObjectMeta{Name: "default-token-x", Annotations: map[string]string{"kubernetes.io/service-account.name": "default"}}, offloadingv1alpha1.RemoteNamespaceContents{}},
-		"a claim with the data of a volume": {"PersistentVolumeClaim", metav1.ObjectMeta{Name: "data", Annotations: map[string]string{"storage.liqo.io/virtual-volume": "pvc-1"}}, offloadingv1alpha1.RemoteNamespaceContents{}},
-		"a claim of a forgotten volume":     {"PersistentVolumeClaim", metav1.ObjectMeta{Name: "data", Labels: ours, Annotations: map[string]string{"storage.liqo.io/virtual-volume": "pvc-2"}}, offloadingv1alpha1.RemoteNamespaceContents{Claims: &offloadingv1alpha1.FoundObjects{Count: 1, Names: []string{"data"}}}},
-		"a claim without a volume":          {"PersistentVolumeClaim", metav1.ObjectMeta{Name: "data"}, offloadingv1alpha1.RemoteNamespaceContents{Claims: &offloadingv1alpha1.FoundObjects{Count: 1, Names: []string{"data"}}}},
+		"a copy": {
+			"Pod", metav1.ObjectMeta{Name: "web", Labels: ours}, offloadingv1alpha1.RemoteNamespaceContents{Copies: map[string]int32{"Pod": 1}},
+		},
+		"a copy of another cluster": {
+			"Pod", metav1.ObjectMeta{Name: "web", Labels: theirs},
+			offloadingv1alpha1.RemoteNamespaceContents{Others: &offloadingv1alpha1.FoundObjects{Count: 1, Names: []string{"Pod web"}}},
+		},
+		"a ConfigMap of every namespace": {"ConfigMap", metav1.ObjectMeta{Name: "kube-root-ca.crt"}, offloadingv1alpha1.RemoteNamespaceContents{}},
+		"the token of a service account": {
+			"Secret", metav1.ObjectMeta{Name: "default-token-x", Annotations: map[string]string{"kubernetes.io/service-account.name": "default"}},
+			offloadingv1alpha1.RemoteNamespaceContents{},
+		},
+		"a claim with the data of a volume": {
+			"PersistentVolumeClaim", metav1.ObjectMeta{Name: "data", Annotations: map[string]string{"storage.liqo.io/virtual-volume": "pvc-1"}},
+			offloadingv1alpha1.RemoteNamespaceContents{},
+		},
+		"a claim of a forgotten volume": {
+			"PersistentVolumeClaim",
+			metav1.ObjectMeta{Name: "data", Labels: ours, Annotations: map[string]string{"storage.liqo.io/virtual-volume": "pvc-2"}},
+			offloadingv1alpha1.RemoteNamespaceContents{Claims: &offloadingv1alpha1.FoundObjects{Count: 1, Names: []string{"data"}}},
+		},
+		"a claim without a volume": {
+			"PersistentVolumeClaim", metav1.ObjectMeta{Name: "data"},
+			offloadingv1alpha1.RemoteNamespaceContents{Claims: &offloadingv1alpha1.FoundObjects{Count: 1, Names: []string{"data"}}},
+		},
 	} {
 		tally := &Tally{Consumer: "rome-id", Volumes: []string{"pvc-1"}}
 		tally.Add(test.kind, &test.meta)
@@ -67,7 +85,9 @@ func TestHeldBy(t *testing.T) {
 	}
 	unwanted := status("Terminating", "shop-rome")
 	unwanted.Spec.DesiredMapping = nil
-	got := HeldBy([]vkv1alpha1.NamespaceMap{status("Accepted", "shop-rome"), unwanted, status("CreationLoopBackOff", "shop-rome"), status("Accepted", ""), {ObjectMeta: meta}}, "shop")
+	got := HeldBy([]vkv1alpha1.NamespaceMap{
+		status("Accepted", "shop-rome"), unwanted, status("CreationLoopBackOff", "shop-rome"), status("Accepted", ""), {ObjectMeta: meta},
+	}, "shop")
 	if want := []Held{{"milan-1", "milan-id", "shop-rome", true}, {"milan-1", "milan-id", "shop-rome", false}}; !slices.Equal(got, want) {
 		t.Errorf("%+v, want %+v", got, want)
 	}
@@ -124,7 +144,8 @@ func FuzzAnswer(f *testing.F) {
 		tally.Add(kind, &metav1.ObjectMeta{Name: name})
 		found := tally.Contents("shop-rome")
 		for _, objects := range []*offloadingv1alpha1.FoundObjects{found.Claims, found.Others} {
-			if objects != nil && (len(objects.Names) > 10 || slices.ContainsFunc(objects.Names, func(name string) bool { return len(name) > 300 || unprintable(name) })) {
+			if objects != nil && (len(objects.Names) > 10 ||
+				slices.ContainsFunc(objects.Names, func(name string) bool { return len(name) > 300 || unprintable(name) })) {
 				t.Errorf("names %q", objects.Names)
 			}
 		}

@@ -70,14 +70,19 @@ func New(t *testing.T) *Env {
 func At(t *testing.T, admin *rest.Config) *Env {
 	t.Helper()
 	b := &Env{Env: kubetest.Env{T: t}, Admin: admin, Scheme: runtime.NewScheme()}
-	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, discoveryv1alpha1.AddToScheme, sharingv1alpha1.AddToScheme, offloadingv1alpha1.AddToScheme, vkv1alpha1.AddToScheme, netv1alpha1.AddToScheme} {
+	for _, add := range []func(*runtime.Scheme) error{
+		clientgoscheme.AddToScheme, discoveryv1alpha1.AddToScheme, sharingv1alpha1.AddToScheme, offloadingv1alpha1.AddToScheme,
+		vkv1alpha1.AddToScheme, netv1alpha1.AddToScheme,
+	} {
 		b.Must(add(b.Scheme))
 	}
 	_, err := envtest.InstallCRDs(b.Admin, envtest.CRDInstallOptions{
 		Paths: []string{
 			"../../../deployments/liqo/crds/sharing.liqo.io_resourceslices.yaml", "../../../deployments/liqo/crds/discovery.liqo.io_foreignclusters.yaml",
 			"../../../deployments/liqo/crds/offloading.liqo.io_namespaceoffloadings.yaml", "../../../deployments/liqo/crds/virtualkubelet.liqo.io_namespacemaps.yaml",
-			"../../../deployments/liqo/crds/net.liqo.io_tunnelendpoints.yaml", "../../../deployments/liqo/crds/virtualkubelet.liqo.io_shadowpods.yaml", "../../../deployments/liqo/crds/virtualkubelet.liqo.io_shadowendpointslices.yaml",
+			"../../../deployments/liqo/crds/net.liqo.io_tunnelendpoints.yaml",
+			"../../../deployments/liqo/crds/virtualkubelet.liqo.io_shadowpods.yaml",
+			"../../../deployments/liqo/crds/virtualkubelet.liqo.io_shadowendpointslices.yaml",
 		}, ErrorIfPathMissing: true,
 	})
 	b.Must(err)
@@ -144,7 +149,8 @@ func (b *Env) Start(setups ...func(ctrl.Manager) error) (stop func()) {
 	})
 	ours := klabels.SelectorFromSet(klabels.Set{labels.AppPartOf: labels.PartOf})
 	mgr, err := manager.New(cfg, manager.Options{Scheme: b.Scheme, SkipNameValidation: true, Cache: cache.Options{ByObject: map[client.Object]cache.ByObject{
-		&corev1.ServiceAccount{}: {Label: ours}, &rbacv1.RoleBinding{}: {Label: ours}, &rbacv1.ClusterRoleBinding{}: {Label: ours}, &appsv1.Deployment{}: {Label: ours},
+		&corev1.ServiceAccount{}: {Label: ours}, &rbacv1.RoleBinding{}: {Label: ours}, &rbacv1.ClusterRoleBinding{}: {Label: ours},
+		&appsv1.Deployment{}:    {Label: ours},
 		&corev1.ResourceQuota{}: {Label: ours}, &corev1.LimitRange{}: {Label: ours},
 	}}})
 	b.Must(err)
@@ -204,7 +210,9 @@ func (b *Env) UntilCondition(slice *sharingv1alpha1.ResourceSlice, reason, part 
 // Node creates the node that the virtual kubelet would register.
 func (b *Env) Node() *corev1.Node {
 	b.T.Helper()
-	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: NodeName, Labels: map[string]string{labels.Type: labels.TypeVirtualNode, labels.RemoteClusterID: "milan-id"}}}
+	node := &corev1.Node{
+		ObjectMeta: metav1.ObjectMeta{Name: NodeName, Labels: map[string]string{labels.Type: labels.TypeVirtualNode, labels.RemoteClusterID: "milan-id"}},
+	}
 	b.Make(node)
 	b.Ready(node, corev1.ConditionTrue, "the remote cluster answers")
 	return node
@@ -310,7 +318,10 @@ func Space(name string) *corev1.Namespace {
 }
 
 func NodeWith(set map[string]string) *corev1.Node {
-	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "liqo-milan", Labels: map[string]string{corev1.LabelHostname: "liqo-milan"}, Annotations: map[string]string{labels.ProviderLabels: ""}}}
+	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{
+		Name: "liqo-milan", Labels: map[string]string{corev1.LabelHostname: "liqo-milan"},
+		Annotations: map[string]string{labels.ProviderLabels: ""},
+	}}
 	node.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}
 	for key, value := range set {
 		node.Labels[key] = value

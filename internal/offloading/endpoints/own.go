@@ -17,8 +17,9 @@ import (
 	"liqo.io/liqo/internal/kube/podphase"
 )
 
-// PodKind is the kind in the reference of an endpoint that is a pod of the peer in this cluster. Such an endpoint has no address: a peer that names addresses of
-// this cluster could name those of others. The reference has the name of the ShadowPod, which is that of its pod, in the namespace of the slice.
+// PodKind is the kind in the reference of an endpoint that is a pod of the peer in this cluster. Such an endpoint has no address: a peer that names
+// addresses of this cluster could name those of others. The reference has the name of the ShadowPod, which is that of its pod, in the namespace of
+// the slice.
 const PodKind = "ShadowPod"
 
 // OwnPod is what this cluster knows about a pod that runs here for a peer.
@@ -64,8 +65,9 @@ func ownPod(of *discoveryv1.Endpoint) (name string, is bool) {
 	return of.TargetRef.Name, true
 }
 
-// ownEndpoint returns the endpoint of a pod that runs here; nil if it has no address of that family. The peer decides whether the pod is an endpoint and may be used, by
-// conditions of its own cluster; this cluster knows where the pod is. It knows earlier than the peer when a pod is not ready any more, or is a new one.
+// ownEndpoint returns the endpoint of a pod that runs here; nil if it has no address of that family. The peer decides whether the pod is an endpoint
+// and may be used, by conditions of its own cluster; this cluster knows where the pod is. It knows earlier than the peer when a pod is not ready any
+// more, or is a new one.
 func ownEndpoint(from *discoveryv1.Endpoint, pod OwnPod, name, namespace string, family discoveryv1.AddressType) *discoveryapply.EndpointApplyConfiguration {
 	i := slices.IndexFunc(pod.IPs, func(text string) bool {
 		address, err := netip.ParseAddr(text)
@@ -99,8 +101,8 @@ func ownEndpoint(from *discoveryv1.Endpoint, pod OwnPod, name, namespace string,
 	return to
 }
 
-// ownConditions joins the conditions that the peer gives an endpoint with what its pod is here. The peer publishes a pod whatever its state if it is ready without serving, or
-// while it terminates.
+// ownConditions joins the conditions that the peer gives an endpoint with what its pod is here. The peer publishes a pod whatever its state if it is
+// ready without serving, or while it terminates.
 func ownConditions(given discoveryv1.EndpointConditions, pod OwnPod) discoveryv1.EndpointConditions {
 	given = Conditions(given, true)
 	serving, terminating := given.Serving == nil || *given.Serving, given.Terminating != nil

@@ -18,8 +18,8 @@ import (
 	"liqo.io/liqo/internal/offloading/metadata"
 )
 
-// TestOwnPods: an endpoint that is a pod here has the address and the place that this cluster knows, whatever the peer writes about these, and is used only while both
-// clusters want that. It depends on no network between the clusters.
+// TestOwnPods: an endpoint that is a pod here has the address and the place that this cluster knows, whatever the peer writes about these, and is
+// used only while both clusters want that. It depends on no network between the clusters.
 func TestOwnPods(t *testing.T) {
 	running := OwnPod{UID: "u", Node: "n1", Zone: "z1", IPs: []string{"10.200.1.5", "fd00::5"}, Ready: true}
 	with := func(change func(*OwnPod)) OwnPod {
@@ -37,15 +37,31 @@ func TestOwnPods(t *testing.T) {
 		given  vkv1alpha1.Endpoint
 		want   string
 	}{
-		"ready":                    {running, "IPv4", vkv1alpha1.Endpoint{Conditions: ready}, `{"ready":true}`},
-		"nothing is given":         {running, "IPv4", vkv1alpha1.Endpoint{}, `{"ready":true}`},
-		"not ready there":          {running, "IPv4", vkv1alpha1.Endpoint{Conditions: discoveryv1.EndpointConditions{Ready: no, Serving: no}}, `{"ready":false,"serving":false}`},
-		"a new pod, not ready":     {starts, "IPv4", vkv1alpha1.Endpoint{Conditions: ready}, `{"ready":false,"serving":false}`},
-		"published, not ready":     {starts, "IPv4", vkv1alpha1.Endpoint{Conditions: discoveryv1.EndpointConditions{Ready: yes, Serving: no}}, `{"ready":true,"serving":false}`},
-		"ends there":               {running, "IPv4", vkv1alpha1.Endpoint{Conditions: discoveryv1.EndpointConditions{Ready: no, Serving: yes, Terminating: yes}}, `{"ready":false,"serving":true,"terminating":true}`},
-		"ends here, of itself":     {ends, "IPv4", vkv1alpha1.Endpoint{Conditions: ready}, `{"ready":false,"serving":true,"terminating":true}`},
-		"ends, and is published":   {ends, "IPv4", vkv1alpha1.Endpoint{Conditions: discoveryv1.EndpointConditions{Ready: yes, Serving: yes, Terminating: yes}}, `{"ready":true,"terminating":true}`},
-		"another node and address": {running, "IPv4", vkv1alpha1.Endpoint{Conditions: ready, Addresses: []string{"10.96.0.1"}, NodeName: new("control-plane"), Zone: new("z9")}, `{"ready":true}`},
+		"ready":            {running, "IPv4", vkv1alpha1.Endpoint{Conditions: ready}, `{"ready":true}`},
+		"nothing is given": {running, "IPv4", vkv1alpha1.Endpoint{}, `{"ready":true}`},
+		"not ready there": {
+			running, "IPv4", vkv1alpha1.Endpoint{Conditions: discoveryv1.EndpointConditions{Ready: no, Serving: no}},
+			`{"ready":false,"serving":false}`,
+		},
+		"a new pod, not ready": {starts, "IPv4", vkv1alpha1.Endpoint{Conditions: ready}, `{"ready":false,"serving":false}`},
+		"published, not ready": {
+			starts, "IPv4", vkv1alpha1.Endpoint{Conditions: discoveryv1.EndpointConditions{Ready: yes, Serving: no}},
+			`{"ready":true,"serving":false}`,
+		},
+		"ends there": {
+			running, "IPv4", vkv1alpha1.Endpoint{Conditions: discoveryv1.EndpointConditions{Ready: no, Serving: yes, Terminating: yes}},
+			`{"ready":false,"serving":true,"terminating":true}`,
+		},
+		"ends here, of itself": {ends, "IPv4", vkv1alpha1.Endpoint{Conditions: ready}, `{"ready":false,"serving":true,"terminating":true}`},
+		"ends, and is published": {
+			ends, "IPv4", vkv1alpha1.Endpoint{Conditions: discoveryv1.EndpointConditions{Ready: yes, Serving: yes, Terminating: yes}},
+			`{"ready":true,"terminating":true}`,
+		},
+		"another node and address": {
+			running, "IPv4",
+			vkv1alpha1.Endpoint{Conditions: ready, Addresses: []string{"10.96.0.1"}, NodeName: new("control-plane"), Zone: new("z9")},
+			`{"ready":true}`,
+		},
 	} {
 		row.given.Hostname, row.given.TargetRef = new("web-0"), &corev1.ObjectReference{Kind: PodKind, Namespace: "kube-system", Name: "web-0", UID: "x"}
 		for _, reachable := range []bool{true, false} {
@@ -67,7 +83,8 @@ func TestOwnPods(t *testing.T) {
 		"no name":               {"IPv4", ref(PodKind, ""), `[]`},
 		"an address of a pod":   {"IPv4", ref("Pod", "web-0"), `[]`},
 		"no such family":        {"FQDN", ref(PodKind, "web-0"), `[]`},
-		"the other family":      {"IPv6", ref(PodKind, "web-0"), `[{"addresses":["fd00::5"],"conditions":{"ready":true},"targetRef":{"kind":"Pod","namespace":"remote","name":"web-0","uid":"u"},"nodeName":"n1","zone":"z1"}]`},
+		"the other family": {"IPv6", ref(PodKind, "web-0"), `[{"addresses":["fd00::5"],"conditions":{"ready":true},"targetRef":{"kind":"Pod",` +
+			`"namespace":"remote","name":"web-0","uid":"u"},"nodeName":"n1","zone":"z1"}]`},
 	} {
 		if got := ownEndpoints(t, row.family, true, map[string]OwnPod{"web-0": running}, row.given); got != row.want {
 			t.Errorf("%s: %s, want %s", name, got, row.want)
@@ -76,7 +93,8 @@ func TestOwnPods(t *testing.T) {
 	hinted := ref(PodKind, "web-0")
 	hinted.Hints = &discoveryv1.EndpointHints{ForZones: []discoveryv1.ForZone{{Name: "a"}}, ForNodes: []discoveryv1.ForNode{{Name: "liqo-milan"}}}
 	if got, want := ownEndpoints(t, "IPv4", true, map[string]OwnPod{"web-0": {IPs: []string{"10.200.1.5"}, Node: "n1", Zone: "z1", Ready: true}}, hinted),
-		`[{"addresses":["10.200.1.5"],"conditions":{"ready":true},"targetRef":{"kind":"Pod","namespace":"remote","name":"web-0","uid":""},"nodeName":"n1","zone":"z1","hints":{"forZones":[{"name":"z1"}],"forNodes":[{"name":"n1"}]}}]`; got != want {
+		`[{"addresses":["10.200.1.5"],"conditions":{"ready":true},"targetRef":{"kind":"Pod","namespace":"remote","name":"web-0","uid":""},`+
+			`"nodeName":"n1","zone":"z1","hints":{"forZones":[{"name":"z1"}],"forNodes":[{"name":"n1"}]}}]`; got != want {
 		t.Errorf("hints: %s, want %s", got, want)
 	}
 }
@@ -102,7 +120,10 @@ func TestPodOf(t *testing.T) {
 	made := func(change func(*corev1.Pod)) *corev1.Pod {
 		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{UID: "u", Labels: map[string]string{labels.ManagedBy: labels.ManagedByShadowPod}}}
 		pod.Spec.NodeName = "n1"
-		pod.Status = corev1.PodStatus{Phase: corev1.PodRunning, PodIPs: []corev1.PodIP{{IP: "10.200.1.5"}}, Conditions: []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}}
+		pod.Status = corev1.PodStatus{
+			Phase: corev1.PodRunning, PodIPs: []corev1.PodIP{{IP: "10.200.1.5"}},
+			Conditions: []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}},
+		}
 		change(pod)
 		return pod
 	}
@@ -135,7 +156,8 @@ func TestPodOf(t *testing.T) {
 func TestKept(t *testing.T) {
 	for key, want := range map[string]bool{
 		"app": true, "app.kubernetes.io/name": true, "statefulset.kubernetes.io/pod-name": true, "apps.kubernetes.io/pod-index": true, "role": true,
-		"db.example.com/role": false, "cnpg.io/instanceRole": false, "topology.kubernetes.io/zone": false, "kubernetes.io/hostname": false, "liqo.io/managed-by": false, "virtualkubelet.liqo.io/origin": false,
+		"db.example.com/role": false, "cnpg.io/instanceRole": false, "topology.kubernetes.io/zone": false, "kubernetes.io/hostname": false,
+		"liqo.io/managed-by": false, "virtualkubelet.liqo.io/origin": false,
 	} {
 		if got := metadata.Kept(key); got != want || got && !(metadata.Allowed{}).Label(key) {
 			t.Errorf("%s: %v, want %v", key, got, want)

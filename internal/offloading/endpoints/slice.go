@@ -62,7 +62,8 @@ func Reachable(fc *discoveryv1alpha1.ForeignCluster) bool {
 			if condition.Status == discoveryv1alpha1.StatusError {
 				return false
 			}
-		case discoveryv1alpha1.OutgoingPeering, discoveryv1alpha1.IncomingPeering, discoveryv1alpha1.AuthenticationStatus, discoveryv1alpha1.ProcessForeignClusterStatus:
+		case discoveryv1alpha1.OutgoingPeering, discoveryv1alpha1.IncomingPeering,
+			discoveryv1alpha1.AuthenticationStatus, discoveryv1alpha1.ProcessForeignClusterStatus:
 		}
 	}
 	return network
@@ -100,22 +101,24 @@ func EndpointSlice(shadow *vkv1alpha1.ShadowEndpointSlice, origin Origin) (*disc
 			all[key] = value
 		}
 	}
-	all[discoveryv1.LabelManagedBy], all[labels.ManagedBy], all[labels.Origin] = labels.EndpointSliceReflection, labels.ManagedByShadowEndpointSlice, origin.ClusterID
+	all[discoveryv1.LabelManagedBy], all[labels.ManagedBy], all[labels.Origin] = labels.EndpointSliceReflection, labels.ManagedByShadowEndpointSlice,
+		origin.ClusterID
 	intent := discoveryapply.EndpointSlice(shadow.Name, shadow.Namespace).WithLabels(all).WithAddressType(template.AddressType).
 		WithOwnerReferences(metaapply.OwnerReference().WithAPIVersion(vkv1alpha1.GroupVersion.String()).WithKind(sliceKind).
 			WithName(shadow.Name).WithUID(shadow.UID).WithController(true).WithBlockOwnerDeletion(true)).
 		WithEndpoints(endpoints...)
 	for i := range template.Ports {
 		port := discoveryapply.EndpointPort()
-		port.Name, port.Protocol, port.Port, port.AppProtocol = template.Ports[i].Name, template.Ports[i].Protocol, template.Ports[i].Port, template.Ports[i].AppProtocol
+		port.Name, port.Protocol, port.Port, port.AppProtocol = template.Ports[i].Name, template.Ports[i].Protocol, template.Ports[i].Port,
+			template.Ports[i].AppProtocol
 		intent.WithPorts(port)
 	}
 	return intent, rejectedMessage(left, unreadable, origin)
 }
 
-// Conditions returns the conditions of an endpoint in their shortest form, with those that are not given as Kubernetes reads them: serving is what ready is, and
-// terminating is false. An endpoint that cannot be reached is neither ready nor serving, since a proxy sends requests to those that serve while they terminate if
-// there are no others.
+// Conditions returns the conditions of an endpoint in their shortest form, with those that are not given as Kubernetes reads them: serving is what
+// ready is, and terminating is false. An endpoint that cannot be reached is neither ready nor serving, since a proxy sends requests to those that
+// serve while they terminate if there are no others.
 func Conditions(of discoveryv1.EndpointConditions, reachable bool) discoveryv1.EndpointConditions {
 	is := func(condition *bool, otherwise bool) bool {
 		if condition == nil {
@@ -135,8 +138,9 @@ func Conditions(of discoveryv1.EndpointConditions, reachable bool) discoveryv1.E
 	return all
 }
 
-// endpoint copies the documented fields. An endpoint of a peer is on no node of this cluster, and is no object of this cluster: load balancers announce Services
-// from the nodes of their endpoints, and meshes and monitoring take identities from their pods. The zone and its hints choose among endpoints of the peer only.
+// endpoint copies the documented fields. An endpoint of a peer is on no node of this cluster, and is no object of this cluster: load balancers
+// announce Services from the nodes of their endpoints, and meshes and monitoring take identities from their pods. The zone and its hints choose among
+// endpoints of the peer only.
 func endpoint(from *discoveryv1.Endpoint, addresses []string, origin Origin) *discoveryapply.EndpointApplyConfiguration {
 	to := discoveryapply.Endpoint().WithAddresses(addresses...).WithConditions(conditionsOf(Conditions(from.Conditions, origin.Reachable)))
 	to.Hostname, to.Zone = from.Hostname, from.Zone
@@ -190,7 +194,8 @@ func targetRef(from *corev1.ObjectReference) *coreapply.ObjectReferenceApplyConf
 func splitAddresses(addresses []string, family discoveryv1.AddressType, origin Origin) (accepted, rejected []string) {
 	for _, text := range addresses {
 		address, err := netip.ParseAddr(text)
-		known := err == nil && address.Zone() == "" && (family == discoveryv1.AddressTypeIPv4 && address.Is4() || family == discoveryv1.AddressTypeIPv6 && address.Is6())
+		known := err == nil && address.Zone() == "" && (family == discoveryv1.AddressTypeIPv4 && address.Is4() ||
+			family == discoveryv1.AddressTypeIPv6 && address.Is6())
 		within := func(network netip.Prefix) bool { return network.Contains(address) }
 		if known && slices.ContainsFunc(origin.Networks, within) && !slices.ContainsFunc(origin.Own, within) && !special.Is(address) {
 			accepted = append(accepted, text)
@@ -220,7 +225,10 @@ func rejectedMessage(left []string, unreadable int, origin Origin) string {
 	if len(origin.Networks) > 0 {
 		networks = fmt.Sprintf("it is reached here under %v", origin.Networks)
 	}
-	foreign := fmt.Sprintf("%d addresses are left out, because they do not belong to cluster %s: %s; %s", len(left), origin.ClusterID, strings.Join(shown, ", "), networks)
+	foreign := fmt.Sprintf(
+		"%d addresses are left out, because they do not belong to cluster %s: %s; %s", len(left), origin.ClusterID, strings.Join(shown, ", "),
+		networks,
+	)
 	if malformed != "" {
 		return foreign + "; " + malformed
 	}

@@ -22,10 +22,14 @@ var exponents = regexp.MustCompile(`[0-9][eE][+-]?[0-9]{3,}`)
 // FuzzEndpointSlice: whatever a peer writes, no endpoint leads out of the networks agreed with it, and the peer sets none of our labels.
 func FuzzEndpointSlice(f *testing.F) {
 	for _, text := range []string{
-		`{}`, `{"spec":{"template":{"addressType":"IPv4","endpoints":[{"addresses":["10.1.0.5","10.2.0.7"],"conditions":{"ready":true,"serving":true,"terminating":true}}],"ports":[{"port":80}]}}}`,
-		`{"metadata":{"labels":{"endpointslice.kubernetes.io/managed-by":"x","` + labels.Origin + `":"milan-id"}},"spec":{"template":{"addressType":"IPv4","endpoints":[{"addresses":["169.254.169.254","::ffff:10.1.0.5","10.1.0.5%eth0","010.1.0.5","host"]}]}}}`,
+		`{}`, `{"spec":{"template":{"addressType":"IPv4","endpoints":[{"addresses":["10.1.0.5","10.2.0.7"],"conditions":{"ready":true,` +
+			`"serving":true,"terminating":true}}],"ports":[{"port":80}]}}}`,
+		`{"metadata":{"labels":{"endpointslice.kubernetes.io/managed-by":"x","` + labels.Origin +
+			`":"milan-id"}},"spec":{"template":{"addressType":"IPv4","endpoints":[{"addresses":["169.254.169.254","::ffff:10.1.0.5","10.1.0.5%eth0",` +
+			`"010.1.0.5","host"]}]}}}`,
 		`{"spec":{"template":{"addressType":"IPv6","endpoints":[{"addresses":["fd00::1","fd00:1::1","10.1.0.5"],"targetRef":{},"hints":{}},null]}}}`,
-		`{"spec":{"template":{"addressType":"IPv4","endpoints":[{"targetRef":{"kind":"ShadowPod","name":"web-0"},"addresses":["10.200.1.9"],"conditions":{"ready":false,"serving":true,"terminating":true},"hints":{"forNodes":[{"name":"x"}]}},{"targetRef":{"kind":"ShadowPod","name":"vault"}}]}}}`,
+		`{"spec":{"template":{"addressType":"IPv4","endpoints":[{"targetRef":{"kind":"ShadowPod","name":"web-0"},"addresses":["10.200.1.9"],` +
+			`"conditions":{"ready":false,"serving":true,"terminating":true},"hints":{"forNodes":[{"name":"x"}]}},{"targetRef":{"kind":"ShadowPod","name":"vault"}}]}}}`,
 		`{"spec":{"template":{"addressType":"FQDN","endpoints":[{"addresses":["kubernetes.default.svc","10.1.0.5"]}]}}}`,
 	} {
 		f.Add(text, true)
@@ -47,7 +51,8 @@ func FuzzEndpointSlice(f *testing.F) {
 		}
 		for _, made := range intent.Endpoints {
 			if made.TargetRef != nil && made.TargetRef.Kind != nil && *made.TargetRef.Kind == "Pod" { // one of the peer's here: with its own address, node and name only
-				if len(made.Addresses) != 1 || !slices.Contains(own.IPs, made.Addresses[0]) || *made.TargetRef.Name != "web-0" || *made.NodeName != own.Node || made.Conditions.Ready == nil {
+				if len(made.Addresses) != 1 || !slices.Contains(own.IPs, made.Addresses[0]) ||
+					*made.TargetRef.Name != "web-0" || *made.NodeName != own.Node || made.Conditions.Ready == nil {
 					t.Fatalf("endpoint of a pod here %+v", made)
 				}
 				continue

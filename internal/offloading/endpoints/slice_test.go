@@ -22,7 +22,10 @@ import (
 )
 
 func TestEndpointSlice(t *testing.T) {
-	origin := Origin{ClusterID: "rome-id", Node: "rome", Reachable: true, Networks: []netip.Prefix{netip.MustParsePrefix("10.1.0.0/16"), netip.MustParsePrefix("10.2.0.0/24")}}
+	origin := Origin{
+		ClusterID: "rome-id", Node: "rome", Reachable: true,
+		Networks: []netip.Prefix{netip.MustParsePrefix("10.1.0.0/16"), netip.MustParsePrefix("10.2.0.0/24")},
+	}
 	s := &vkv1alpha1.ShadowEndpointSlice{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "remote", Name: "web-1", UID: "shadow", Labels: map[string]string{
 			discoveryv1.LabelServiceName: "web", discoveryv1.LabelManagedBy: "endpointslice-controller.k8s.io", labels.Origin: "milan-id",
@@ -31,7 +34,10 @@ func TestEndpointSlice(t *testing.T) {
 			AddressType: discoveryv1.AddressTypeIPv4,
 			Ports:       []discoveryv1.EndpointPort{{Name: new("http"), Port: new(int32(80)), Protocol: new(corev1.ProtocolTCP)}},
 			Endpoints: []vkv1alpha1.Endpoint{
-				{Addresses: []string{"10.1.0.5"}, Conditions: discoveryv1.EndpointConditions{Ready: new(true), Serving: new(true), Terminating: new(true)}, NodeName: new("rome")},
+				{
+					Addresses:  []string{"10.1.0.5"},
+					Conditions: discoveryv1.EndpointConditions{Ready: new(true), Serving: new(true), Terminating: new(true)}, NodeName: new("rome"),
+				},
 				{Addresses: []string{"10.1.0.6"}, Conditions: discoveryv1.EndpointConditions{Ready: new(false)}},
 				{Addresses: []string{"10.2.0.7", "10.2.1.7"}, TargetRef: &corev1.ObjectReference{Kind: "RemotePod", Name: "p"}},
 				// The API server, a node, the cloud's metadata, ourselves.
@@ -50,7 +56,8 @@ func TestEndpointSlice(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := `"endpoints":[{"addresses":["10.1.0.5"],"conditions":{"ready":true,"terminating":true},"nodeName":"rome"},{"addresses":["10.1.0.6"],"conditions":{"ready":false,"serving":false}},` +
+	want := `"endpoints":[{"addresses":["10.1.0.5"],"conditions":{"ready":true,"terminating":true},"nodeName":"rome"},` +
+		`{"addresses":["10.1.0.6"],"conditions":{"ready":false,"serving":false}},` +
 		`{"addresses":["10.2.0.7"],"conditions":{"ready":true},"targetRef":{"kind":"RemotePod","name":"p"}}]`
 	if !strings.Contains(string(text), want) {
 		t.Errorf("got %s\nwant %s", text, want)
@@ -84,16 +91,39 @@ func TestConditions(t *testing.T) {
 		want, cutOff    string
 		ready, fallback bool // kube-proxy sends requests to those that are ready and, if there are none, to those that serve while they terminate
 	}{
-		"ready":                         {discoveryv1.EndpointConditions{Ready: yes, Serving: yes, Terminating: no}, `{"ready":true}`, `{"ready":false,"serving":false}`, true, false},
-		"nothing is given":              {discoveryv1.EndpointConditions{}, `{"ready":true}`, `{"ready":false,"serving":false}`, true, false},
-		"an older consumer, ready":      {discoveryv1.EndpointConditions{Ready: yes}, `{"ready":true}`, `{"ready":false,"serving":false}`, true, false},
-		"an older consumer, not ready":  {discoveryv1.EndpointConditions{Ready: no}, `{"ready":false,"serving":false}`, `{"ready":false,"serving":false}`, false, false},
-		"starts":                        {discoveryv1.EndpointConditions{Ready: no, Serving: no, Terminating: no}, `{"ready":false,"serving":false}`, `{"ready":false,"serving":false}`, false, false},
-		"ends, and serves":              {discoveryv1.EndpointConditions{Ready: no, Serving: yes, Terminating: yes}, `{"ready":false,"serving":true,"terminating":true}`, `{"ready":false,"serving":false,"terminating":true}`, false, true},
-		"ends, and serves no more":      {discoveryv1.EndpointConditions{Ready: no, Serving: no, Terminating: yes}, `{"ready":false,"serving":false,"terminating":true}`, `{"ready":false,"serving":false,"terminating":true}`, false, false},
-		"ends, serving is not given":    {discoveryv1.EndpointConditions{Ready: no, Terminating: yes}, `{"ready":false,"serving":false,"terminating":true}`, `{"ready":false,"serving":false,"terminating":true}`, false, false},
-		"published before it is ready":  {discoveryv1.EndpointConditions{Ready: yes, Serving: no, Terminating: no}, `{"ready":true,"serving":false}`, `{"ready":false,"serving":false}`, true, false},
-		"published while it terminates": {discoveryv1.EndpointConditions{Ready: yes, Serving: yes, Terminating: yes}, `{"ready":true,"terminating":true}`, `{"ready":false,"serving":false,"terminating":true}`, true, true},
+		"ready": {
+			discoveryv1.EndpointConditions{Ready: yes, Serving: yes, Terminating: no}, `{"ready":true}`, `{"ready":false,"serving":false}`, true,
+			false,
+		},
+		"nothing is given":         {discoveryv1.EndpointConditions{}, `{"ready":true}`, `{"ready":false,"serving":false}`, true, false},
+		"an older consumer, ready": {discoveryv1.EndpointConditions{Ready: yes}, `{"ready":true}`, `{"ready":false,"serving":false}`, true, false},
+		"an older consumer, not ready": {
+			discoveryv1.EndpointConditions{Ready: no}, `{"ready":false,"serving":false}`, `{"ready":false,"serving":false}`, false, false,
+		},
+		"starts": {
+			discoveryv1.EndpointConditions{Ready: no, Serving: no, Terminating: no}, `{"ready":false,"serving":false}`,
+			`{"ready":false,"serving":false}`, false, false,
+		},
+		"ends, and serves": {
+			discoveryv1.EndpointConditions{Ready: no, Serving: yes, Terminating: yes}, `{"ready":false,"serving":true,"terminating":true}`,
+			`{"ready":false,"serving":false,"terminating":true}`, false, true,
+		},
+		"ends, and serves no more": {
+			discoveryv1.EndpointConditions{Ready: no, Serving: no, Terminating: yes}, `{"ready":false,"serving":false,"terminating":true}`,
+			`{"ready":false,"serving":false,"terminating":true}`, false, false,
+		},
+		"ends, serving is not given": {
+			discoveryv1.EndpointConditions{Ready: no, Terminating: yes}, `{"ready":false,"serving":false,"terminating":true}`,
+			`{"ready":false,"serving":false,"terminating":true}`, false, false,
+		},
+		"published before it is ready": {
+			discoveryv1.EndpointConditions{Ready: yes, Serving: no, Terminating: no}, `{"ready":true,"serving":false}`,
+			`{"ready":false,"serving":false}`, true, false,
+		},
+		"published while it terminates": {
+			discoveryv1.EndpointConditions{Ready: yes, Serving: yes, Terminating: yes}, `{"ready":true,"terminating":true}`,
+			`{"ready":false,"serving":false,"terminating":true}`, true, true,
+		},
 	} {
 		for reachable, want := range map[bool]string{true: row.want, false: row.cutOff} {
 			sent := Conditions(row.from, true) // by the consumer
@@ -125,8 +155,11 @@ func TestAttackM9(t *testing.T) {
 		"nothing written":   {&discoveryv1alpha1.ForeignCluster{}, own[:2], "", "spec.network.podCIDRs"},
 		"no ForeignCluster": {nil, own[:2], "", "spec.network.podCIDRs"},
 		"written":           {written("10.1.0.0/16", "fd00:1::/64"), own[:2], "10.1.0.5 10.1.0.9", "6 addresses"},
-		"everything":        {written("0.0.0.0/0", "::/0", "10.0.0.0/8", "10.96.0.0/12", "169.254.0.0/16", "127.0.0.0/8", "10.1.0.5/16", "x"), own[:2], "", "8 addresses"},
-		"with our node":     {written("10.1.0.0/16"), own, "", "8 addresses"},
+		"everything": {
+			written("0.0.0.0/0", "::/0", "10.0.0.0/8", "10.96.0.0/12", "169.254.0.0/16", "127.0.0.0/8", "10.1.0.5/16", "x"), own[:2], "",
+			"8 addresses",
+		},
+		"with our node": {written("10.1.0.0/16"), own, "", "8 addresses"},
 	} {
 		s := &vkv1alpha1.ShadowEndpointSlice{ObjectMeta: metav1.ObjectMeta{Namespace: "remote", Name: "web-1"}}
 		s.Spec.Template.AddressType = discoveryv1.AddressTypeIPv4
@@ -248,10 +281,14 @@ func TestReachable(t *testing.T) {
 // TestAttackH6SliceLabels: the labels of EndpointSlices obey the same rule.
 func TestAttackH6SliceLabels(t *testing.T) {
 	from := &vkv1alpha1.ShadowEndpointSlice{ObjectMeta: metav1.ObjectMeta{Name: "web", Namespace: "remote", Labels: map[string]string{
-		discoveryv1.LabelServiceName: "web", "app": "web", "app.kubernetes.io/name": "web", corev1.IsHeadlessService: "", "multicluster.x-k8s.io/service-name": "theirs", "service.cilium.io/x": "y",
+		discoveryv1.LabelServiceName: "web", "app": "web", "app.kubernetes.io/name": "web", corev1.IsHeadlessService: "",
+		"multicluster.x-k8s.io/service-name": "theirs", "service.cilium.io/x": "y",
 	}}}
 	intent, _ := EndpointSlice(from, Origin{ClusterID: "rome-id"})
-	want := []string{"app", "app.kubernetes.io/name", discoveryv1.LabelManagedBy, discoveryv1.LabelServiceName, labels.ManagedBy, corev1.IsHeadlessService, labels.Origin}
+	want := []string{
+		"app", "app.kubernetes.io/name", discoveryv1.LabelManagedBy, discoveryv1.LabelServiceName, labels.ManagedBy, corev1.IsHeadlessService,
+		labels.Origin,
+	}
 	if diff := cmp.Diff(slices.Sorted(slices.Values(want)), slices.Sorted(maps.Keys(intent.Labels))); diff != "" {
 		t.Error(diff)
 	}

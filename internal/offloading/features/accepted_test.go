@@ -25,12 +25,14 @@ import (
 )
 
 // newer are the fields that the API server of the tests does not have yet: the rows about them are proven by TestRows only.
-var newer = strings.Fields(`PodSpec.evictionResponders EvictionResponder.name EvictionResponder.priority PodSpec.schedulingGroup EmptyDirVolumeSource.mode VolumeMount.bindMountOptions HTTPGetAction.protocol GRPCAction.mode
+var newer = strings.Fields(`PodSpec.evictionResponders EvictionResponder.name EvictionResponder.priority PodSpec.schedulingGroup EmptyDirVolumeSource.mode VolumeMount.bindMountOptions
+	HTTPGetAction.protocol
+	GRPCAction.mode
 	ConfigMapVolumeSource.defaultUser SecretVolumeSource.defaultUser DownwardAPIVolumeSource.defaultUser ProjectedVolumeSource.defaultUser KeyToPath.user
 	DownwardAPIVolumeFile.user ServiceAccountTokenProjection.user ClusterTrustBundleProjection.user PodCertificateProjection.user`)
 
-// TestRowsOfAPIServers: a real API server of this cluster admits the pod of each row and fills in what it fills in; one of the provider admits the pod that becomes
-// of it, and drops nothing.
+// TestRowsOfAPIServers: a real API server of this cluster admits the pod of each row and fills in what it fills in; one of the provider admits the
+// pod that becomes of it, and drops nothing.
 func TestRowsOfAPIServers(t *testing.T) {
 	config := kubetest.Newest(t)
 	c := newClient(t, config)
@@ -39,7 +41,10 @@ func TestRowsOfAPIServers(t *testing.T) {
 	}
 	never := corev1.PreemptNever
 	create(t, c, &schedulingv1.PriorityClass{ObjectMeta: metav1.ObjectMeta{Name: "high"}, Value: 1000, PreemptionPolicy: &never})
-	create(t, c, &nodev1.RuntimeClass{ObjectMeta: metav1.ObjectMeta{Name: "gvisor"}, Handler: "gvisor", Overhead: &nodev1.Overhead{PodFixed: corev1.ResourceList{"cpu": resource.MustParse("100m")}}})
+	create(t, c, &nodev1.RuntimeClass{
+		ObjectMeta: metav1.ObjectMeta{Name: "gvisor"}, Handler: "gvisor",
+		Overhead: &nodev1.Overhead{PodFixed: corev1.ResourceList{"cpu": resource.MustParse("100m")}},
+	})
 	for name, row := range rows(t) {
 		t.Run(name, func(t *testing.T) { acceptedRow(t, c, row) })
 	}

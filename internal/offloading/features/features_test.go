@@ -103,7 +103,9 @@ var mapping = project.NamespaceMapping{
 // pod returns a usual pod that asks for something.
 func pod(t *testing.T, asks []byte) *corev1.Pod {
 	t.Helper()
-	local := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "web", Namespace: mapping.Local, UID: "5c1d", Labels: map[string]string{"app": "web", "version": "1"}}}
+	local := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Name: "web", Namespace: mapping.Local, UID: "5c1d", Labels: map[string]string{"app": "web", "version": "1"}},
+	}
 	if err := yaml.UnmarshalStrict(asks, &local.Spec); err != nil {
 		t.Fatal(err)
 	}
@@ -190,9 +192,12 @@ func samples(t *testing.T, row features.Row) map[string]*corev1.Pod {
 	// The same in an init container, and in an ephemeral one.
 	for name, entry := range maps.Clone(all) {
 		early, late := entry.DeepCopy(), entry.DeepCopy()
-		early.Spec.InitContainers, early.Spec.Containers = append(early.Spec.InitContainers, early.Spec.Containers...), []corev1.Container{{Name: "other", Image: "example.com/web:1"}}
+		early.Spec.InitContainers, early.Spec.Containers = append(early.Spec.InitContainers, early.Spec.Containers...),
+			[]corev1.Container{{Name: "other", Image: "example.com/web:1"}}
 		for _, container := range late.Spec.Containers {
-			late.Spec.EphemeralContainers = append(late.Spec.EphemeralContainers, corev1.EphemeralContainer{EphemeralContainerCommon: corev1.EphemeralContainerCommon(container)})
+			late.Spec.EphemeralContainers = append(late.Spec.EphemeralContainers, corev1.EphemeralContainer{
+				EphemeralContainerCommon: corev1.EphemeralContainerCommon(container),
+			})
 		}
 		late.Spec.Containers = early.Spec.Containers
 		all[name+", in init containers"], all[name+", in ephemeral containers"] = early, late

@@ -83,7 +83,9 @@ func (g *Guard) Handle(ctx context.Context, request admission.Request) admission
 	}
 	if host != nil {
 		// The peer does not learn whose it is.
-		return admission.Denied(fmt.Sprintf("an Ingress of a peer must not have the host %s: another Ingress of this cluster has it, or one that it covers", Name(*host)))
+		return admission.Denied(fmt.Sprintf(
+			"an Ingress of a peer must not have the host %s: another Ingress of this cluster has it, or one that it covers", Name(*host),
+		))
 	}
 	return admission.Allowed("")
 }
@@ -158,7 +160,8 @@ func (g *Guard) report(ingress, ofPeer *networkingv1.Ingress, host string) {
 	}
 	g.reported[key] = host
 	g.events.Eventf(ingress, ofPeer, corev1.EventTypeWarning, reasonShared, "Compare",
-		"the host %s is also that of Ingress %s/%s of a peer, which may get requests for it: delete that Ingress, and take the host from the value peers.ingresses.hosts", Name(host), ofPeer.Namespace, ofPeer.Name)
+		"the host %s is also that of Ingress %s/%s of a peer, which may get requests for it: delete that Ingress, and take the host from the "+
+			"value peers.ingresses.hosts", Name(host), ofPeer.Namespace, ofPeer.Name)
 }
 
 func (g *Guard) forget(key types.NamespacedName) {

@@ -38,7 +38,8 @@ func Policy(o Options, clusterID string, networks Networks) *networkingapply.Net
 	if !o.Enabled {
 		return nil
 	}
-	ours := networkingapply.NetworkPolicyPeer().WithNamespaceSelector(metaapply.LabelSelector().WithMatchLabels(map[string]string{labels.RemoteClusterID: clusterID}))
+	ours := networkingapply.NetworkPolicyPeer().WithNamespaceSelector(metaapply.LabelSelector().
+		WithMatchLabels(map[string]string{labels.RemoteClusterID: clusterID}))
 	peering := append(Peers{ours}, blocks(networks.Peer, slices.Concat(metadata, networks.Own))...)
 	clients := slices.Concat(peering, blocks(everything, slices.Concat(remapped, except(networks.Others, networks.Peer))), o.Clients)
 	servers := slices.Concat(peering, blocks(everything, denied(o, networks)), o.Servers)

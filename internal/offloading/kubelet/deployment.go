@@ -171,7 +171,8 @@ func (k Kubelet) deployment() *appsapply.DeploymentApplyConfiguration {
 
 func (k Kubelet) pod() *coreapply.PodSpecApplyConfiguration {
 	field := func(name, path string) *coreapply.EnvVarApplyConfiguration {
-		return coreapply.EnvVar().WithName(name).WithValueFrom(coreapply.EnvVarSource().WithFieldRef(coreapply.ObjectFieldSelector().WithAPIVersion("v1").WithFieldPath(path)))
+		return coreapply.EnvVar().WithName(name).WithValueFrom(coreapply.EnvVarSource().WithFieldRef(coreapply.ObjectFieldSelector().WithAPIVersion("v1").
+			WithFieldPath(path)))
 	}
 	probe := func(path string, seconds int32) *coreapply.ProbeApplyConfiguration {
 		// On a busy machine an answer takes longer than the default of one second, and a restart, which reads everything again, makes it busier.
@@ -185,7 +186,8 @@ func (k Kubelet) pod() *coreapply.PodSpecApplyConfiguration {
 		WithImage(k.Options.Image).WithImagePullPolicy(k.Options.pullPolicy()).
 		WithArgs(k.args()...).
 		WithEnv(field("POD_NAME", "metadata.name"), field("POD_NAMESPACE", "metadata.namespace"), field("POD_IP", "status.podIP")).
-		WithPorts(coreapply.ContainerPort().WithName("kubelet").WithContainerPort(kubeletPort), coreapply.ContainerPort().WithName("health").WithContainerPort(healthPort)).
+		WithPorts(coreapply.ContainerPort().WithName("kubelet").WithContainerPort(kubeletPort), coreapply.ContainerPort().WithName("health").
+			WithContainerPort(healthPort)).
 		WithLivenessProbe(probe("/healthz", 20)).WithReadinessProbe(probe("/readyz", 10)).
 		WithResources(k.resources()).
 		WithVolumeMounts(coreapply.VolumeMount().WithName(tokenVolumeName).WithMountPath("/var/run/secrets/kubernetes.io/serviceaccount").WithReadOnly(true)).
@@ -219,7 +221,8 @@ const tokenVolumeName = "api-access"
 func tokenVolume() *coreapply.VolumeApplyConfiguration {
 	return coreapply.Volume().WithName(tokenVolumeName).WithProjected(coreapply.ProjectedVolumeSource().WithSources(
 		coreapply.VolumeProjection().WithServiceAccountToken(coreapply.ServiceAccountTokenProjection().WithPath("token").WithExpirationSeconds(3600)),
-		coreapply.VolumeProjection().WithConfigMap(coreapply.ConfigMapProjection().WithName("kube-root-ca.crt").WithItems(coreapply.KeyToPath().WithKey("ca.crt").WithPath("ca.crt"))),
+		coreapply.VolumeProjection().WithConfigMap(coreapply.ConfigMapProjection().WithName("kube-root-ca.crt").WithItems(coreapply.KeyToPath().WithKey("ca.crt").
+			WithPath("ca.crt"))),
 		coreapply.VolumeProjection().WithDownwardAPI(coreapply.DownwardAPIProjection().WithItems(coreapply.DownwardAPIVolumeFile().WithPath("namespace").
 			WithFieldRef(coreapply.ObjectFieldSelector().WithAPIVersion("v1").WithFieldPath("metadata.namespace")))),
 	))

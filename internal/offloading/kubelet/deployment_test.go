@@ -150,7 +150,9 @@ func TestKubeletIsRestricted(t *testing.T) {
 		}
 		checked++
 		template := &deployment.Spec.Template
-		for _, result := range evaluator.EvaluatePod(psa.LevelVersion{Level: psa.LevelRestricted, Version: psa.LatestVersion()}, &template.ObjectMeta, &template.Spec) {
+		for _, result := range evaluator.EvaluatePod(
+			psa.LevelVersion{Level: psa.LevelRestricted, Version: psa.LatestVersion()}, &template.ObjectMeta, &template.Spec,
+		) {
 			if !result.Allowed {
 				t.Errorf("%s: %s", result.ForbiddenReason, result.ForbiddenDetail)
 			}

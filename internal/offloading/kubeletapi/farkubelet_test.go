@@ -46,7 +46,10 @@ func newFarKubelet(t *testing.T) *farKubelet {
 			http.Error(w, err.Error(), http.StatusBadRequest)
 			return
 		}
-		remotecommand.ServeExec(w, r, f, r.PathValue("pod"), "", r.PathValue("container"), r.URL.Query()["command"], options, time.Minute, 30*time.Second, remotecommand.SupportedStreamingProtocols)
+		remotecommand.ServeExec(
+			w, r, f, r.PathValue("pod"), "", r.PathValue("container"), r.URL.Query()["command"], options, time.Minute, 30*time.Second,
+			remotecommand.SupportedStreamingProtocols,
+		)
 	})
 	mux.HandleFunc("/attach/{namespace}/{pod}/{container}", func(w http.ResponseWriter, r *http.Request) {
 		options, err := remotecommand.NewOptions(r)
@@ -54,7 +57,10 @@ func newFarKubelet(t *testing.T) *farKubelet {
 			http.Error(w, err.Error(), http.StatusBadRequest)
 			return
 		}
-		remotecommand.ServeAttach(w, r, f, r.PathValue("pod"), "", r.PathValue("container"), options, time.Minute, 30*time.Second, remotecommand.SupportedStreamingProtocols)
+		remotecommand.ServeAttach(
+			w, r, f, r.PathValue("pod"), "", r.PathValue("container"), options, time.Minute, 30*time.Second,
+			remotecommand.SupportedStreamingProtocols,
+		)
 	})
 	mux.HandleFunc("/portForward/{namespace}/{pod}", func(w http.ResponseWriter, r *http.Request) {
 		options, err := portforward.NewV4Options(r)
@@ -143,7 +149,10 @@ func (e exit) String() string  { return e.Error() }
 func (e exit) ExitStatus() int { return e.ExitCode() }
 
 // ExecInContainer runs the command here.
-func (f *farKubelet) ExecInContainer(ctx context.Context, _, _, _ string, command []string, in io.Reader, out, errs io.WriteCloser, tty bool, resize <-chan remotecommand.TerminalSize, _ time.Duration) error {
+func (f *farKubelet) ExecInContainer(
+	ctx context.Context, _, _, _ string, command []string, in io.Reader, out, errs io.WriteCloser,
+	tty bool, resize <-chan remotecommand.TerminalSize, _ time.Duration,
+) error {
 	if command[0] == "terminal" {
 		size := <-resize
 		fmt.Fprintf(out, "tty=%t %dx%d\n", tty, size.Width, size.Height)
@@ -175,7 +184,9 @@ func (f *farKubelet) ExecInContainer(ctx context.Context, _, _, _ string, comman
 }
 
 // AttachContainer echoes.
-func (f *farKubelet) AttachContainer(_ context.Context, name, _, container string, in io.Reader, out, _ io.WriteCloser, _ bool, _ <-chan remotecommand.TerminalSize) error {
+func (f *farKubelet) AttachContainer(
+	_ context.Context, name, _, container string, in io.Reader, out, _ io.WriteCloser, _ bool, _ <-chan remotecommand.TerminalSize,
+) error {
 	fmt.Fprintln(out, "attached to", name, container)
 	if in != nil {
 		_, err := io.Copy(out, in)

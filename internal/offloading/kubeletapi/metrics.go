@@ -125,7 +125,10 @@ func (k *Kubelet) metrics(kind string) http.HandlerFunc {
 			err = k.usage.node(page, &sums, pods)
 		}
 		if err != nil {
-			k.fail(w, r, &refused{http.StatusBadGateway, fmt.Sprintf("metrics of cluster %s cannot be read: %s", k.options.RemoteName, printable.Line(err.Error(), printable.MaxLine))})
+			k.fail(w, r, &refused{
+				http.StatusBadGateway,
+				fmt.Sprintf("metrics of cluster %s cannot be read: %s", k.options.RemoteName, printable.Line(err.Error(), printable.MaxLine)),
+			})
 			return
 		}
 		w.Header().Set("Content-Type", exposition.ContentType)

@@ -66,7 +66,10 @@ func newFakeProvider(t testing.TB) (*fakeProvider, *Kubelet, *mappings) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p := &mappings{of: map[string]string{"shop": "shop-rome"}, podRefs: []PodRef{{"shop", "web", "uid-web"}, {"shop", "api", "uid-api"}, {"not-offloaded", "x", "uid-x"}}}
+	p := &mappings{
+		of:      map[string]string{"shop": "shop-rome"},
+		podRefs: []PodRef{{"shop", "web", "uid-web"}, {"shop", "api", "uid-api"}, {"not-offloaded", "x", "uid-x"}},
+	}
 	return s, New(Options{NodeName: kubeletNode, ConsumerID: "rome-id", RemoteName: "milan", Mappings: p, Pods: p, Provider: s}), p
 }
 
@@ -201,9 +204,10 @@ func TestSummary(t *testing.T) {
 	k.options.Node = func(context.Context) pages.Node { return pages.Node{Since: at(0)} }
 	k.options.EachPod = func(do func(*corev1.Pod)) {
 		start := at(1)
-		do(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web", UID: "uid-web"}, Status: corev1.PodStatus{StartTime: &start, ContainerStatuses: []corev1.ContainerStatus{
-			{Name: "app", State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: at(2)}}}, {Name: "side"},
-		}}})
+		do(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web", UID: "uid-web"}, Status: corev1.PodStatus{StartTime: &start,
+			ContainerStatuses: []corev1.ContainerStatus{
+				{Name: "app", State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: at(2)}}}, {Name: "side"},
+			}}})
 	}
 	code, lines := answered(k.summary)
 	if got := s.asked.Load(); got != "/apis/metrics.k8s.io/v1beta1/namespaces/shop-rome/pods" {
@@ -211,7 +215,8 @@ func TestSummary(t *testing.T) {
 	}
 	for _, want := range []string{
 		`"nodeName":"liqo-milan","startTime":"2026-01-02T03:00:00Z"`, `"uid":"uid-web"},"startTime":"2026-01-02T03:01:00Z"`, `"name":"side","startTime":null`,
-		`"podRef":{"name":"web","namespace":"shop","uid":"uid-web"}`, `{"name":"app","startTime":"2026-01-02T03:02:00Z","cpu":{"time":"2026-01-02T03:04:05Z","usageNanoCores":1500},"memory":{"time":"2026-01-02T03:04:05Z","workingSetBytes":2048}}`,
+		`"podRef":{"name":"web","namespace":"shop","uid":"uid-web"}`, `{"name":"app","startTime":"2026-01-02T03:02:00Z",` +
+			`"cpu":{"time":"2026-01-02T03:04:05Z","usageNanoCores":1500},"memory":{"time":"2026-01-02T03:04:05Z","workingSetBytes":2048}}`,
 		`"nodeName":"liqo-milan"`, `"workingSetBytes":3072`,
 	} {
 		if code != http.StatusOK || !strings.Contains(lines[0], want) {

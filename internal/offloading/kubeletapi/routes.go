@@ -52,7 +52,10 @@ func (k *Kubelet) routes() []route {
 	for kind, path := range map[string]string{"exec": "/exec/{namespace}/{pod}/", "attach": "/attach/{namespace}/{pod}/"} {
 		all = append(all, route{path + "{container}", both, "create", k.stream(kind)}, route{path + "{uid}/{container}", both, "create", k.stream(kind)})
 	}
-	all = append(all, route{"/portForward/{namespace}/{pod}", both, "create", k.stream("portforward")}, route{"/portForward/{namespace}/{pod}/{uid}", both, "create", k.stream("portforward")})
+	all = append(
+		all, route{"/portForward/{namespace}/{pod}", both, "create", k.stream("portforward")},
+		route{"/portForward/{namespace}/{pod}/{uid}", both, "create", k.stream("portforward")},
+	)
 	// A kubelet that has them off answers in this way.
 	return append(all,
 		route{"/run/", nil, "create", disabled("run endpoint is disabled. Use exec.")},
@@ -256,7 +259,8 @@ func (k *Kubelet) noCheckpoint(w http.ResponseWriter, r *http.Request) {
 	case !found:
 		http.Error(w, "container does not exist in pod", http.StatusNotFound)
 	default:
-		http.Error(w, printable.Line(fmt.Sprintf("checkpointing of %s/%s/%s failed (the container runs in cluster %s, and its checkpoint would be a file on a node there)",
+		http.Error(w, printable.Line(fmt.Sprintf("checkpointing of %s/%s/%s failed (the container runs in cluster %s, and its checkpoint would be "+
+			"a file on a node there)",
 			namespace, name, container, k.options.RemoteName), printable.MaxLine), http.StatusInternalServerError)
 	}
 }

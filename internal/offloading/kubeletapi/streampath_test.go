@@ -9,8 +9,14 @@ import (
 
 func TestTarget(t *testing.T) {
 	for _, c := range []struct{ kind, query, path, want, fault string }{
-		{"log", "follow=true&tailLines=5&stream=Stderr&insecureSkipTLSVerifyBackend=true&container=other", "/api/v1/namespaces/far/pods/web/log", "container=app&follow=true&stream=Stderr&tailLines=5", ""},
-		{"exec", "command=sh&command=-c&command=a+%26+b&input=1&output=1&tty=1", "/api/v1/namespaces/far/pods/web/exec", "command=sh&command=-c&command=a+%26+b&container=app&stderr=false&stdin=true&stdout=true&tty=true", ""},
+		{
+			"log", "follow=true&tailLines=5&stream=Stderr&insecureSkipTLSVerifyBackend=true&container=other", "/api/v1/namespaces/far/pods/web/log",
+			"container=app&follow=true&stream=Stderr&tailLines=5", "",
+		},
+		{
+			"exec", "command=sh&command=-c&command=a+%26+b&input=1&output=1&tty=1", "/api/v1/namespaces/far/pods/web/exec",
+			"command=sh&command=-c&command=a+%26+b&container=app&stderr=false&stdin=true&stdout=true&tty=true", "",
+		},
 		{"exec", "output=1", "", "", "no command"},
 		{"attach", "output=1&error=1&command=x", "/api/v1/namespaces/far/pods/web/attach", "container=app&stderr=true&stdin=false&stdout=true&tty=false", ""},
 		{"portforward", "", "/api/v1/namespaces/far/pods/web/portforward", "", ""},

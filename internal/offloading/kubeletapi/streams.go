@@ -107,11 +107,17 @@ func (k *Kubelet) stream(kind string) http.HandlerFunc {
 		}
 		namespace, ok := k.options.Mappings.Remote(s.namespace)
 		if !ok {
-			http.Error(w, fmt.Sprintf("namespace %s is not offloaded to cluster %s; see its NamespaceOffloading", s.namespace, k.options.RemoteName), http.StatusBadRequest)
+			http.Error(
+				w, fmt.Sprintf("namespace %s is not offloaded to cluster %s; see its NamespaceOffloading", s.namespace, k.options.RemoteName),
+				http.StatusBadRequest,
+			)
 			return
 		}
 		if k.another(s.namespace, s.pod) {
-			http.Error(w, fmt.Sprintf("pod %q waits for its predecessor of the same name, which cluster %s still has", s.pod, k.options.RemoteName), http.StatusBadRequest)
+			http.Error(
+				w, fmt.Sprintf("pod %q waits for its predecessor of the same name, which cluster %s still has", s.pod, k.options.RemoteName),
+				http.StatusBadRequest,
+			)
 			return
 		}
 		path, query, err := s.target(namespace)
@@ -221,7 +227,10 @@ func (k *Kubelet) refusal(response *http.Response) error {
 	switch code := response.StatusCode; {
 	case code == http.StatusUnauthorized:
 		k.options.Provider.Refused()
-		return &refused{http.StatusInternalServerError, fmt.Sprintf("cluster %s does not accept the token of this cluster; the controller manager renews it, so try again", k.options.RemoteName)}
+		return &refused{
+			http.StatusInternalServerError,
+			fmt.Sprintf("cluster %s does not accept the token of this cluster; the controller manager renews it, so try again", k.options.RemoteName),
+		}
 	case code == http.StatusForbidden:
 		return &refused{http.StatusInternalServerError, fmt.Sprintf("cluster %s does not allow it: %s", k.options.RemoteName, message)}
 	case code >= 400 && code < 500:

@@ -147,8 +147,9 @@ func (r *streamEnv) peer(provider *rest.Config) {
 	}}
 	r.Must(r.far.Create(t.Context(), role))
 	r.Must(r.far.Create(t.Context(), &rbacv1.RoleBinding{
-		ObjectMeta: metav1.ObjectMeta{Namespace: remoteNamespace, Name: role.Name}, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: role.Name},
-		Subjects: []rbacv1.Subject{{Kind: "ServiceAccount", Namespace: peerNamespace, Name: account.Name}},
+		ObjectMeta: metav1.ObjectMeta{Namespace: remoteNamespace, Name: role.Name},
+		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: role.Name},
+		Subjects:   []rbacv1.Subject{{Kind: "ServiceAccount", Namespace: peerNamespace, Name: account.Name}},
 	}))
 	token := &authenticationv1.TokenRequest{}
 	r.Must(r.far.SubResource("token").Create(t.Context(), account, token))
@@ -391,7 +392,8 @@ func (r *streamEnv) testAttach(t *testing.T, webSockets bool) {
 	if got := r.provided.last(); !strings.Contains(got, "/attach/shop-rome/web/side?") {
 		t.Errorf("the provider's kubelet was asked %s", got)
 	}
-	if out, errs, code = r.run(t, webSockets, "hello\n", "attach", "-i", "web", "-c", "debugger"); !strings.Contains(out, "attached to web debugger\nhello\n") || code != 0 {
+	if out, errs, code = r.run(t, webSockets, "hello\n", "attach", "-i", "web", "-c", "debugger"); !strings.Contains(out, "attached to web debugger\nhello\n") ||
+		code != 0 {
 		t.Errorf("an ephemeral container: %q %q %d", out, errs, code)
 	}
 }
@@ -608,7 +610,8 @@ func (r *streamEnv) testBound(t *testing.T) {
 func (r *streamEnv) testAway(t *testing.T) {
 	r.proxy.Set(kubetest.Refuse)
 	_, errs, code := r.run(t, true, "", "logs", "web", "-c", "app")
-	if code == 0 || !strings.Contains(errs, "cluster milan, where the pod runs, does not answer: the connection was closed; see: kubectl describe node liqo-milan") {
+	if code == 0 ||
+		!strings.Contains(errs, "cluster milan, where the pod runs, does not answer: the connection was closed; see: kubectl describe node liqo-milan") {
 		t.Errorf("%q", errs)
 	}
 	_, errs, code = r.run(t, true, "", "exec", "web", "-c", "app", "--", "true")

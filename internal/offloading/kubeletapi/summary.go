@@ -154,7 +154,10 @@ func (k *Kubelet) summary(w http.ResponseWriter, r *http.Request) {
 					if len(validation.IsDNS1123Label(container.Name)) > 0 {
 						continue
 					}
-					c := containerStats{Name: container.Name, StartTime: since.containers[container.Name], CPU: cpuStats{Time: item.Timestamp}, Memory: memoryStats{Time: item.Timestamp}}
+					c := containerStats{
+						Name: container.Name, StartTime: since.containers[container.Name], CPU: cpuStats{Time: item.Timestamp},
+						Memory: memoryStats{Time: item.Timestamp},
+					}
 					c.CPU.UsageNanoCores, c.Memory.WorkingSetBytes = amount(container.Usage["cpu"].Quantity, resource.Nano), amount(container.Usage["memory"].Quantity, 0)
 					entry.CPU.UsageNanoCores += c.CPU.UsageNanoCores
 					entry.Memory.WorkingSetBytes += c.Memory.WorkingSetBytes
@@ -185,7 +188,10 @@ func (k *Kubelet) podMetrics(ctx context.Context, namespace string) (*podMetrics
 	defer body.Close()
 	var found podMetrics
 	if err := json.NewDecoder(io.LimitReader(body, maxMetrics)).Decode(&found); err != nil {
-		return nil, &refused{http.StatusBadGateway, fmt.Sprintf("metrics of cluster %s cannot be read: %s", k.options.RemoteName, printable.Line(err.Error(), printable.MaxLine))}
+		return nil, &refused{
+			http.StatusBadGateway,
+			fmt.Sprintf("metrics of cluster %s cannot be read: %s", k.options.RemoteName, printable.Line(err.Error(), printable.MaxLine)),
+		}
 	}
 	return &found, nil
 }

@@ -25,7 +25,8 @@ import (
 func FuzzSummary(f *testing.F) {
 	const pod = `{"metadata":{"name":"web"},"timestamp":"2026-01-02T03:04:05Z","containers":[{"name":"app","usage":{"cpu":"1500n","memory":"2Ki"}}]}`
 	for _, seed := range []string{
-		`{"items":[` + pod + `]}`, `{"items":[` + pod + `,` + pod + `]}`, strings.Replace(`{"items":[`+pod+`]}`, "web", "etcd", 1), `{"items":[` + pod, "", "null", "{}",
+		`{"items":[` + pod + `]}`, `{"items":[` + pod + `,` + pod + `]}`, strings.Replace(`{"items":[`+pod+`]}`, "web", "etcd", 1),
+		`{"items":[` + pod, "", "null", "{}",
 		`{"items":[{"metadata":{"name":"api","namespace":"kube-system","uid":"x"},"containers":[{},{"name":"../x"},{"name":"a\u0000b"}]}]}`,
 		`{"items":[{"metadata":{"name":"api"},"containers":[` + strings.Repeat(`{"name":"a"},`, 1100) + `{}]}]}`,
 		strings.Replace(`{"items":[`+pod+`]}`, "1500n", "9999999999999999999E", 1), strings.Replace(`{"items":[`+pod+`]}`, `"1500n"`, "-5", 1),
@@ -49,7 +50,8 @@ func FuzzSummary(f *testing.F) {
 		}
 		seen := map[string]bool{}
 		for _, pod := range got.Pods {
-			if name := pod.PodRef.Name; seen[name] || name != "web" && name != "api" || pod.PodRef.Namespace != "shop" || string(pod.PodRef.UID) != "uid-"+name || len(pod.Containers) > maxContainers {
+			if name := pod.PodRef.Name; seen[name] || name != "web" && name != "api" || pod.PodRef.Namespace != "shop" ||
+				string(pod.PodRef.UID) != "uid-"+name || len(pod.Containers) > maxContainers {
 				t.Errorf("pod %+v with %d containers", pod.PodRef, len(pod.Containers))
 			}
 			seen[pod.PodRef.Name] = true
@@ -82,10 +84,12 @@ func FuzzRefusal(f *testing.F) {
 		if err := kubelet.refusal(&http.Response{StatusCode: code, Body: io.NopCloser(strings.NewReader(string(body)))}); !errors.As(err, &reply) {
 			t.Fatal(err)
 		}
-		if want := code >= 400 && code < 500 && code != 401 && code != 403; want != (reply.code == http.StatusBadRequest) || !want && reply.code != http.StatusInternalServerError {
+		if want := code >= 400 && code < 500 && code != 401 && code != 403; want != (reply.code == http.StatusBadRequest) ||
+			!want && reply.code != http.StatusInternalServerError {
 			t.Errorf("%d becomes %d", code, reply.code)
 		}
-		if text := reply.message; text == "" || len(text) > printable.MaxLine+100 || !utf8.ValidString(text) || strings.ContainsFunc(text, func(r rune) bool { return r != ' ' && !unicode.IsPrint(r) }) {
+		if text := reply.message; text == "" || len(text) > printable.MaxLine+100 || !utf8.ValidString(text) ||
+			strings.ContainsFunc(text, func(r rune) bool { return r != ' ' && !unicode.IsPrint(r) }) {
 			t.Errorf("message %q", text)
 		}
 		if reported := provider.refused.Load(); (reported == 1) != (code == 401) || code == 401 && strings.Contains(reply.message, "curl") {
@@ -126,7 +130,8 @@ func FuzzTarget(f *testing.F) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if parts := strings.Split(whole.EscapedPath(), "/"); !slices.Equal(parts, []string{"", "api", "v1", "namespaces", "far", "pods", pod, kind}) || whole.Fragment != "" {
+		if parts := strings.Split(whole.EscapedPath(), "/"); !slices.Equal(parts, []string{"", "api", "v1", "namespaces", "far", "pods", pod, kind}) ||
+			whole.Fragment != "" {
 			t.Errorf("path %q", whole.EscapedPath())
 		}
 		known := map[string][]string{

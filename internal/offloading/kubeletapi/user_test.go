@@ -35,8 +35,8 @@ func (h *observed) all() []string {
 	return append([]string(nil), h.lines...)
 }
 
-// testUser: the API server does not send to a kubelet who executes a command or reads a log, so the provider cannot get it, as docs/security.md states. If a version
-// of Kubernetes sends it, this fails: pass it on for the provider's audit log then.
+// testUser: the API server does not send to a kubelet who executes a command or reads a log, so the provider cannot get it, as docs/security.md
+// states. If a version of Kubernetes sends it, this fails: pass it on for the provider's audit log then.
 func (r *streamEnv) testUser(t *testing.T) {
 	const user = "alice-of-the-shop"
 	before := len(r.observed.all())

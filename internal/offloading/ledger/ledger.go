@@ -162,7 +162,10 @@ func (l *Ledger) exceeds(p *peer, c Change, before Use, exists bool) string {
 	}
 	more, most := c.Use[Bytes]-before[Bytes], l.limits.AllBytes
 	if most > 0 && more > 0 && l.bytes+more > most && p.use[Bytes]+more > most/int64(len(l.peers)) {
-		return fmt.Sprintf("the objects of all peers together would have %s in this cluster, and at most %s are accepted: ask the provider for more", text(Bytes, l.bytes+more), text(Bytes, most))
+		return fmt.Sprintf(
+			"the objects of all peers together would have %s in this cluster, and at most %s are accepted: ask the provider for more",
+			text(Bytes, l.bytes+more), text(Bytes, most),
+		)
 	}
 	return ""
 }
@@ -209,7 +212,8 @@ func (l *Ledger) Replace(owner string, kinds map[schema.GroupResource]bool, left
 			continue
 		}
 		for id, known := range at.objects {
-			if _, ok := found[Key{id.resource, namespace, id.name}]; !ok && kinds[id.resource] && !left[Key{Resource: id.resource, Namespace: namespace}] && known.admitted <= mark {
+			if _, ok := found[Key{id.resource, namespace, id.name}]; !ok && kinds[id.resource] &&
+				!left[Key{Resource: id.resource, Namespace: namespace}] && known.admitted <= mark {
 				l.drop(namespace, at, id)
 			}
 		}

@@ -44,7 +44,8 @@ func TestAttackNH4(t *testing.T) {
 	limits := Limits{Use: Use{Bytes: 1 << 20}}
 	if err := limits.Add(corev1.ResourceList{
 		"services": resource.MustParse("40"), "services.nodeports": resource.MustParse("100"), "services.loadbalancers": resource.MustParse("5"),
-		"persistentvolumeclaims": resource.MustParse("20"), "requests.storage": resource.MustParse("1Ti"), "count/ingresses.networking.k8s.io": resource.MustParse("3"),
+		"persistentvolumeclaims": resource.MustParse("20"), "requests.storage": resource.MustParse("1Ti"),
+		"count/ingresses.networking.k8s.io": resource.MustParse("3"),
 	}); err != nil {
 		t.Fatal(err)
 	}
@@ -84,7 +85,8 @@ func TestAttackNH4(t *testing.T) {
 	}
 }
 
-// TestAttackNH4Again: who creates an object that is there with less than it has is asked here first, and refused by the API server then. The object counts with what it has.
+// TestAttackNH4Again: who creates an object that is there with less than it has is asked here first, and refused by the API server then. The object
+// counts with what it has.
 func TestAttackNH4Again(t *testing.T) {
 	l, admitted := New(Limits{Use: Use{Bytes: 1000, LoadBalancers: 5}}), 0
 	create := func(i int, use Use) bool {
@@ -251,14 +253,26 @@ func TestMeasure(t *testing.T) {
 		kind schema.GroupResource
 		want Use
 	}{
-		`{"metadata":{"name":"x"},"spec":{"type":"ClusterIP","ports":[{},{}]}}`:                                                                                      {Services, Use{}},
-		`{"metadata":{"name":"x"},"spec":{"type":"NodePort","ports":[{},{"nodePort":30000}]}}`:                                                                       {Services, Use{NodePorts: 2}},
-		`{"metadata":{"name":"x"},"spec":{"type":"LoadBalancer","ports":[{},{}]}}`:                                                                                   {Services, Use{NodePorts: 2, LoadBalancers: 1}},
-		`{"metadata":{"name":"x"},"spec":{"type":"LoadBalancer","externalTrafficPolicy":"Local","allocateLoadBalancerNodePorts":false,"ports":[{},{"nodePort":1}]}}`: {Services, Use{NodePorts: 2, LoadBalancers: 1}},
-		`{"metadata":{"name":"x"},"spec":{"resources":{"requests":{"storage":"10Gi"}}}}`:                                                                             {Claims, Use{Storage: 10 << 30}},
-		`{"metadata":{"name":"x"},"spec":{"resources":{"requests":{"storage":"9E"}}}}`:                                                                               {Claims, Use{Storage: maxStorage}},
-		`{"metadata":{"name":"x"},"spec":{"resources":{"requests":{"storage":"-1"}}}}`:                                                                               {Claims, Use{}},
-		`{"metadata":{"name":"x"},"spec":{"type":"NodePort"},"data":{}}`:                                                                                             {secrets, Use{}},
+		`{"metadata":{"name":"x"},` +
+			`"spec":{"type":"ClusterIP","ports":[{},{}]}}`: {Services, Use{}},
+		`{"metadata":{"name":"x"},"spec":{"type":"NodePort","ports":[{},` +
+			`{"nodePort":30000}]}}`: {Services, Use{NodePorts: 2}},
+		`{"metadata":{"name":"x"},"spec":{"type":"LoadBalancer","ports":[{},{}]}}`: {
+			Services, Use{NodePorts: 2, LoadBalancers: 1},
+		},
+		`{"metadata":{"name":"x"},"spec":{"type":"LoadBalancer","externalTrafficPolicy":"Local","allocateLoadBalancerNodePorts":false,` +
+			`"ports":[{},{"nodePort":1}]}}`: {Services, Use{NodePorts: 2, LoadBalancers: 1}},
+		`{"metadata":{"name":"x"},"spec":{"resources":{"requests":{"storage":"10Gi"}}}}`: {
+			Claims, Use{Storage: 10 << 30},
+		},
+		`{"metadata":{"name":"x"},"spec":{"resources":{"requests":{"storage":"9E"}}}}`: {
+			Claims, Use{Storage: maxStorage},
+		},
+		`{"metadata":{"name":"x"},` +
+			`"spec":{"resources":{"requests":{"storage":"-1"}}}}`: {Claims, Use{}},
+		`{"metadata":{"name":"x"},"spec":{"type":"NodePort"},"data":{}}`: {
+			secrets, Use{},
+		},
 	} {
 		c.want[Bytes] = int64(len(text))
 		if got, name, err := Measure(c.kind, []byte(text), ""); got != c.want || name != "x" || err != nil {

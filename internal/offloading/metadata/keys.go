@@ -81,8 +81,8 @@ func kept(key string, lists ...Keys) bool {
 
 func (a Allowed) Label(key string) bool { return kept(key, plain, a.Labels) }
 
-// Kept reports whether pods have a label with this key in every provider, with the value that they have at home: no administrator has to allow it, and it is none of
-// ours.
+// Kept reports whether pods have a label with this key in every provider, with the value that they have at home: no administrator has to allow it,
+// and it is none of ours.
 func Kept(key string) bool {
 	return kept(key, plain) && !strings.HasPrefix(key, "liqo.io/") && !strings.HasPrefix(key, "virtualkubelet.liqo.io/")
 }
@@ -138,7 +138,9 @@ func isGuarded(key string) bool {
 
 // Reserved reports whether kubelets, kubectl or our controllers give the annotation a meaning.
 func Reserved(key string) bool {
-	return key == labels.ShadowPodRevision || key == labels.ShadowPodKeys || key == labels.ShadowPodSent || key == labels.DeletionPeriod || key == labels.Architectures || key == labels.HomeDNS || key == labels.PodArchitecture || key == corev1.LastAppliedConfigAnnotation || strings.HasPrefix(key, "kubernetes.io/config.")
+	return key == labels.ShadowPodRevision || key == labels.ShadowPodKeys || key == labels.ShadowPodSent || key == labels.DeletionPeriod ||
+		key == labels.Architectures || key == labels.HomeDNS || key == labels.PodArchitecture ||
+		key == corev1.LastAppliedConfigAnnotation || strings.HasPrefix(key, "kubernetes.io/config.")
 }
 
 // KeepsSliceLabel reports whether an EndpointSlice of a peer has a label with this key.

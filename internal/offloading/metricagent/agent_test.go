@@ -124,7 +124,9 @@ func (b *env) peer(name string) {
 	b.T.Helper()
 	tenant := "liqo-tenant-" + name
 	for _, namespace := range []*corev1.Namespace{
-		{ObjectMeta: metav1.ObjectMeta{Name: tenant, Labels: map[string]string{"discovery.liqo.io/tenant-namespace": "true", "discovery.liqo.io/cluster-id": name + "-id"}}},
+		{ObjectMeta: metav1.ObjectMeta{
+			Name: tenant, Labels: map[string]string{"discovery.liqo.io/tenant-namespace": "true", "discovery.liqo.io/cluster-id": name + "-id"},
+		}},
 		{ObjectMeta: metav1.ObjectMeta{Name: "shop-" + name, Labels: map[string]string{"liqo.io/remote-cluster-id": name + "-id"}}},
 	} {
 		b.Must(b.Create(b.T.Context(), namespace))
@@ -188,7 +190,8 @@ func (b *env) serve(insecure bool) {
 		}
 		b.Must(b.Create(t.Context(), &role))
 		b.Must(b.Create(t.Context(), &rbacv1.ClusterRoleBinding{
-			ObjectMeta: metav1.ObjectMeta{Name: role.Name}, Subjects: subjects, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: role.Name},
+			ObjectMeta: metav1.ObjectMeta{Name: role.Name}, Subjects: subjects,
+			RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: role.Name},
 		}))
 	}
 	b.Must(b.Create(t.Context(), &rbacv1.RoleBinding{

@@ -67,7 +67,9 @@ func KubeletConfig(home *rest.Config, insecure bool) *rest.Config {
 	config.ServerName, config.Host, config.APIPath = "", "", ""
 	config.Proxy = nil
 	if insecure {
-		config.TLSClientConfig = rest.TLSClientConfig{Insecure: true, CertData: config.CertData, KeyData: config.KeyData, CertFile: config.CertFile, KeyFile: config.KeyFile}
+		config.TLSClientConfig = rest.TLSClientConfig{
+			Insecure: true, CertData: config.CertData, KeyData: config.KeyData, CertFile: config.CertFile, KeyFile: config.KeyFile,
+		}
 	}
 	return config
 }

@@ -22,7 +22,8 @@ const (
 	portVariable, usualPort = "KUBERNETES_SERVICE_PORT", 443
 )
 
-// APIServer is where the hosts file of a pod leads the names of the API server of its own cluster. Programs with a resolver of their own do not read that file, and ask.
+// APIServer is where the hosts file of a pod leads the names of the API server of its own cluster. Programs with a resolver of their own do not read
+// that file, and ask.
 type APIServer struct {
 	addresses map[string]netip.Addr
 	port      uint16
@@ -43,7 +44,8 @@ func KeepAPIServer(spec *corev1.PodSpec) (kept corev1.PodSpec) {
 	return kept
 }
 
-// APIServerOf reads where the hosts file of a pod leads these names; nil if nowhere. Of several entries for a name the first one counts, as for programs that read the file.
+// APIServerOf reads where the hosts file of a pod leads these names; nil if nowhere. Of several entries for a name the first one counts, as for
+// programs that read the file.
 func APIServerOf(spec *corev1.PodSpec) *APIServer {
 	found := &APIServer{addresses: map[string]netip.Addr{}, port: usualPort}
 	for _, alias := range spec.HostAliases {
@@ -114,8 +116,8 @@ func (v *View) AboutAPIServer(name string) bool {
 	return rest == apiServer || rest == apiServerSpace || rest == "_tcp."+apiServer || rest == "_https._tcp."+apiServer
 }
 
-// Answer returns the answer to a question about the API server of the pod's own cluster, or about its address; nil if the question is about something else, or the pod
-// has no such entry.
+// Answer returns the answer to a question about the API server of the pod's own cluster, or about its address; nil if the question is about something
+// else, or the pod has no such entry.
 func (a *APIServer) Answer(v *View, q *Query, most int) []byte {
 	if a == nil || !q.Internet() {
 		return nil

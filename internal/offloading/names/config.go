@@ -42,7 +42,9 @@ func (s Settings) Configure(spec *corev1.PodSpec, at Place) {
 		own = *spec.DNSConfig
 	}
 	// The remote namespace comes last: if our name server is down, that of this cluster answers, which knows a Service only there.
-	searches := slices.Concat([]string{at.Namespace + ".svc." + at.Domain, "svc." + at.Domain, at.Domain, at.Remote + ".svc." + s.Domain}, s.Searches, own.Searches)
+	searches := slices.Concat([]string{
+		at.Namespace + ".svc." + at.Domain, "svc." + at.Domain, at.Domain, at.Remote + ".svc." + s.Domain,
+	}, s.Searches, own.Searches)
 	spec.DNSPolicy = corev1.DNSNone
 	spec.DNSConfig = &corev1.PodDNSConfig{
 		Nameservers: shortest(unique(append([]string{s.Server.String()}, own.Nameservers...)), maxServers),

@@ -42,11 +42,18 @@ func TestConfig(t *testing.T) {
 		{"ClusterFirstWithHostNet", settings, place, corev1.DNSClusterFirstWithHostNet, nil, usual + " | ndots:5"},
 		{
 			"own additions", settings, place, corev1.DNSClusterFirst,
-			config("1.1.1.1 10.96.0.77 2.2.2.2 3.3.3.3", "example.com cluster.local", corev1.PodDNSConfigOption{Name: "ndots", Value: new("2")}, corev1.PodDNSConfigOption{Name: "edns0"}),
-			"10.96.0.77 1.1.1.1 2.2.2.2 | shop.svc.cluster.local svc.cluster.local cluster.local shop-rome-faf7bb.svc.milan.example compute.internal example.com | ndots:2 edns0",
+			config(
+				"1.1.1.1 10.96.0.77 2.2.2.2 3.3.3.3", "example.com cluster.local", corev1.PodDNSConfigOption{Name: "ndots", Value: new("2")},
+				corev1.PodDNSConfigOption{Name: "edns0"},
+			),
+			"10.96.0.77 1.1.1.1 2.2.2.2 | shop.svc.cluster.local svc.cluster.local cluster.local shop-rome-faf7bb.svc.milan.example compute.internal " +
+				"example.com | ndots:2 edns0",
 		},
 		{"too many domains", settings, place, corev1.DNSClusterFirst, config("", strings.Join(many, " ")), usual + " " + strings.Join(many[:27], " ") + " | ndots:5"},
-		{"too long domains", settings, place, corev1.DNSClusterFirst, config("", strings.Repeat("x", 1900)+" "+strings.Repeat("y", 60)), usual + " " + strings.Repeat("x", 1900) + " | ndots:5"},
+		{
+			"too long domains", settings, place, corev1.DNSClusterFirst, config("", strings.Repeat("x", 1900)+" "+strings.Repeat("y", 60)),
+			usual + " " + strings.Repeat("x", 1900) + " | ndots:5",
+		},
 		{
 			"the same names in both clusters",
 			Settings{Server: settings.Server, Domain: "cluster.local"},
@@ -59,9 +66,15 @@ func TestConfig(t *testing.T) {
 			config("169.254.20.10 10.80.0.10 1.1.1.1", "shop.svc.cluster.local example.com", corev1.PodDNSConfigOption{Name: "ndots", Value: new("3")}),
 			"10.96.0.77 1.1.1.1 | shop.svc.cluster.local example.com | ndots:3",
 		},
-		{"the same beside the usual settings", settings, at("10.80.0.10"), corev1.DNSClusterFirst, config("10.80.0.10 1.1.1.1", ""), "10.96.0.77 1.1.1.1 | " + strings.TrimPrefix(usual, "10.96.0.77 | ") + " | ndots:5"},
+		{
+			"the same beside the usual settings", settings, at("10.80.0.10"), corev1.DNSClusterFirst, config("10.80.0.10 1.1.1.1", ""),
+			"10.96.0.77 1.1.1.1 | " + strings.TrimPrefix(usual, "10.96.0.77 | ") + " | ndots:5",
+		},
 		{"another DNS by address", settings, at("10.80.0.10"), corev1.DNSNone, config("10.96.0.10", "example.com"), ""},
-		{"the DNS of its own cluster, without a name server here", Settings{Domain: "cluster.local"}, at("10.80.0.10"), corev1.DNSNone, config("10.80.0.10", "example.com"), ""},
+		{
+			"the DNS of its own cluster, without a name server here", Settings{Domain: "cluster.local"}, at("10.80.0.10"), corev1.DNSNone,
+			config("10.80.0.10", "example.com"), "",
+		},
 		{"None", settings, place, corev1.DNSNone, config("1.1.1.1", "example.com"), ""},
 		{"Default", settings, place, corev1.DNSDefault, nil, ""},
 		{"no name server", Settings{Domain: "cluster.local"}, place, "", nil, ""},

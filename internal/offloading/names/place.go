@@ -64,7 +64,8 @@ func Know(here Cluster, remote []metav1.Object, domainOf func(namespaceMap strin
 // In returns what names mean for the pods of a remote namespace; nil if it is none.
 func (k *Known) In(remote string) *View { return k.of[remote] }
 
-// Any returns a view if a name means the same for the pods of all peers, and so for one that is not known yet. The name of the API server of its cluster is each pod's own.
+// Any returns a view if a name means the same for the pods of all peers, and so for one that is not known yet. The name of the API server of its
+// cluster is each pod's own.
 func (k *Known) Any(q *Query) *View {
 	if len(k.all) == 0 {
 		return nil

@@ -115,7 +115,8 @@ func unpack(t testing.TB, packed []byte) (m dnsmessage.Message) {
 func parse(t testing.TB, name string, of dnsmessage.Type, further ...dnsmessage.Resource) *Query {
 	t.Helper()
 	q, err := Parse(packet(t, dnsmessage.Message{
-		Header: dnsmessage.Header{ID: 4711, RecursionDesired: true, CheckingDisabled: true}, Questions: []dnsmessage.Question{question(name, of)}, Additionals: further,
+		Header: dnsmessage.Header{ID: 4711, RecursionDesired: true, CheckingDisabled: true}, Questions: []dnsmessage.Question{question(name, of)},
+		Additionals: further,
 	}))
 	if err != nil || q.Refused != dnsmessage.RCodeSuccess {
 		t.Fatal(name, err)
@@ -139,46 +140,73 @@ func TestReply(t *testing.T) {
 			name: "A", question: "WeB.shop.svc.rome.Example.", of: dnsmessage.TypeA, answers: []string{"web." + remote + " A 10.1.2.3", "web." + remote + " A 10.1.2.4"},
 			want: []string{"WeB.shop.svc.rome.Example. A 10.1.2.3", "WeB.shop.svc.rome.Example. A 10.1.2.4"},
 		},
-		{name: "AAAA", question: "web.shop.svc.rome.example.", of: dnsmessage.TypeAAAA, answers: []string{"web." + remote + " AAAA fd00::1"}, want: []string{"web.shop.svc.rome.example. AAAA fd00::1"}},
+		{
+			name: "AAAA", question: "web.shop.svc.rome.example.", of: dnsmessage.TypeAAAA, answers: []string{"web." + remote + " AAAA fd00::1"},
+			want: []string{"web.shop.svc.rome.example. AAAA fd00::1"},
+		},
 		{
 			name: "SRV", question: "_http._tcp.web.shop.svc.rome.example.", of: dnsmessage.TypeSRV,
 			answers:     []string{"_http._tcp.web." + remote + " SRV web-0.web." + remote},
 			additionals: []string{"web-0.web." + remote + " A 10.1.2.3", "web-0.web." + remote + " AAAA fd00::1"},
-			want:        []string{"_http._tcp.web.shop.svc.rome.example. SRV web-0.web.shop.svc.rome.example.", "", "web-0.web.shop.svc.rome.example. A 10.1.2.3", "web-0.web.shop.svc.rome.example. AAAA fd00::1"},
+			want: []string{
+				"_http._tcp.web.shop.svc.rome.example. SRV web-0.web.shop.svc.rome.example.", "", "web-0.web.shop.svc.rome.example. A 10.1.2.3",
+				"web-0.web.shop.svc.rome.example. AAAA fd00::1",
+			},
 		},
 		{
-			name: "no records", question: "web.shop.svc.rome.example.", of: dnsmessage.TypeAAAA, authorities: []string{"cluster.local. SOA ns.dns.cluster.local. hostmaster.cluster.local."},
-			want: []string{"", "rome.example. SOA ns.dns.rome.example. hostmaster.rome.example."},
+			name: "no records", question: "web.shop.svc.rome.example.", of: dnsmessage.TypeAAAA,
+			authorities: []string{"cluster.local. SOA ns.dns.cluster.local. hostmaster.cluster.local."},
+			want:        []string{"", "rome.example. SOA ns.dns.rome.example. hostmaster.rome.example."},
 		},
 		{
-			name: "no name", question: "x.shop.svc.rome.example.", of: dnsmessage.TypeA, code: dnsmessage.RCodeNameError, authorities: []string{"cluster.local. SOA ns.dns.cluster.local. hostmaster.cluster.local."},
-			want: []string{"", "rome.example. SOA ns.dns.rome.example. hostmaster.rome.example."},
+			name: "no name", question: "x.shop.svc.rome.example.", of: dnsmessage.TypeA, code: dnsmessage.RCodeNameError,
+			authorities: []string{"cluster.local. SOA ns.dns.cluster.local. hostmaster.cluster.local."},
+			want:        []string{"", "rome.example. SOA ns.dns.rome.example. hostmaster.rome.example."},
 		},
 		{
-			name: "the zone", question: "rome.example.", of: dnsmessage.TypeNS, answers: []string{"cluster.local. NS ns.dns.cluster.local."}, additionals: []string{"ns.dns.cluster.local. A 10.96.0.10"},
-			want: []string{"rome.example. NS ns.dns.rome.example.", "", "ns.dns.rome.example. A 10.96.0.10"},
-		},
-		{name: "TXT", question: "dns-version.rome.example.", of: dnsmessage.TypeTXT, answers: []string{"dns-version.cluster.local. TXT 1.1.0"}, want: []string{"dns-version.rome.example. TXT 1.1.0"}},
-		{name: "signatures are left out", question: "web.shop.svc.rome.example.", of: dnsmessage.TypeA, answers: []string{"web." + remote + " A 10.1.2.3", "web." + remote + " SIG"}, want: []string{"web.shop.svc.rome.example. A 10.1.2.3"}},
-		{
-			name: "an alias to the outside", question: "ext.shop.svc.rome.example.", of: dnsmessage.TypeA, answers: []string{"ext." + remote + " CNAME www.example.com.", "www.example.com. CNAME cdn.example.net.", "cdn.example.net. A 192.0.2.1"},
-			want: []string{"ext.shop.svc.rome.example. CNAME www.example.com.", "www.example.com. CNAME cdn.example.net.", "cdn.example.net. A 192.0.2.1"},
+			name: "the zone", question: "rome.example.", of: dnsmessage.TypeNS, answers: []string{"cluster.local. NS ns.dns.cluster.local."},
+			additionals: []string{"ns.dns.cluster.local. A 10.96.0.10"},
+			want:        []string{"rome.example. NS ns.dns.rome.example.", "", "ns.dns.rome.example. A 10.96.0.10"},
 		},
 		{
-			name: "an alias inside", question: "ext.shop.svc.rome.example.", of: dnsmessage.TypeA, answers: []string{"ext." + remote + " CNAME web." + remote, "web." + remote + " A 10.1.2.3"},
-			want: []string{"ext.shop.svc.rome.example. CNAME web.shop.svc.rome.example.", "web.shop.svc.rome.example. A 10.1.2.3"},
+			name: "TXT", question: "dns-version.rome.example.", of: dnsmessage.TypeTXT, answers: []string{"dns-version.cluster.local. TXT 1.1.0"},
+			want: []string{"dns-version.rome.example. TXT 1.1.0"},
 		},
 		{
-			name: "an alias to a name of the consumer", question: "ext.shop.svc.rome.example.", of: dnsmessage.TypeA, answers: []string{"ext." + remote + " CNAME web.own.svc.rome.example."},
-			next: "web.own.svc.rome.example", want: []string{"ext.shop.svc.rome.example. CNAME web.own.svc.rome.example."},
+			name: "signatures are left out", question: "web.shop.svc.rome.example.", of: dnsmessage.TypeA,
+			answers: []string{"web." + remote + " A 10.1.2.3", "web." + remote + " SIG"}, want: []string{"web.shop.svc.rome.example. A 10.1.2.3"},
 		},
-		{name: "the alias itself", question: "ext.shop.svc.rome.example.", of: dnsmessage.TypeCNAME, answers: []string{"ext." + remote + " CNAME web." + remote}, want: []string{"ext.shop.svc.rome.example. CNAME web.shop.svc.rome.example."}},
+		{
+			name: "an alias to the outside", question: "ext.shop.svc.rome.example.", of: dnsmessage.TypeA,
+			answers: []string{"ext." + remote + " CNAME www.example.com.", "www.example.com. CNAME cdn.example.net.", "cdn.example.net. A 192.0.2.1"},
+			want:    []string{"ext.shop.svc.rome.example. CNAME www.example.com.", "www.example.com. CNAME cdn.example.net.", "cdn.example.net. A 192.0.2.1"},
+		},
+		{
+			name: "an alias inside", question: "ext.shop.svc.rome.example.", of: dnsmessage.TypeA,
+			answers: []string{"ext." + remote + " CNAME web." + remote, "web." + remote + " A 10.1.2.3"},
+			want:    []string{"ext.shop.svc.rome.example. CNAME web.shop.svc.rome.example.", "web.shop.svc.rome.example. A 10.1.2.3"},
+		},
+		{
+			name: "an alias to a name of the consumer", question: "ext.shop.svc.rome.example.", of: dnsmessage.TypeA,
+			answers: []string{"ext." + remote + " CNAME web.own.svc.rome.example."},
+			next:    "web.own.svc.rome.example", want: []string{"ext.shop.svc.rome.example. CNAME web.own.svc.rome.example."},
+		},
+		{
+			name: "the alias itself", question: "ext.shop.svc.rome.example.", of: dnsmessage.TypeCNAME,
+			answers: []string{"ext." + remote + " CNAME web." + remote},
+			want:    []string{"ext.shop.svc.rome.example. CNAME web.shop.svc.rome.example."},
+		},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			q := parse(t, c.question, c.of)
 			_, asked := view.Look(q.Name())
-			upstream := dnsmessage.Message{Header: dnsmessage.Header{ID: 1, Response: true, Authoritative: true, RecursionAvailable: true, AuthenticData: true, RCode: c.code}, Questions: []dnsmessage.Question{question(asked+".", c.of)}}
-			for from, to := range map[*[]string]*[]dnsmessage.Resource{&c.answers: &upstream.Answers, &c.authorities: &upstream.Authorities, &c.additionals: &upstream.Additionals} {
+			upstream := dnsmessage.Message{
+				Header:    dnsmessage.Header{ID: 1, Response: true, Authoritative: true, RecursionAvailable: true, AuthenticData: true, RCode: c.code},
+				Questions: []dnsmessage.Question{question(asked+".", c.of)},
+			}
+			for from, to := range map[*[]string]*[]dnsmessage.Resource{
+				&c.answers: &upstream.Answers, &c.authorities: &upstream.Authorities, &c.additionals: &upstream.Additionals,
+			} {
 				for _, line := range *from {
 					*to = append(*to, record(t, line))
 				}
@@ -189,7 +217,9 @@ func TestReply(t *testing.T) {
 				t.Fatalf("next %q, %v; want %q", next, err, c.next)
 			}
 			got := unpack(t, chain.Pack(512))
-			header := dnsmessage.Header{ID: 4711, Response: true, Authoritative: true, RecursionDesired: true, RecursionAvailable: true, CheckingDisabled: true, RCode: c.code}
+			header := dnsmessage.Header{
+				ID: 4711, Response: true, Authoritative: true, RecursionDesired: true, RecursionAvailable: true, CheckingDisabled: true, RCode: c.code,
+			}
 			if diff := cmp.Diff(header, got.Header); diff != "" {
 				t.Error(diff)
 			}
@@ -227,7 +257,10 @@ func TestAliases(t *testing.T) {
 	if err != nil || next != "web.shop.svc.cluster.local" {
 		t.Fatal(next, err)
 	}
-	if next, err = chain.Add("web.shop-rome-faf7bb.svc.cluster.local", answer("web.shop-rome-faf7bb.svc.cluster.local", "web.shop-rome-faf7bb.svc.cluster.local. A 10.1.2.3")); err != nil || next != "" {
+	if next, err = chain.Add(
+		"web.shop-rome-faf7bb.svc.cluster.local",
+		answer("web.shop-rome-faf7bb.svc.cluster.local", "web.shop-rome-faf7bb.svc.cluster.local. A 10.1.2.3"),
+	); err != nil || next != "" {
 		t.Fatal(next, err)
 	}
 	want := []string{"db.shop.svc.cluster.local. CNAME web.shop.svc.cluster.local.", "web.shop.svc.cluster.local. A 10.1.2.3"}
@@ -236,13 +269,18 @@ func TestAliases(t *testing.T) {
 	}
 	// The DNS of this cluster leaves the alias out, since it knows no such name.
 	chain = view.NewChain(q)
-	if next, err = chain.Add("db.shop-rome-faf7bb.svc.cluster.local", answer("db.shop-rome-faf7bb.svc.cluster.local")); err != nil || next != "" || !chain.HidesAlias() {
+	if next, err = chain.Add("db.shop-rome-faf7bb.svc.cluster.local", answer("db.shop-rome-faf7bb.svc.cluster.local")); err != nil ||
+		next != "" || !chain.HidesAlias() {
 		t.Fatal(next, err)
 	}
-	if next, err = chain.AddAlias("db.shop-rome-faf7bb.svc.cluster.local", answer("db.shop-rome-faf7bb.svc.cluster.local", "db.shop-rome-faf7bb.svc.cluster.local. CNAME web.own.svc.cluster.local.")); err != nil || next != "web.own.svc.cluster.local" {
+	if next, err = chain.AddAlias(
+		"db.shop-rome-faf7bb.svc.cluster.local",
+		answer("db.shop-rome-faf7bb.svc.cluster.local", "db.shop-rome-faf7bb.svc.cluster.local. CNAME web.own.svc.cluster.local."),
+	); err != nil || next != "web.own.svc.cluster.local" {
 		t.Fatal(next, err)
 	}
-	if next, err = chain.Add("web.own.svc.cluster.local", answer("web.own.svc.cluster.local", "web.own.svc.cluster.local. A 10.1.2.3")); err != nil || next != "" || chain.HidesAlias() {
+	if next, err = chain.Add("web.own.svc.cluster.local", answer("web.own.svc.cluster.local", "web.own.svc.cluster.local. A 10.1.2.3")); err != nil ||
+		next != "" || chain.HidesAlias() {
 		t.Fatal(next, err)
 	}
 	want = []string{"db.shop.svc.cluster.local. CNAME web.own.svc.cluster.local.", "web.own.svc.cluster.local. A 10.1.2.3"}
@@ -252,16 +290,25 @@ func TestAliases(t *testing.T) {
 	// Aliases without end.
 	chain = view.NewChain(q)
 	for range maxLinks {
-		if _, err = chain.Add("db.shop-rome-faf7bb.svc.cluster.local", answer("db.shop-rome-faf7bb.svc.cluster.local", "db.shop-rome-faf7bb.svc.cluster.local. CNAME db.shop.svc.cluster.local.")); err != nil {
+		if _, err = chain.Add(
+			"db.shop-rome-faf7bb.svc.cluster.local",
+			answer("db.shop-rome-faf7bb.svc.cluster.local", "db.shop-rome-faf7bb.svc.cluster.local. CNAME db.shop.svc.cluster.local."),
+		); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if _, err = chain.Add("db.shop-rome-faf7bb.svc.cluster.local", answer("db.shop-rome-faf7bb.svc.cluster.local", "db.shop-rome-faf7bb.svc.cluster.local. CNAME db.shop.svc.cluster.local.")); err == nil {
+	if _, err = chain.Add(
+		"db.shop-rome-faf7bb.svc.cluster.local",
+		answer("db.shop-rome-faf7bb.svc.cluster.local", "db.shop-rome-faf7bb.svc.cluster.local. CNAME db.shop.svc.cluster.local."),
+	); err == nil {
 		t.Error("aliases have no end")
 	}
 	// An alias to a namespace that is not here.
 	chain = view.NewChain(q)
-	if next, err = chain.Add("db.shop-rome-faf7bb.svc.cluster.local", answer("db.shop-rome-faf7bb.svc.cluster.local", "db.shop-rome-faf7bb.svc.cluster.local. CNAME pg.prod.svc.cluster.local.", "pg.prod.svc.cluster.local. A 192.0.2.66")); err != nil || next != "pg.prod.svc.cluster.local" {
+	if next, err = chain.Add("db.shop-rome-faf7bb.svc.cluster.local", answer(
+		"db.shop-rome-faf7bb.svc.cluster.local", "db.shop-rome-faf7bb.svc.cluster.local. CNAME pg.prod.svc.cluster.local.",
+		"pg.prod.svc.cluster.local. A 192.0.2.66",
+	)); err != nil || next != "pg.prod.svc.cluster.local" {
 		t.Fatal(next, err)
 	}
 	chain.End()
@@ -288,7 +335,8 @@ func TestReverse(t *testing.T) {
 	} {
 		q := parse(t, "3.2.1.10.in-addr.arpa.", dnsmessage.TypePTR)
 		answer := packet(t, dnsmessage.Message{
-			Header: dnsmessage.Header{ID: 4711, Response: true}, Questions: []dnsmessage.Question{q.Question}, Answers: []dnsmessage.Resource{record(t, "3.2.1.10.in-addr.arpa. PTR "+c.target)},
+			Header: dnsmessage.Header{ID: 4711, Response: true}, Questions: []dnsmessage.Question{q.Question},
+			Answers: []dnsmessage.Resource{record(t, "3.2.1.10.in-addr.arpa. PTR "+c.target)},
 		})
 		packed, err := c.view.Reverse(q, answer, 512)
 		if err != nil {
@@ -312,13 +360,17 @@ func TestEDNS(t *testing.T) {
 		t.Fatal(err)
 	}
 	got := unpack(t, sent)
-	if diff := cmp.Diff([]string{"OPT size 1400 DO 8:subnet"}, lines(got.Additionals)); diff != "" || !got.RecursionDesired || !got.CheckingDisabled || got.Response {
+	if diff := cmp.Diff([]string{"OPT size 1400 DO 8:subnet"}, lines(got.Additionals)); diff != "" ||
+		!got.RecursionDesired || !got.CheckingDisabled || got.Response {
 		t.Error(got.Header, diff)
 	}
 	if !Same(packet(t, dnsmessage.Message{Header: dnsmessage.Header{ID: 99, Response: true}, Questions: got.Questions}), 99, asked, q.Question) {
 		t.Error("the answer is not known")
 	}
-	upstream := dnsmessage.Message{Header: dnsmessage.Header{Response: true}, Questions: got.Questions, Additionals: []dnsmessage.Resource{edns(t, 4096, dnsmessage.Option{Code: 10, Data: []byte("cookie")})}}
+	upstream := dnsmessage.Message{
+		Header: dnsmessage.Header{Response: true}, Questions: got.Questions,
+		Additionals: []dnsmessage.Resource{edns(t, 4096, dnsmessage.Option{Code: 10, Data: []byte("cookie")})},
+	}
 	for i := range 100 {
 		upstream.Answers = append(upstream.Answers, record(t, fmt.Sprintf("%s. A 10.0.0.%d", asked, i)))
 	}
@@ -381,13 +433,22 @@ func TestParse(t *testing.T) {
 
 // FuzzAnswer: neither a client nor the DNS of this cluster makes anything fail, and no answer is larger than the client accepts.
 func FuzzAnswer(f *testing.F) {
-	q := dnsmessage.Message{Questions: []dnsmessage.Question{question("web.shop.svc.cluster.local.", dnsmessage.TypeSRV)}, Additionals: []dnsmessage.Resource{edns(f, 1232)}}
+	q := dnsmessage.Message{
+		Questions:   []dnsmessage.Question{question("web.shop.svc.cluster.local.", dnsmessage.TypeSRV)},
+		Additionals: []dnsmessage.Resource{edns(f, 1232)},
+	}
 	a := dnsmessage.Message{Header: dnsmessage.Header{Response: true}, Questions: q.Questions, Answers: []dnsmessage.Resource{
 		record(f, "web.shop-rome-faf7bb.svc.cluster.local. CNAME web.own.svc.cluster.local."), record(f, "web.own.svc.cluster.local. SRV a.own.svc.cluster.local."),
 	}, Authorities: []dnsmessage.Resource{record(f, "cluster.local. SOA ns.dns.cluster.local. hostmaster.cluster.local.")}}
 	f.Add(packet(f, q), packet(f, a))
-	f.Add(packet(f, dnsmessage.Message{Questions: []dnsmessage.Question{question("1.2.3.10.in-addr.arpa.", dnsmessage.TypePTR)}}), packet(f, dnsmessage.Message{Answers: []dnsmessage.Resource{record(f, "1.2.3.10.in-addr.arpa. PTR a.own.svc.cluster.local.")}}))
-	views := []*View{NewView("cluster.local", milan, mapping), NewView("rome.example", Cluster{Domain: "cluster.local", Open: []string{"a"}, Server: "liqo-dns.liqo"}, mapping)}
+	f.Add(
+		packet(f, dnsmessage.Message{Questions: []dnsmessage.Question{question("1.2.3.10.in-addr.arpa.", dnsmessage.TypePTR)}}),
+		packet(f, dnsmessage.Message{Answers: []dnsmessage.Resource{record(f, "1.2.3.10.in-addr.arpa. PTR a.own.svc.cluster.local.")}}),
+	)
+	views := []*View{
+		NewView("cluster.local", milan, mapping),
+		NewView("rome.example", Cluster{Domain: "cluster.local", Open: []string{"a"}, Server: "liqo-dns.liqo"}, mapping),
+	}
 	f.Fuzz(func(t *testing.T, asked, answered []byte) {
 		q, err := Parse(asked)
 		if err != nil {

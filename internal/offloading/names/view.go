@@ -38,7 +38,8 @@ var ClusterDNS = []string{"kube-dns.kube-system.svc", "dns-default.openshift-dns
 // NewView returns the view of a consumer whose domain is theirs. remote maps its namespaces to those of this cluster.
 func NewView(theirs string, here Cluster, remote map[string]string) *View {
 	v := &View{
-		theirs: canonical(theirs), ours: canonical(here.Domain), remote: maps.Clone(remote), local: map[string]string{}, open: map[string]bool{}, server: here.Server + ".svc",
+		theirs: canonical(theirs), ours: canonical(here.Domain), remote: maps.Clone(remote), local: map[string]string{}, open: map[string]bool{},
+		server: here.Server + ".svc",
 	}
 	for _, local := range slices.Sorted(maps.Keys(remote)) {
 		v.local[remote[local]] = local

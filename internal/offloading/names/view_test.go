@@ -16,7 +16,8 @@ var milan = Cluster{Domain: "cluster.local", Server: "liqo-dns.liqo"}
 // TestLook: each name that Kubernetes documents is found in the remote namespace, in clusters of any two domains; names of namespaces that are not here do not
 // exist, even if this cluster has a namespace of that name; everything else is none of our business.
 func TestLook(t *testing.T) {
-	same, other := NewView("cluster.local", Cluster{Domain: "cluster.local", Open: []string{"storage"}, Server: "liqo-dns.liqo"}, mapping), NewView("Rome.Example.", milan, mapping)
+	same, other := NewView("cluster.local", Cluster{Domain: "cluster.local", Open: []string{"storage"}, Server: "liqo-dns.liqo"}, mapping),
+		NewView("Rome.Example.", milan, mapping)
 	outer, inner := NewView("local", milan, mapping), NewView("rome.cluster.local", milan, mapping)
 	long := strings.Repeat("a", 63) + "." + strings.Repeat("b", 63) + "." + strings.Repeat("c", 40)
 	for _, c := range []struct {
@@ -77,7 +78,8 @@ func TestLook(t *testing.T) {
 
 // TestHome: a name of a remote namespace is the consumer's again, and no other name is taken for one.
 func TestHome(t *testing.T) {
-	same, other := NewView("cluster.local", Cluster{Domain: "cluster.local", Open: []string{"storage", "own"}, Server: "liqo-dns.liqo"}, mapping), NewView("rome.example", milan, mapping)
+	same, other := NewView("cluster.local", Cluster{Domain: "cluster.local", Open: []string{"storage", "own"}, Server: "liqo-dns.liqo"}, mapping),
+		NewView("rome.example", milan, mapping)
 	for _, c := range []struct {
 		view       *View
 		name, want string

@@ -16,10 +16,13 @@ import (
 
 // apiServer is what the hosts file of a pod has.
 func apiServer(address string) *names.APIServer {
-	return names.APIServerOf(&corev1.PodSpec{HostAliases: []corev1.HostAlias{{IP: address, Hostnames: []string{"kubernetes.default", "kubernetes.default.svc", "kubernetes.default.svc.cluster.local"}}}})
+	return names.APIServerOf(&corev1.PodSpec{
+		HostAliases: []corev1.HostAlias{{IP: address, Hostnames: []string{"kubernetes.default", "kubernetes.default.svc", "kubernetes.default.svc.cluster.local"}}},
+	})
 }
 
-// TestKubernetes: a program that does not read its hosts file reaches the API server of its own cluster, by address, by port and back, and no pod that of another.
+// TestKubernetes: a program that does not read its hosts file reaches the API server of its own cluster, by address, by port and back, and no pod
+// that of another.
 func TestKubernetes(t *testing.T) {
 	callers := peers(t)
 	z := milan()
@@ -31,7 +34,9 @@ func TestKubernetes(t *testing.T) {
 	at := start(t, callers, upstream, Limits{Hold: 1})
 	for _, network := range []string{"udp", "tcp"} {
 		for from, want := range map[netip.Addr]string{rome: "10.81.0.1", paris: "10.82.0.1"} {
-			for _, host := range []string{"kubernetes.default.svc.cluster.local.", "Kubernetes.Default.SVC.cluster.local.", "kubernetes.default.svc.", "kubernetes.default."} {
+			for _, host := range []string{
+				"kubernetes.default.svc.cluster.local.", "Kubernetes.Default.SVC.cluster.local.", "kubernetes.default.svc.", "kubernetes.default.",
+			} {
 				if got, err := resolver(network, from, at).LookupHost(t.Context(), host); err != nil || len(got) != 1 || got[0] != want {
 					t.Errorf("%s over %s for %s: %v, %v", host, network, from, got, err)
 				}

@@ -51,7 +51,8 @@ func (c *Callers) Know(known *names.Known) {
 	c.wake()
 }
 
-// Set replaces the addresses of a pod, and where its hosts file leads the names of the API server. A pod that has ended has no address, since its network gives it to others.
+// Set replaces the addresses of a pod, and where its hosts file leads the names of the API server. A pod that has ended has no address, since its
+// network gives it to others.
 func (c *Callers) Set(name types.NamespacedName, addresses []netip.Addr, server *names.APIServer) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -77,8 +78,8 @@ func (c *Callers) wake() {
 	c.changed = make(chan struct{})
 }
 
-// find returns what names mean for a pod by its address; without a view if it is not known. For that case, any is a view if the question has the same answer for the
-// pods of all peers, and changed is closed at the next change.
+// find returns what names mean for a pod by its address; without a view if it is not known. For that case, any is a view if the question has the same
+// answer for the pods of all peers, and changed is closed at the next change.
 func (c *Callers) find(from netip.Addr, q *names.Query) (found caller, any *names.View, changed <-chan struct{}) {
 	c.mu.RLock()
 	defer c.mu.RUnlock()

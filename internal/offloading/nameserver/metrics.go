@@ -33,7 +33,8 @@ var (
 	questions = metric.Counters(metric.Row{
 		Name: "liqo_dns_questions_total", Type: metric.Counter,
 		Help: "Questions of pods of peers, by protocol and outcome: passed or translated (the DNS of this cluster answered), absent (the peer may have the name, " +
-			"and nothing of it is here), apiserver (the API server of the peer), refused (of no pod of a peer), malformed, failed (the DNS of this cluster did not answer), " +
+			"and nothing of it is here), apiserver (the API server of the peer), refused (of no pod of a peer), malformed, failed (the DNS of this " +
+			"cluster did not answer), " +
 			"dropped (too many).",
 		Labels: []string{"network", "outcome"}, Roles: served,
 		Panel: metric.Panel{Title: "Questions of names", Query: `sum by (outcome) (rate(liqo_dns_questions_total[5m]))`, Unit: "reqps"},
@@ -44,7 +45,8 @@ var (
 			"What is dropped does not count.",
 		Roles: served,
 		Panel: metric.Panel{
-			Title: "Duration of questions, 99th percentile", Query: `histogram_quantile(0.99, sum by (le) (rate(liqo_dns_question_duration_seconds_bucket[5m])))`, Unit: "s",
+			Title: "Duration of questions, 99th percentile",
+			Query: `histogram_quantile(0.99, sum by (le) (rate(liqo_dns_question_duration_seconds_bucket[5m])))`, Unit: "s",
 		},
 	}, .0001, .00025, .0005, .001, .0025, .005, .01, .025, .1, .5, 1, 2.5, 5, 10)
 	forwardFailures = metric.Counters(metric.Row{

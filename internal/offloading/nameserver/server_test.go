@@ -66,8 +66,8 @@ func milan() zone {
 	}
 }
 
-// respond is what CoreDNS does: it knows its own zone, follows aliases, leaves out those that lead to a name in its zone which it does not know, and cuts answers
-// that are too large.
+// respond is what CoreDNS does: it knows its own zone, follows aliases, leaves out those that lead to a name in its zone which it does not know, and
+// cuts answers that are too large.
 func (z zone) respond(packet []byte, most int) []byte {
 	var m dnsmessage.Message
 	if m.Unpack(packet) != nil || len(m.Questions) != 1 || m.Questions[0].Name.String() == silent {
@@ -103,7 +103,10 @@ func (z zone) respond(packet []byte, most int) []byte {
 		}
 	}
 	if asked.Type == dnsmessage.TypeSRV && len(m.Answers) > 0 {
-		m.Additionals = append(m.Additionals, dnsmessage.Resource{Header: dnsmessage.ResourceHeader{Name: name("web-0.web.shop-rome.svc.cluster.local."), Class: dnsmessage.ClassINET}, Body: a("10.1.0.1")})
+		m.Additionals = append(m.Additionals, dnsmessage.Resource{
+			Header: dnsmessage.ResourceHeader{Name: name("web-0.web.shop-rome.svc.cluster.local."), Class: dnsmessage.ClassINET},
+			Body:   a("10.1.0.1"),
+		})
 	}
 	packed, err := m.Pack()
 	if err == nil && most > 0 && len(packed) > most {
@@ -187,8 +190,9 @@ func serveZone(t testing.TB, z zone) netip.AddrPort {
 
 // pods are addresses of this host that stand for pods.
 var (
-	rome, paris, fresh, unknown = netip.MustParseAddr("127.0.0.2"), netip.MustParseAddr("127.0.0.3"), netip.MustParseAddr("127.0.0.4"), netip.MustParseAddr("127.0.0.9")
-	clients                     = types.NamespacedName{Namespace: "shop-rome", Name: "client"}
+	rome, paris, fresh, unknown = netip.MustParseAddr("127.0.0.2"), netip.MustParseAddr("127.0.0.3"),
+		netip.MustParseAddr("127.0.0.4"), netip.MustParseAddr("127.0.0.9")
+	clients = types.NamespacedName{Namespace: "shop-rome", Name: "client"}
 )
 
 // peers are those of milan.
@@ -200,11 +204,14 @@ func peers(t testing.TB, only ...string) *Callers {
 			continue
 		}
 		remote = append(remote, &metav1.ObjectMeta{
-			Name: "shop-" + peer, Labels: map[string]string{labels.RemoteClusterID: peer}, Annotations: map[string]string{labels.ManagedByNamespaceMap: "liqo-tenant/" + peer, labels.OriginalName: "shop"},
+			Name: "shop-" + peer, Labels: map[string]string{labels.RemoteClusterID: peer},
+			Annotations: map[string]string{labels.ManagedByNamespaceMap: "liqo-tenant/" + peer, labels.OriginalName: "shop"},
 		})
 	}
 	callers := NewCallers()
-	callers.Know(names.Know(names.Cluster{Domain: "cluster.local", Open: []string{"storage"}, Server: "liqo-dns.liqo"}, remote, func(string) string { return "cluster.local" }))
+	callers.Know(names.Know(names.Cluster{
+		Domain: "cluster.local", Open: []string{"storage"}, Server: "liqo-dns.liqo",
+	}, remote, func(string) string { return "cluster.local" }))
 	callers.Set(clients, []netip.Addr{rome}, nil)
 	callers.Set(types.NamespacedName{Namespace: "shop-paris", Name: "client"}, []netip.Addr{paris}, nil)
 	return callers
@@ -293,7 +300,8 @@ func TestServe(t *testing.T) {
 		if err != nil || len(services) != 1 || services[0].Target != "web-0.web.shop.svc.cluster.local." || services[0].Port != 8080 {
 			t.Errorf("SRV: %v, %v", services, err)
 		}
-		if hosts, err := resolver(network, rome, at).LookupAddr(t.Context(), "10.1.0.1"); err != nil || gocmp.Diff([]string{"web-0.web.shop.svc.cluster.local."}, hosts) != "" {
+		if hosts, err := resolver(network, rome, at).LookupAddr(t.Context(), "10.1.0.1"); err != nil ||
+			gocmp.Diff([]string{"web-0.web.shop.svc.cluster.local."}, hosts) != "" {
 			t.Errorf("PTR: %v, %v", hosts, err)
 		}
 		if hosts, err := resolver(network, paris, at).LookupAddr(t.Context(), "10.1.0.1"); err == nil {
@@ -382,7 +390,10 @@ func ask(t testing.TB, from netip.Addr, to netip.AddrPort, packet []byte) []byte
 
 func query(t testing.TB, host string) []byte {
 	t.Helper()
-	packed, err := (&dnsmessage.Message{Header: dnsmessage.Header{ID: 7, RecursionDesired: true}, Questions: []dnsmessage.Question{{Name: name(host), Type: dnsmessage.TypeA, Class: dnsmessage.ClassINET}}}).Pack()
+	packed, err := (&dnsmessage.Message{
+		Header:    dnsmessage.Header{ID: 7, RecursionDesired: true},
+		Questions: []dnsmessage.Question{{Name: name(host), Type: dnsmessage.TypeA, Class: dnsmessage.ClassINET}},
+	}).Pack()
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -35,7 +35,8 @@ var (
 	namespaceMapKind = vkv1alpha1.GroupVersion.WithKind("NamespaceMap")
 )
 
-// CacheOptions restricts the cache to what the role reads: addresses of the pods of peers and of their API servers, remote namespaces, and the domains that peers have announced.
+// CacheOptions restricts the cache to what the role reads: addresses of the pods of peers and of their API servers, remote namespaces, and the
+// domains that peers have announced.
 func CacheOptions() (cache.Options, error) {
 	remote, err := klabels.NewRequirement(labels.RemoteClusterID, selection.Exists, nil)
 	if err != nil {
@@ -48,8 +49,8 @@ func CacheOptions() (cache.Options, error) {
 	}}, nil
 }
 
-// asking selects the pods that can ask: those with an address that have not ended. What becomes of the others is not sent to this process, which each pod would otherwise
-// cost twice as much.
+// asking selects the pods that can ask: those with an address that have not ended. What becomes of the others is not sent to this process, which each
+// pod would otherwise cost twice as much.
 var asking = fields.AndSelectors(
 	fields.OneTermNotEqualSelector("status.podIP", ""),
 	fields.OneTermNotEqualSelector("status.phase", string(corev1.PodSucceeded)),

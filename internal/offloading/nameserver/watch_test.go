@@ -32,15 +32,17 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// TestWatch: with the rights in its markers, the role knows the pods of peers that run, the namespaces of each peer, and the domain that it has announced; nothing
-// that a peer can write makes another pod one of its own.
+// TestWatch: with the rights in its markers, the role knows the pods of peers that run, the namespaces of each peer, and the domain that it has
+// announced; nothing that a peer can write makes another pod one of its own.
 func TestWatch(t *testing.T) {
 	admin := kubetest.Cluster(t)
 	scheme := runtime.NewScheme()
 	b := &kubetest.Env{T: t}
 	b.Must(clientgoscheme.AddToScheme(scheme))
 	b.Must(vkv1alpha1.AddToScheme(scheme))
-	_, err := envtest.InstallCRDs(admin, envtest.CRDInstallOptions{ErrorIfPathMissing: true, Paths: []string{"../../../deployments/liqo/crds/virtualkubelet.liqo.io_namespacemaps.yaml"}})
+	_, err := envtest.InstallCRDs(admin, envtest.CRDInstallOptions{
+		ErrorIfPathMissing: true, Paths: []string{"../../../deployments/liqo/crds/virtualkubelet.liqo.io_namespacemaps.yaml"},
+	})
 	b.Must(err)
 	b.Client, err = client.New(admin, client.Options{Scheme: scheme})
 	b.Must(err)
@@ -48,19 +50,22 @@ func TestWatch(t *testing.T) {
 
 	b.Make(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "liqo-tenant-rome"}})
 	asked := &vkv1alpha1.NamespaceMap{ObjectMeta: metav1.ObjectMeta{
-		Namespace: "liqo-tenant-rome", Name: "milan", Labels: map[string]string{labels.Replicated: "true"}, Annotations: map[string]string{labels.ClusterDomain: "rome.example", "large": "text"},
+		Namespace: "liqo-tenant-rome", Name: "milan", Labels: map[string]string{labels.Replicated: "true"},
+		Annotations: map[string]string{labels.ClusterDomain: "rome.example", "large": "text"},
 	}}
 	b.Make(asked)
 	shop := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{
-		Name: "shop-rome", Labels: map[string]string{labels.RemoteClusterID: "rome-id"}, Annotations: map[string]string{labels.ManagedByNamespaceMap: "liqo-tenant-rome/milan", labels.OriginalName: "shop"},
+		Name: "shop-rome", Labels: map[string]string{labels.RemoteClusterID: "rome-id"},
+		Annotations: map[string]string{labels.ManagedByNamespaceMap: "liqo-tenant-rome/milan", labels.OriginalName: "shop"},
 	}}
 	b.Make(shop)
 	pod := func(namespace, name, managedBy, address string) *corev1.Pod {
 		made := &corev1.Pod{
 			ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, Labels: map[string]string{labels.ManagedBy: managedBy}},
-			Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "c", Image: "image:1"}}, AutomountServiceAccountToken: new(false), NodeName: "physical", HostAliases: []corev1.HostAlias{
-				{IP: "10.66.0.1", Hostnames: []string{"db.example"}}, {IP: "10.81.0.1", Hostnames: []string{"kubernetes.default"}},
-			}},
+			Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "c", Image: "image:1"}}, AutomountServiceAccountToken: new(false),
+				NodeName: "physical", HostAliases: []corev1.HostAlias{
+					{IP: "10.66.0.1", Hostnames: []string{"db.example"}}, {IP: "10.81.0.1", Hostnames: []string{"kubernetes.default"}},
+				}},
 		}
 		b.Make(made)
 		b.EditStatus(made, func() {
@@ -109,7 +114,8 @@ func TestWatch(t *testing.T) {
 	}
 	// What was there at the start is known when the role is ready.
 	for address, want := range map[string]string{
-		"10.1.0.1": "web.shop-rome.svc.cluster.local", "fd00::1": "web.shop-rome.svc.cluster.local", "10.1.0.2": "unknown", "10.1.0.3": "unknown", "10.1.0.9": "unknown",
+		"10.1.0.1": "web.shop-rome.svc.cluster.local", "fd00::1": "web.shop-rome.svc.cluster.local", "10.1.0.2": "unknown", "10.1.0.3": "unknown",
+		"10.1.0.9": "unknown",
 	} {
 		if got := found(address); got != want {
 			t.Errorf("%s: %s, want %s", address, got, want)

@@ -170,7 +170,9 @@ func (r *reconciler) elsewhere(ctx context.Context, p *provider.Provider) (func(
 
 // confirm reads, for each namespace or kind to be removed from the map, the NamespaceOffloading from the API server. The provider deletes the remote namespace
 // with everything in it, or the virtual kubelet the copies of the kind, and a cache that was just filled may be older than the state before.
-func (r *reconciler) confirm(ctx context.Context, p *provider.Provider, cached []offloadingv1alpha1.NamespaceOffloading, wanted vkv1alpha1.NamespaceMapSpec) error {
+func (r *reconciler) confirm(
+	ctx context.Context, p *provider.Provider, cached []offloadingv1alpha1.NamespaceOffloading, wanted vkv1alpha1.NamespaceMapSpec,
+) error {
 	if p.Namespaces == nil {
 		return nil
 	}

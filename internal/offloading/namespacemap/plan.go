@@ -12,8 +12,9 @@ import (
 )
 
 // mapping returns the desired remote namespace of every namespace offloaded to p, and, sorted, the namespaces whose remote pods must not reach this
-// API server, those of which only referenced objects are copied, what the pods of each may lack, those whose pods tolerate for longer that p does not answer, and the kinds of custom resources of
-// each. elsewhere reports whether another provider is asked for a namespace; it is called for those with such kinds.
+// API server, those of which only referenced objects are copied, what the pods of each may lack, those whose pods tolerate for longer that p does not
+// answer, and the kinds of custom resources of each. elsewhere reports whether another provider is asked for a namespace; it is called for those with
+// such kinds.
 func mapping(all []offloadingv1alpha1.NamespaceOffloading, p *provider.Provider, elsewhere func(namespace string) bool) vkv1alpha1.NamespaceMapSpec {
 	spec := vkv1alpha1.NamespaceMapSpec{DesiredMapping: map[string]string{}}
 	for i := range all {
@@ -52,12 +53,13 @@ func mapping(all []offloadingv1alpha1.NamespaceOffloading, p *provider.Provider,
 	return spec
 }
 
-// reflectedKinds returns which kinds of custom resources p gets. The status of objects that several providers have comes back from the one that is named only: the
-// others would take turns.
+// reflectedKinds returns which kinds of custom resources p gets. The status of objects that several providers have comes back from the one that is
+// named only: the others would take turns.
 func reflectedKinds(listed []offloadingv1alpha1.CustomResource, p *provider.Provider, elsewhere bool) (kinds []vkv1alpha1.ReflectedKind) {
 	for _, resource := range listed {
 		kinds = append(kinds, vkv1alpha1.ReflectedKind{
-			APIVersion: resource.APIVersion, Kind: resource.Kind, Status: resource.StatusFrom == "" && !elsewhere || resource.StatusFrom != "" && resource.StatusFrom == p.NodeName,
+			APIVersion: resource.APIVersion, Kind: resource.Kind,
+			Status: resource.StatusFrom == "" && !elsewhere || resource.StatusFrom != "" && resource.StatusFrom == p.NodeName,
 		})
 	}
 	return kinds

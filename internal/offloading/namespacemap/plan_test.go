@@ -26,13 +26,15 @@ func TestMapping(t *testing.T) {
 		return made
 	}
 	support := func(value string) map[string]string { return map[string]string{labels.APIServerSupport: value} }
-	deleted, unnamed, other, elsewhere := offloading("deleted", support("false")), offloading("unnamed", support("false")), offloading("other", support("false")), offloading("elsewhere", support("false"))
+	deleted, unnamed, other, elsewhere := offloading("deleted", support("false")), offloading("unnamed", support("false")),
+		offloading("other", support("false")), offloading("elsewhere", support("false"))
 	deleted.DeletionTimestamp = &metav1.Time{}
 	unnamed.Status.RemoteNamespaceName = ""
 	other.Name = "mine"
 	elsewhere.Spec.ClusterSelector.NodeSelectorTerms = []corev1.NodeSelectorTerm{controllertest.Term("region", corev1.NodeSelectorOpIn, "asia")}
 	all := []offloadingv1alpha1.NamespaceOffloading{
-		offloading("vault", support("false")), offloading("typo", support("False")), offloading("empty", support("")), offloading("shop", support("true")), offloading("web", nil),
+		offloading("vault", support("false")), offloading("typo", support("False")), offloading("empty", support("")),
+		offloading("shop", support("true")), offloading("web", nil),
 		offloading("notes", map[string]string{"other": "false"}), deleted, unnamed, other, elsewhere,
 	}
 	all[0].Spec.Reflection = offloadingv1alpha1.ReflectReferenced
@@ -59,9 +61,10 @@ func TestMapping(t *testing.T) {
 	if diff := cmp.Diff(map[string]int64{"typo": 3600}, spec.UnreachableTolerationSeconds); diff != "" {
 		t.Errorf("tolerated (-want +got)\n%s", diff)
 	}
-	bounded := &provider.Provider{Node: controllertest.NodeWith(map[string]string{"region": "europe"}), Namespaces: &vkv1alpha1.NamespaceMap{}, Allows: func(namespace string) (allowed, known bool) {
-		return namespace == "shop", namespace != "web" && namespace != "notes"
-	}}
+	bounded := &provider.Provider{Node: controllertest.NodeWith(map[string]string{"region": "europe"}), Namespaces: &vkv1alpha1.NamespaceMap{},
+		Allows: func(namespace string) (allowed, known bool) {
+			return namespace == "shop", namespace != "web" && namespace != "notes"
+		}}
 	bounded.Namespaces.Spec.DesiredMapping = map[string]string{"vault": "vault-rome", "web": "web-rome"}
 	if spec = mapping(all, bounded, nil); !maps.Equal(spec.DesiredMapping, map[string]string{"shop": "shop-rome", "web": "web-rome"}) {
 		t.Errorf("a provider that may receive shop, and of which web and notes are unknown, gets %v", spec.DesiredMapping)

@@ -74,8 +74,11 @@ func (b *consumerEnv) newProvider(name, region string) *fakeProvider {
 		},
 	})
 	l.slice = &sharingv1alpha1.ResourceSlice{
-		ObjectMeta: metav1.ObjectMeta{Namespace: l.peer.TenantNamespace(), Name: "rome", Labels: map[string]string{labels.Replication: "true", labels.ClusterID: l.peer.ClusterID}},
-		Spec:       sharingv1alpha1.ResourceSliceSpec{ConsumerClusterID: "rome-id", ProviderClusterID: l.peer.ClusterID, NodeName: "liqo-" + name},
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: l.peer.TenantNamespace(), Name: "rome",
+			Labels: map[string]string{labels.Replication: "true", labels.ClusterID: l.peer.ClusterID},
+		},
+		Spec: sharingv1alpha1.ResourceSliceSpec{ConsumerClusterID: "rome-id", ProviderClusterID: l.peer.ClusterID, NodeName: "liqo-" + name},
 	}
 	b.Make(l.slice)
 	l.register(region)
@@ -137,7 +140,9 @@ func (b *consumerEnv) runConsumer() (stop func()) {
 }
 
 // untilPhase waits for a phase, and for the reasons of the conditions of a cluster.
-func (b *consumerEnv) untilPhase(offloading *offloadingv1alpha1.NamespaceOffloading, phase offloadingv1alpha1.OffloadingPhase, l *fakeProvider, reasons ...string) {
+func (b *consumerEnv) untilPhase(
+	offloading *offloadingv1alpha1.NamespaceOffloading, phase offloadingv1alpha1.OffloadingPhase, l *fakeProvider, reasons ...string,
+) {
 	b.T.Helper()
 	defer func() {
 		if b.T.Failed() {
@@ -199,7 +204,8 @@ func TestOffloading(t *testing.T) {
 	b.untilPhase(offloading, "InProgress", milan, "ClusterSelected", "Creating")
 	binding := milan.binding()
 	b.Read(binding)
-	if binding.RoleRef.Name != offloadedRole || len(binding.Subjects) != 1 || binding.Subjects[0].Name != "virtual-kubelet" || binding.Subjects[0].Namespace != controllertest.Tenant {
+	if binding.RoleRef.Name != offloadedRole || len(binding.Subjects) != 1 ||
+		binding.Subjects[0].Name != "virtual-kubelet" || binding.Subjects[0].Namespace != controllertest.Tenant {
 		t.Errorf("%+v", binding)
 	}
 
@@ -277,7 +283,8 @@ func TestOffloading(t *testing.T) {
 		var events eventsv1.EventList
 		b.Must(b.List(t.Context(), &events))
 		return slices.ContainsFunc(events.Items, func(event eventsv1.Event) bool {
-			return event.Reason == "Invalid" && event.Type == corev1.EventTypeWarning && event.Regarding.UID == offloading.UID && strings.Contains(event.Note, "Sometimes")
+			return event.Reason == "Invalid" && event.Type == corev1.EventTypeWarning &&
+				event.Regarding.UID == offloading.UID && strings.Contains(event.Note, "Sometimes")
 		})
 	})
 	b.untilPhase(offloading, "Ready", milan, "ClusterSelected", "NamespaceCreated")
@@ -397,7 +404,8 @@ func TestUnoffloading(t *testing.T) {
 		var events eventsv1.EventList
 		b.Must(b.List(t.Context(), &events))
 		return slices.ContainsFunc(events.Items, func(event eventsv1.Event) bool {
-			return event.Reason == "RemoteNamespaceMayBeLeft" && strings.Contains(event.Note, remoteNameOfShop()) && strings.Contains(event.Note, turin.peer.UniqueName()) &&
+			return event.Reason == "RemoteNamespaceMayBeLeft" && strings.Contains(event.Note, remoteNameOfShop()) &&
+				strings.Contains(event.Note, turin.peer.UniqueName()) &&
 				!strings.Contains(event.Note, milan.peer.UniqueName())
 		})
 	})
@@ -436,7 +444,8 @@ func TestPeeringEnds(t *testing.T) {
 		return Setup(mgr, Options{Local: controllertest.Rome, Now: b.Now})
 	}, setupMaps, func(mgr ctrl.Manager) error {
 		return virtualnode.Setup(mgr, virtualnode.Options{
-			Local: controllertest.Rome, Kubelet: kubelet.Options{Image: "liqo:v1"}, DrainDeadline: 2 * time.Minute, DrainDeadlineUnreachable: 25 * time.Second, Now: b.Now,
+			Local: controllertest.Rome, Kubelet: kubelet.Options{Image: "liqo:v1"}, DrainDeadline: 2 * time.Minute,
+			DrainDeadlineUnreachable: 25 * time.Second, Now: b.Now,
 		})
 	})
 	b.shop()
@@ -492,7 +501,8 @@ func TestAttackM2(t *testing.T) {
 		var events eventsv1.EventList
 		b.Must(b.List(t.Context(), &events))
 		return slices.ContainsFunc(events.Items, func(event eventsv1.Event) bool {
-			return event.Reason == "LabelsNotAccepted" && event.Regarding.UID == trusted.UID && strings.Contains(event.Note, "trust=high") && strings.HasSuffix(event.Note, ": liqoctl accept labels evil trust=high")
+			return event.Reason == "LabelsNotAccepted" && event.Regarding.UID == trusted.UID &&
+				strings.Contains(event.Note, "trust=high") && strings.HasSuffix(event.Note, ": liqoctl accept labels evil trust=high")
 		})
 	})
 	b.untilPhase(trusted, "NoClusterSelected", evil, "ClusterNotSelected")

@@ -210,7 +210,10 @@ func (r *reconciler) ensureEnd(ctx context.Context, s *offloadScope) error {
 	}
 	if len(left) > 0 {
 		log.FromContext(ctx).Info("remote namespaces may be left, their deadline is over", "namespace", s.offloading.Namespace, "clusters", left)
-		r.events.Eventf(s.offloading, nil, corev1.EventTypeWarning, reasons.RemoteNamespaceMayBeLeft, "Unoffload", "%s", printable.Note(leftoverMessage(s.offloading.Namespace, s.name, left)))
+		r.events.Eventf(
+			s.offloading, nil, corev1.EventTypeWarning, reasons.RemoteNamespaceMayBeLeft, "Unoffload", "%s",
+			printable.Note(leftoverMessage(s.offloading.Namespace, s.name, left)),
+		)
 	}
 	bindings, err := r.bindings(ctx, s.offloading.Namespace)
 	if err != nil {

@@ -16,7 +16,9 @@ import (
 )
 
 // offloadingStatus returns the status of a NamespaceOffloading.
-func offloadingStatus(offloading *offloadingv1alpha1.NamespaceOffloading, name string, providers []provider.Provider, now time.Time) offloadingv1alpha1.NamespaceOffloadingStatus {
+func offloadingStatus(
+	offloading *offloadingv1alpha1.NamespaceOffloading, name string, providers []provider.Provider, now time.Time,
+) offloadingv1alpha1.NamespaceOffloadingStatus {
 	status := offloadingv1alpha1.NamespaceOffloadingStatus{
 		RemoteNamespaceName: name, ObservedGeneration: offloading.Generation,
 		RemoteNamespacesConditions: map[string]offloadingv1alpha1.RemoteNamespaceConditions{},
@@ -100,14 +102,16 @@ func readyCondition(namespace, name string, p *provider.Provider, required bool)
 	case reported.Phase == vkv1alpha1.MappingAccepted:
 		is.Status, is.Reason, is.Message = corev1.ConditionTrue, offloadingv1alpha1.ReasonNamespaceCreated, "namespace "+name+" exists"
 	case reported.Phase == vkv1alpha1.MappingTerminating:
-		is.Reason, is.Message = offloadingv1alpha1.ReasonTerminating, "namespace "+name+" is being deleted in the remote cluster, and is created again when it is gone"
+		is.Reason, is.Message = offloadingv1alpha1.ReasonTerminating,
+			"namespace "+name+" is being deleted in the remote cluster, and is created again when it is gone"
 		if reported.Message != "" {
 			is.Message = "namespace " + name + ": " + reported.Message
 		}
 	default:
 		is.Reason, is.Message = offloadingv1alpha1.ReasonCreationLoopBackOff, reported.Message
 		if is.Message == "" {
-			is.Message = "the remote cluster cannot create namespace " + name + " and reports no reason; see there: kubectl -n liqo logs deployment/liqo-controller-manager"
+			is.Message = "the remote cluster cannot create namespace " + name +
+				" and reports no reason; see there: kubectl -n liqo logs deployment/liqo-controller-manager"
 		}
 	}
 	return is

@@ -80,7 +80,8 @@ func TestOffloadingStatus(t *testing.T) {
 				t.Errorf("the provider's reason is missing: %s", condition.Message)
 			}
 		}
-		if status.OffloadingPhase != test.phase || strings.Join(reasons, " ") != test.reasons || status.ObservedGeneration != 3 || status.RemoteNamespaceName != name {
+		if status.OffloadingPhase != test.phase || strings.Join(reasons, " ") != test.reasons ||
+			status.ObservedGeneration != 3 || status.RemoteNamespaceName != name {
 			t.Errorf("%s: %s %v, want %s %s", what, status.OffloadingPhase, reasons, test.phase, test.reasons)
 		}
 		// Time passes; what is the same stays the same.

@@ -4,8 +4,8 @@ package pages
 
 import "strings"
 
-// Subresources returns which rights on a node open a path: one of them suffices. They are those that a kubelet asks for, with its fine-grained rights first, so that
-// a reader who needs one page needs no right to run commands in pods.
+// Subresources returns which rights on a node open a path: one of them suffices. They are those that a kubelet asks for, with its fine-grained rights
+// first, so that a reader who needs one page needs no right to run commands in pods.
 func Subresources(path string) []string {
 	for _, known := range []struct {
 		prefix string

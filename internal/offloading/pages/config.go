@@ -4,8 +4,8 @@ package pages
 
 import "fmt"
 
-// Config returns what /configz shows: of a KubeletConfiguration, what this process does. Fields that concern a machine or a container runtime are missing, because
-// there is none.
+// Config returns what /configz shows: of a KubeletConfiguration, what this process does. Fields that concern a machine or a container runtime are
+// missing, because there is none.
 func Config(node Node) map[string]any {
 	config := map[string]any{
 		"kind": "KubeletConfiguration", "apiVersion": "kubelet.config.k8s.io/v1beta1",

@@ -54,13 +54,22 @@ func Metrics(page *exposition.Page, node Node, each Each) error {
 	failure := errors.Join(
 		gauge(page, "kubelet_node_name", "[ALPHA] The node's name. The count is always 1.", 1, "node", node.Name),
 		gauge(page, "kubelet_running_pods", "[ALPHA] Number of pods that have a running pod sandbox", running),
-		gauge(page, "kubelet_desired_pods", "[ALPHA] The number of pods the kubelet is being instructed to run. static is true if the pod is not from the apiserver.", pods, "static", "false"),
-		gauge(page, "kubelet_active_pods", "[ALPHA] The number of pods the kubelet considers active and which are being considered when admitting new pods. static is true if the pod is not from the apiserver.", active, "static", "false"),
-		gauge(page, "kubernetes_build_info", "[ALPHA] A metric with a constant '1' value labeled by major, minor, git version, git commit, git tree state, build date, Go version, and compiler from which Kubernetes was built, and platform on which it is running.",
+		gauge(
+			page, "kubelet_desired_pods",
+			"[ALPHA] The number of pods the kubelet is being instructed to run. static is true if the pod is not from the apiserver.", pods,
+			"static", "false",
+		),
+		gauge(page, "kubelet_active_pods", "[ALPHA] The number of pods the kubelet considers active and which are being considered when admitting "+
+			"new pods. static is true if the pod is not from the apiserver.", active, "static", "false"),
+		gauge(page, "kubernetes_build_info", "[ALPHA] A metric with a constant '1' value labeled by major, minor, git version, git commit, git "+
+			"tree state, build date, Go version, and compiler from which Kubernetes was built, and platform on which it is running.",
 			1, "git_version", node.Version, "major", major, "minor", minor),
 	)
 	for _, state := range []string{"created", "exited", "running", "unknown"} {
-		failure = errors.Join(failure, gauge(page, "kubelet_running_containers", "[ALPHA] Number of containers currently running", containers[state], "container_state", state))
+		failure = errors.Join(
+			failure,
+			gauge(page, "kubelet_running_containers", "[ALPHA] Number of containers currently running", containers[state], "container_state", state),
+		)
 	}
 	return failure
 }
@@ -73,7 +82,10 @@ func Indicators(page *exposition.Page, checks map[string]bool) error {
 		if checks[name] {
 			value = 1
 		}
-		failure = errors.Join(failure, gauge(page, "kubernetes_healthcheck", "[STABLE] This metric records the result of a single healthcheck.", value, "name", name, "type", "healthz"))
+		failure = errors.Join(
+			failure,
+			gauge(page, "kubernetes_healthcheck", "[STABLE] This metric records the result of a single healthcheck.", value, "name", name, "type", "healthz"),
+		)
 	}
 	return failure
 }

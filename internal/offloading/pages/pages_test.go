@@ -39,7 +39,8 @@ var (
 
 func some() []*corev1.Pod {
 	return []*corev1.Pod{
-		pod("web", corev1.PodRunning, runs, runs), pod("starts", corev1.PodPending, waiting), pod("job", corev1.PodSucceeded, ended), pod("half", corev1.PodRunning, runs, ended),
+		pod("web", corev1.PodRunning, runs, runs), pod("starts", corev1.PodPending, waiting), pod("job", corev1.PodSucceeded, ended),
+		pod("half", corev1.PodRunning, runs, ended),
 	}
 }
 
@@ -136,7 +137,10 @@ func TestConfig(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, want := range []string{`"kubeletconfig":{`, `"maxPods":7`, `"port":10250`, `"nodeLeaseDurationSeconds":40`, `"nodeStatusUpdateFrequency":"10s"`, `"serverTLSBootstrap":true`, `"anonymous":{"enabled":false}`} {
+	for _, want := range []string{
+		`"kubeletconfig":{`, `"maxPods":7`, `"port":10250`, `"nodeLeaseDurationSeconds":40`, `"nodeStatusUpdateFrequency":"10s"`,
+		`"serverTLSBootstrap":true`, `"anonymous":{"enabled":false}`,
+	} {
 		if !strings.Contains(string(text), want) {
 			t.Errorf("no %s in %s", want, text)
 		}
@@ -149,15 +153,20 @@ func TestConfig(t *testing.T) {
 // TestSubresources: the rights are those of a kubelet, and a path that only begins like another needs the widest.
 func TestSubresources(t *testing.T) {
 	for path, want := range map[string]string{
-		"/stats/summary": "stats", "/stats": "stats", "/metrics": "metrics", "/metrics/cadvisor": "metrics", "/metricsx": "proxy", "/logs/": "log", "/checkpoint/a/b/c": "checkpoint",
-		"/pods": "pods,proxy", "/pods/": "pods,proxy", "/runningpods/": "pods,proxy", "/podsecrets": "proxy", "/healthz": "healthz,proxy", "/healthz/syncloop": "healthz,proxy",
-		"/configz": "configz,proxy", "/exec/a/b/c": "proxy", "/containerLogs/a/b/c": "proxy", "/run/a/b/c": "proxy", "/": "proxy", "": "proxy", "/debug/pprof/heap": "proxy",
+		"/stats/summary": "stats", "/stats": "stats", "/metrics": "metrics", "/metrics/cadvisor": "metrics", "/metricsx": "proxy", "/logs/": "log",
+		"/checkpoint/a/b/c": "checkpoint",
+		"/pods":             "pods,proxy", "/pods/": "pods,proxy", "/runningpods/": "pods,proxy", "/podsecrets": "proxy", "/healthz": "healthz,proxy",
+		"/healthz/syncloop": "healthz,proxy",
+		"/configz":          "configz,proxy", "/exec/a/b/c": "proxy", "/containerLogs/a/b/c": "proxy", "/run/a/b/c": "proxy", "/": "proxy", "": "proxy",
+		"/debug/pprof/heap": "proxy",
 	} {
 		if got := strings.Join(Subresources(path), ","); got != want {
 			t.Errorf("%s: %s, want %s", path, got, want)
 		}
 	}
-	for method, want := range map[string]string{"GET": "get", "HEAD": "get", "POST": "create", "PUT": "update", "PATCH": "patch", "DELETE": "delete", "BREW": "get"} {
+	for method, want := range map[string]string{
+		"GET": "get", "HEAD": "get", "POST": "create", "PUT": "update", "PATCH": "patch", "DELETE": "delete", "BREW": "get",
+	} {
 		if got := Verb(method); got != want {
 			t.Errorf("%s: %s, want %s", method, got, want)
 		}

@@ -42,8 +42,8 @@ func ofPeer(kind schema.GroupVersionResource, spec string, i int) admission.Requ
 	return request
 }
 
-// TestAttackNH4 plays a peer that writes into all its namespaces at the same time: of each resource that the former quota bounded, exactly as many are admitted as
-// the bound for all namespaces has.
+// TestAttackNH4 plays a peer that writes into all its namespaces at the same time: of each resource that the former quota bounded, exactly as many
+// are admitted as the bound for all namespaces has.
 func TestAttackNH4(t *testing.T) {
 	for name, c := range totals {
 		t.Run(name, func(t *testing.T) {
@@ -68,8 +68,8 @@ func TestAttackNH4(t *testing.T) {
 	}
 }
 
-// TestAttackNH4Restart plays a peer that has all that it may have, and writes as fast as it can when the controller manager has started again: it gets a part of its bounds
-// more, and waits until what it has is counted. Another peer waits for nothing.
+// TestAttackNH4Restart plays a peer that has all that it may have, and writes as fast as it can when the controller manager has started again: it
+// gets a part of its bounds more, and waits until what it has is counted. Another peer waits for nothing.
 func TestAttackNH4Restart(t *testing.T) {
 	for name, c := range totals {
 		t.Run(name, func(t *testing.T) {

@@ -48,8 +48,8 @@ func startedWith(t *testing.T, limits ledger.Limits, api stored, code *int) *Led
 	return p
 }
 
-// TestAttackNH4Stuck: a namespace that is being deleted for days, whose RoleBinding is gone, keeps no peer at a tenth of its bounds after a restart of the controller
-// manager, and what is known of it counts on. An API server that does not answer is no reason to admit more.
+// TestAttackNH4Stuck: a namespace that is being deleted for days, whose RoleBinding is gone, keeps no peer at a tenth of its bounds after a restart
+// of the controller manager, and what is known of it counts on. An API server that does not answer is no reason to admit more.
 func TestAttackNH4Stuck(t *testing.T) {
 	secrets := secretKind.GroupResource()
 	limits := ledger.Limits{Objects: map[schema.GroupResource]int64{secrets: 50}}
@@ -100,12 +100,14 @@ func updateOf(name, before, after string) admission.Request {
 	return request
 }
 
-// TestEarlyUpdates: after a restart of the controller manager, objects that are there may be updated at once, and take no place of new ones. What updates add is bounded, as
-// what new objects have is, in however many steps.
+// TestEarlyUpdates: after a restart of the controller manager, objects that are there may be updated at once, and take no place of new ones. What
+// updates add is bounded like what new objects have, in however many steps.
 func TestEarlyUpdates(t *testing.T) {
 	const balanced, plain = `{"type":"LoadBalancer","ports":[{},{}]}`, `{"type":"ClusterIP"}`
 	limits, code := ledger.Limits{Use: ledger.Use{ledger.Bytes: 100000}}, http.StatusOK
-	if err := limits.Add(corev1.ResourceList{"services": resource.MustParse("20"), "services.loadbalancers": resource.MustParse("20"), "services.nodeports": resource.MustParse("50")}); err != nil {
+	if err := limits.Add(corev1.ResourceList{
+		"services": resource.MustParse("20"), "services.loadbalancers": resource.MustParse("20"), "services.nodeports": resource.MustParse("50"),
+	}); err != nil {
 		t.Fatal(err)
 	}
 	p := startedWith(t, limits, stored{}, &code)

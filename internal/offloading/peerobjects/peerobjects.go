@@ -89,7 +89,8 @@ var unlisted = time.Unix(1, 0)
 const earlyWait = time.Second
 
 // earlyProblem is why a peer waits: it has added as much as it gets before its first list.
-const earlyProblem = "what the peer has is being counted, because the controller manager has started: what it adds is judged in a moment, and it tries again on its own"
+const earlyProblem = "what the peer has is being counted, because the controller manager has started: what it adds is judged in a moment, " +
+	"and it tries again on its own"
 
 // countedByCaches reports whether the caches count the objects of a kind, so that their number is known from the start.
 func countedByCaches(kind schema.GroupResource) bool {
@@ -143,7 +144,8 @@ func Setup(mgr manager.Manager, o Options) (*Ledger, error) {
 	p.cache = mgr.GetCache()
 	p.tenant = func(namespace string) string {
 		var tenant corev1.Namespace
-		if p.cache.Get(context.Background(), client.ObjectKey{Name: namespace}, &tenant, client.UnsafeDisableDeepCopy) == nil && tenant.Labels[labels.ClusterID] != "" {
+		if p.cache.Get(context.Background(), client.ObjectKey{Name: namespace}, &tenant, client.UnsafeDisableDeepCopy) == nil &&
+			tenant.Labels[labels.ClusterID] != "" {
 			return tenant.Labels[labels.ClusterID]
 		}
 		return namespace // as if it were a peer of its own
@@ -165,7 +167,8 @@ func lister(plain rest.Interface) func(ctx context.Context, path, next string) (
 func newLedger(o Options, list func(ctx context.Context, path, next string) ([]byte, error)) *Ledger {
 	return &Ledger{
 		known: o.Known, namespaces: o.Namespaces, tenant: func(namespace string) string { return namespace }, list: list, kinds: listed(), custom: o.Custom,
-		now: time.Now, queue: workqueue.NewTypedDelayingQueue[string](), ledger: ledger.New(o.Limits), early: ledger.New(o.Limits.Early(countedByCaches)), ended: map[string]time.Time{},
+		now: time.Now, queue: workqueue.NewTypedDelayingQueue[string](), ledger: ledger.New(o.Limits),
+		early: ledger.New(o.Limits.Early(countedByCaches)), ended: map[string]time.Time{},
 	}
 }
 
@@ -216,7 +219,9 @@ func (p *Ledger) follow(ctx context.Context) error {
 		p.ledger.Note(ledger.Key{Resource: ShadowPods, Namespace: pods.Items[i].Namespace, Name: pods.Items[i].Name}, p.known(pods.Items[i].Namespace))
 	}
 	for i := range endpoints.Items {
-		p.ledger.Note(ledger.Key{Resource: ShadowEndpointSlices, Namespace: endpoints.Items[i].Namespace, Name: endpoints.Items[i].Name}, p.known(endpoints.Items[i].Namespace))
+		p.ledger.Note(ledger.Key{
+			Resource: ShadowEndpointSlices, Namespace: endpoints.Items[i].Namespace, Name: endpoints.Items[i].Name,
+		}, p.known(endpoints.Items[i].Namespace))
 	}
 	p.filled = true
 	return nil
@@ -298,7 +303,10 @@ func (p *Ledger) relist(ctx context.Context, peer string) error {
 		}
 	}
 	if len(left) > 0 {
-		log.FromContext(ctx).Info("objects of a peer were left out where they cannot be listed; those that are known count on", "clusterID", peer, "lists", len(left), "last", why.Error())
+		log.FromContext(ctx).Info(
+			"objects of a peer were left out where they cannot be listed; those that are known count on", "clusterID", peer, "lists", len(left),
+			"last", why.Error(),
+		)
 		p.queue.AddAfter(peer, leftPause)
 	}
 	p.mu.Lock()

@@ -116,7 +116,8 @@ func TestAttackNH5(t *testing.T) {
 		if admitted != 64 {
 			t.Errorf("a peer writes %d MiB within a moment, want 64", admitted)
 		}
-		if last.Result == nil || last.Result.Code != http.StatusTooManyRequests || last.Result.Details.RetryAfterSeconds < 1 || !strings.Contains(last.Result.Message, "tries again on its own") {
+		if last.Result == nil || last.Result.Code != http.StatusTooManyRequests ||
+			last.Result.Details.RetryAfterSeconds < 1 || !strings.Contains(last.Result.Message, "tries again on its own") {
 			t.Errorf("the answer is %+v", last.Result)
 		}
 		if answer := p.Review(written(admissionv1.Update, configMaps, "web-milan", "a", mebi)); !answer.Allowed {
@@ -201,7 +202,9 @@ func TestPeerLedger(t *testing.T) {
 func TestTenantObjects(t *testing.T) {
 	p := peersOf(t, ledger.Limits{Objects: map[schema.GroupResource]int64{NamespaceMaps: 1}}, stored{})
 	of := func(name, replicated string, deleted bool) *vkv1alpha1.NamespaceMap {
-		namespaceMap := &vkv1alpha1.NamespaceMap{ObjectMeta: metav1.ObjectMeta{Namespace: tenantOf("rome"), Name: name, Labels: map[string]string{labels.Replicated: replicated}}}
+		namespaceMap := &vkv1alpha1.NamespaceMap{
+			ObjectMeta: metav1.ObjectMeta{Namespace: tenantOf("rome"), Name: name, Labels: map[string]string{labels.Replicated: replicated}},
+		}
 		if deleted {
 			namespaceMap.DeletionTimestamp = new(metav1.Now())
 		}

@@ -55,7 +55,8 @@ func (f *Facts) waits() bool {
 		return false
 	}
 	mine := string(f.Local.UID)
-	return f.Shadow != nil && f.Mapping.Reflected(f.Shadow) && f.Shadow.Annotations[labels.Fence] != mine || f.predecessor() && f.Remote.Annotations[labels.Fence] != mine
+	return f.Shadow != nil && f.Mapping.Reflected(f.Shadow) && f.Shadow.Annotations[labels.Fence] != mine ||
+		f.predecessor() && f.Remote.Annotations[labels.Fence] != mine
 }
 
 // waited reports whether a pod shows that it waits for its predecessor.

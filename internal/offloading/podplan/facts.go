@@ -61,8 +61,8 @@ type Memory struct {
 	Sending bool
 	// Last is the remote pod in its terminal phase.
 	Last *corev1.Pod
-	// Started: we reported that the pod has started. Finished is the terminal phase that we reported, if any. The cache of local pods may not show that yet, and the
-	// API server has forgotten it if it was restored from an older backup.
+	// Started: we reported that the pod has started. Finished is the terminal phase that we reported, if any. The cache of local pods may not show that
+	// yet, and the API server has forgotten it if it was restored from an older backup.
 	Started  bool
 	Finished corev1.PodPhase
 	// Version is the resource version that our last status write created, Written its time.
@@ -105,7 +105,8 @@ type Facts struct {
 	Shadow *metav1.PartialObjectMetadata
 	Remote *corev1.Pod
 	Memory Memory
-	// StuckSince is when this process first saw what StuckOf returns of the remote pod. StuckTimeout is how long that may last, beyond a grace period; 0: for ever.
+	// StuckSince is when this process first saw what StuckOf returns of the remote pod. StuckTimeout is how long that may last, beyond a grace period;
+	// 0: for ever.
 	StuckSince   time.Time
 	StuckTimeout time.Duration
 	// Forced: the local pod of the ShadowPod was removed, by others, before anything of it had ended.
@@ -207,7 +208,8 @@ func Belongs(m project.NamespaceMapping, local, remote *corev1.Pod, shadow *meta
 	return shadow != nil && owner != nil && owner.UID == shadow.UID && shadow.Annotations[labels.Fence] == string(local.UID)
 }
 
-// Another reports whether the peer's pod of the name of a local pod is that of an earlier one: what is asked of the pod by its name would be asked of the other.
+// Another reports whether the peer's pod of the name of a local pod is that of an earlier one: what is asked of the pod by its name would be asked of
+// the other.
 func Another(local, remote metav1.Object) bool {
 	fence := remote.GetAnnotations()[labels.Fence]
 	return fence != "" && fence != string(local.GetUID())

@@ -144,8 +144,8 @@ func planMissedEnd(f *Facts) Inbound {
 	return Inbound{Report: ReportGone, Phase: corev1.PodPhase(f.Live.Shadow.Status.Phase)}
 }
 
-// planVanished is for a pod that the peer no longer has. A pod with restart policy Always is created again instead. If we reported its end, and the local pod does not
-// show it, the API server was restored from a backup before that.
+// planVanished is for a pod that the peer no longer has. A pod with restart policy Always is created again instead. If we reported its end, and the
+// local pod does not show it, the API server was restored from a backup before that.
 func planVanished(f *Facts) Inbound {
 	switch {
 	case f.showsEnd():

@@ -22,7 +22,8 @@ type Outbound struct {
 	Retry bool
 	// Delete the ShadowPod, so that it stays as long as its pod: no other pod gets the name meanwhile.
 	Delete bool
-	// Period, in seconds, is the grace period of the deletion, to be announced before the ShadowPod is deleted, or while it is being deleted; 0 if the peer knows it.
+	// Period, in seconds, is the grace period of the deletion, to be announced before the ShadowPod is deleted, or while it is being deleted; 0 if the
+	// peer knows it.
 	Period int64
 	// Unmanaged: a ShadowPod that is not ours has the name. Report that, and leave it alone.
 	Unmanaged bool

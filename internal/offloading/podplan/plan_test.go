@@ -121,7 +121,10 @@ func TestPlan(t *testing.T) {
 	}
 	homeless := func(since time.Duration) func(*Facts) { // the peer has created it again, and no node takes it
 		return func(f *Facts) {
-			f.Remote.Status = corev1.PodStatus{Phase: corev1.PodPending, Conditions: []corev1.PodCondition{{Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Reason: "Unschedulable"}}}
+			f.Remote.Status = corev1.PodStatus{
+				Phase:      corev1.PodPending,
+				Conditions: []corev1.PodCondition{{Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Reason: "Unschedulable"}},
+			}
 			f.StuckSince, f.StuckTimeout = f.Now.Add(-since), 2*time.Minute
 		}
 	}
@@ -141,9 +144,19 @@ func TestPlan(t *testing.T) {
 		{"its node there is lost, and its controller waits for its end", steps{owned("StatefulSet"), ending(time.Hour)}, amend, reported},
 		{"its node there is lost, and no controller replaces it", steps{ending(time.Hour)}, amend, reported},
 		{"its node there is lost, and it is being deleted", steps{owned("ReplicaSet"), deleting, ending(time.Hour)}, Outbound{Delete: true}, reported},
-		{"its node there is lost, and the remote namespace is being deleted", steps{owned("ReplicaSet"), ending(time.Hour), func(f *Facts) { f.Terminating = true }}, Outbound{}, reported},
-		{"it ends there for ever, with an endless period", steps{owned("ReplicaSet"), ending(time.Hour), func(f *Facts) { f.Remote.DeletionGracePeriodSeconds = new(int64(math.MaxInt64)) }}, amend, Inbound{Report: ReportRemote, RequeueAfter: maxPeriod + 2*time.Minute - time.Hour}},
-		{"its end there is reported, and something holds it", steps{owned("ReplicaSet"), ending(time.Hour), failed}, amend, Inbound{Report: ReportRemote, Restarts: true}},
+		{
+			"its node there is lost, and the remote namespace is being deleted",
+			steps{owned("ReplicaSet"), ending(time.Hour), func(f *Facts) { f.Terminating = true }}, Outbound{}, reported,
+		},
+		{
+			"it ends there for ever, with an endless period",
+			steps{owned("ReplicaSet"), ending(time.Hour), func(f *Facts) { f.Remote.DeletionGracePeriodSeconds = new(int64(math.MaxInt64)) }},
+			amend, Inbound{Report: ReportRemote, RequeueAfter: maxPeriod + 2*time.Minute - time.Hour},
+		},
+		{
+			"its end there is reported, and something holds it", steps{owned("ReplicaSet"), ending(time.Hour), failed}, amend,
+			Inbound{Report: ReportRemote, Restarts: true},
+		},
 		{"no node there takes it any more", steps{owned("StatefulSet"), homeless(time.Hour)}, amend, Inbound{Report: ReportRemote, Replace: true}},
 		{"no node there takes it at the moment", steps{owned("ReplicaSet"), homeless(time.Minute)}, amend, Inbound{Report: ReportRemote, RequeueAfter: time.Minute}},
 		{"no node there takes it, and it has never run", steps{owned("ReplicaSet"), unstarted, homeless(time.Hour)}, amend, reported},
@@ -160,29 +173,49 @@ func TestPlan(t *testing.T) {
 			f.Remote = running().Remote
 			f.Remote.Annotations[labels.Fence] = "earlier"
 		}}, Outbound{}, Inbound{Report: ReportWaiting}},
-		{"the ShadowPod of a predecessor is left", steps{unstarted, remoteGone, func(f *Facts) { f.Shadow.Annotations[labels.Fence] = "earlier" }}, Outbound{Delete: true}, Inbound{Report: ReportWaiting}},
+		{
+			"the ShadowPod of a predecessor is left",
+			steps{unstarted, remoteGone, func(f *Facts) { f.Shadow.Annotations[labels.Fence] = "earlier" }}, Outbound{Delete: true},
+			Inbound{Report: ReportWaiting},
+		},
 		{"the ShadowPod of a deleted pod is left", steps{func(f *Facts) { f.Local = nil }}, Outbound{Delete: true}, Inbound{}},
 		{"another client's ShadowPod has the name", steps{unstarted, remoteGone, func(f *Facts) { f.Shadow.Labels = nil }}, Outbound{Unmanaged: true}, Inbound{}},
 		{"its ShadowPod is being deleted", steps{shadowDeleting}, Outbound{}, reported},
 		{"failed here, and runs there", steps{finished}, Outbound{Delete: true}, reported},
 		{"failed here, and runs there as far as an outdated cache knows", steps{finished, func(f *Facts) { f.Remotes.Current = false }}, Outbound{}, Inbound{}},
 		{"ended here and there", steps{finished, failed}, Outbound{}, reported},
-		{"its end was reported, and the cache does not show that", steps{gone, forgotten, func(f *Facts) { f.Memory.Written = f.Now }}, Outbound{}, Inbound{RequeueAfter: SettleTimeout}},
+		{
+			"its end was reported, and the cache does not show that", steps{gone, forgotten, func(f *Facts) { f.Memory.Written = f.Now }},
+			Outbound{}, Inbound{RequeueAfter: SettleTimeout},
+		},
 		{"its end was reported, and the API server forgot it", steps{gone, forgotten}, Outbound{}, Inbound{Report: ReportGone, Phase: corev1.PodSucceeded}},
 		{"the same, and the ShadowPod is there", steps{remoteGone, forgotten}, Outbound{}, Inbound{NeedsLive: true}},
-		{"the same, and the ShadowPod has recorded it", steps{remoteGone, forgotten, live(vkv1alpha1.ShadowPodSucceeded)}, Outbound{}, Inbound{Report: ReportGone, Phase: corev1.PodSucceeded}},
+		{
+			"the same, and the ShadowPod has recorded it", steps{remoteGone, forgotten, live(vkv1alpha1.ShadowPodSucceeded)}, Outbound{},
+			Inbound{Report: ReportGone, Phase: corev1.PodSucceeded},
+		},
 
 		// A pod that would lack its sandbox in the peer.
 		{"new, and asks for a sandbox", steps{unstarted, gone, sandboxed}, Outbound{Refuse: true}, Inbound{Report: ReportUnmet}},
 		{"new, and may run without its sandbox", steps{unstarted, gone, sandboxed, allowed}, Outbound{Create: true}, Inbound{}},
-		{"new, and may run without something else", steps{unstarted, gone, sandboxed, func(f *Facts) { f.RunWithout = []string{"os"} }}, Outbound{Refuse: true}, Inbound{Report: ReportUnmet}},
+		{
+			"new, and may run without something else", steps{unstarted, gone, sandboxed, func(f *Facts) { f.RunWithout = []string{"os"} }},
+			Outbound{Refuse: true}, Inbound{Report: ReportUnmet},
+		},
 		{"runs without its sandbox since an older version sent it", steps{sandboxed}, amend, reported},
-		{"was sent without its sandbox, and the peer has not created it", steps{unstarted, remoteGone, sandboxed, func(f *Facts) { f.Now = start.Add(time.Second) }}, amend, Inbound{RequeueAfter: SettleTimeout - time.Second}},
+		{
+			"was sent without its sandbox, and the peer has not created it",
+			steps{unstarted, remoteGone, sandboxed, func(f *Facts) { f.Now = start.Add(time.Second) }}, amend,
+			Inbound{RequeueAfter: SettleTimeout - time.Second},
+		},
 		{"was sent without its sandbox a moment ago", steps{unstarted, gone, sandboxed, sent}, Outbound{Create: true}, Inbound{}},
 		{"ran without its sandbox, and vanished", steps{ready, gone, sandboxed}, Outbound{Refuse: true}, Inbound{Report: ReportMissing}},
 		{"ran once without its sandbox, and vanished", steps{once, gone, sandboxed}, Outbound{}, Inbound{Report: ReportVanished}},
 		{"asks for a sandbox, and is being deleted", steps{unstarted, gone, sandboxed, deleting}, Outbound{}, Inbound{Remove: true}},
-		{"asks for a sandbox, and the cache of ShadowPods is not current", steps{unstarted, gone, sandboxed, func(f *Facts) { f.Shadows.Current = false }}, Outbound{Retry: true}, Inbound{}},
+		{
+			"asks for a sandbox, and the cache of ShadowPods is not current",
+			steps{unstarted, gone, sandboxed, func(f *Facts) { f.Shadows.Current = false }}, Outbound{Retry: true}, Inbound{},
+		},
 
 		// How it ends.
 		{"succeeded", steps{once, succeeded}, amend, reported},
@@ -193,25 +226,43 @@ func TestPlan(t *testing.T) {
 			f.Remote.Status.Conditions = []corev1.PodCondition{{Type: corev1.DisruptionTarget, Status: corev1.ConditionTrue, Reason: "DeletionByPodGC"}}
 		}}, amend, Inbound{Report: ReportRemote, Restarts: true}},
 		{"vanished, and may have finished", steps{once, gone}, Outbound{}, Inbound{Report: ReportVanished}},
-		{"vanished, and its start was reported a moment ago", steps{once, unstarted, gone, func(f *Facts) { f.Memory.Started = true }}, Outbound{}, Inbound{Report: ReportVanished}},
+		{
+			"vanished, and its start was reported a moment ago", steps{once, unstarted, gone, func(f *Facts) { f.Memory.Started = true }},
+			Outbound{}, Inbound{Report: ReportVanished},
+		},
 		{"vanished, and is always restarted", steps{gone}, Outbound{Create: true}, Inbound{}},
 		{"vanished, and an earlier one was evicted", steps{onFailure, evicted, gone}, Outbound{}, Inbound{Report: ReportVanished}},
 		{"vanished while it was Ready, and is always restarted", steps{ready, gone}, Outbound{Create: true}, Inbound{Report: ReportMissing}},
-		{"vanished while it was Ready, and the ShadowPods are not compared yet", steps{ready, gone, func(f *Facts) { f.Compared = false }}, Outbound{}, Inbound{Report: ReportMissing}},
+		{
+			"vanished while it was Ready, and the ShadowPods are not compared yet", steps{ready, gone, func(f *Facts) { f.Compared = false }},
+			Outbound{}, Inbound{Report: ReportMissing},
+		},
 		{"vanished while it was Ready, with its namespace", steps{ready, gone, func(f *Facts) { f.Terminating = true }}, Outbound{}, Inbound{Report: ReportMissing}},
-		{"vanished while it was Ready, as far as an outdated cache knows", steps{ready, gone, func(f *Facts) { f.Remotes.Current = false }}, Outbound{Create: true}, Inbound{}},
+		{
+			"vanished while it was Ready, as far as an outdated cache knows", steps{ready, gone, func(f *Facts) { f.Remotes.Current = false }},
+			Outbound{Create: true}, Inbound{},
+		},
 		{"vanished with its namespace", steps{once, gone, func(f *Facts) { f.Terminating = true }}, Outbound{}, Inbound{}},
 		{"vanished after it had ended", steps{once, remembered, gone}, Outbound{}, reported},
 		{"its remote pod is gone", steps{remoteGone}, amend, Inbound{NeedsLive: true}},
 		{"its remote pod is gone, and it runs again", steps{remoteGone, live("Running")}, amend, Inbound{}},
 		{"its remote pod is gone while it was Ready", steps{ready, remoteGone, live("Running")}, amend, Inbound{Report: ReportMissing}},
 		{"its remote pod is gone, and its end was recorded", steps{remoteGone, live("Succeeded")}, amend, Inbound{Report: ReportGone, Phase: corev1.PodSucceeded}},
-		{"its remote pod is gone, and another ShadowPod has its name", steps{remoteGone, live("Succeeded"), func(f *Facts) { f.Live.Shadow.UID = "next" }}, amend, Inbound{}},
-		{"its remote pod was not created yet", steps{unstarted, remoteGone, func(f *Facts) { f.Now = start.Add(time.Second) }}, amend, Inbound{RequeueAfter: SettleTimeout - time.Second}},
+		{
+			"its remote pod is gone, and another ShadowPod has its name",
+			steps{remoteGone, live("Succeeded"), func(f *Facts) { f.Live.Shadow.UID = "next" }}, amend, Inbound{},
+		},
+		{
+			"its remote pod was not created yet", steps{unstarted, remoteGone, func(f *Facts) { f.Now = start.Add(time.Second) }}, amend,
+			Inbound{RequeueAfter: SettleTimeout - time.Second},
+		},
 
 		// How it is deleted.
 		{"is being deleted", steps{deleting}, Outbound{Delete: true}, reported},
-		{"is being deleted and ends there, and the peer could create it again", steps{deleting, failed, drained}, Outbound{Delete: true}, Inbound{Report: ReportRemote, Restarts: true}},
+		{
+			"is being deleted and ends there, and the peer could create it again", steps{deleting, failed, drained}, Outbound{Delete: true},
+			Inbound{Report: ReportRemote, Restarts: true},
+		},
 		{"is being deleted and ends there, and the peer knows", steps{deleting, failed, drained, shadowDeleting}, Outbound{}, reported},
 		{"is being deleted with another period", steps{deletingIn(3)}, Outbound{Delete: true, Period: 3}, reported},
 		{"is being deleted with a longer period", steps{deletingIn(600)}, Outbound{Delete: true, Period: 600}, reported},
@@ -234,10 +285,17 @@ func TestPlan(t *testing.T) {
 		{"its predecessor is gone, and it is on its way", steps{unstarted, waited, gone}, Outbound{Create: true}, Inbound{Report: ReportWaited}},
 		{"its predecessor is gone, and the peer has its ShadowPod", steps{unstarted, waited, remoteGone}, amend, Inbound{Report: ReportWaited}},
 		{"waited for its predecessor, and runs", steps{waited}, amend, reported},
-		{"waits for its predecessor, and is deleted", steps{unstarted, waited, remoteGone, forcedBefore, shadowDeleting, announced("1"), deleting}, Outbound{}, Inbound{Remove: true}},
+		{
+			"waits for its predecessor, and is deleted",
+			steps{unstarted, waited, remoteGone, forcedBefore, shadowDeleting, announced("1"), deleting}, Outbound{}, Inbound{Remove: true},
+		},
 		{"its remote pod is gone, its ShadowPod is not", steps{deleting, remoteGone, shadowDeleting}, Outbound{}, Inbound{}},
 		{"nothing of it is left", steps{deleting, gone}, Outbound{}, Inbound{Remove: true}},
-		{"nothing of it is left, and only a finalizer holds it", steps{deleting, held, gone, func(f *Facts) { f.Local.DeletionGracePeriodSeconds = new(int64(0)) }}, Outbound{}, Inbound{Report: ReportGone}},
+		{
+			"nothing of it is left, and only a finalizer holds it",
+			steps{deleting, held, gone, func(f *Facts) { f.Local.DeletionGracePeriodSeconds = new(int64(0)) }}, Outbound{},
+			Inbound{Report: ReportGone},
+		},
 		{"nothing of it is left, and a finalizer waits for its end", steps{deleting, held, gone}, Outbound{}, Inbound{Report: ReportGone, Remove: true}},
 		{"nothing of it is left, and a finalizer waits for an end that is known", steps{deleting, held, remembered, gone}, Outbound{}, reported},
 		{"nothing of it is left, and its end was reported", steps{deleting, held, remembered, gone, finished}, Outbound{}, Inbound{Report: ReportGone, Remove: true}},
@@ -281,7 +339,11 @@ func TestPlan(t *testing.T) {
 		{"ran, is being deleted, and the remote namespace is created again", steps{unmapped(Pending), deleting}, Outbound{}, Inbound{}},
 		{"is being deleted, not offloaded", steps{unmapped(None), deleting}, Outbound{}, Inbound{Remove: true}},
 		{"is being deleted, not offloaded any more, and its end is known", steps{remembered, unmapped(None), deleting, held}, Outbound{}, reported},
-		{"is being deleted, and was never offloaded", steps{unmapped(Pending), unstarted, deleting, func(f *Facts) { f.Local.Status.Reason = podstatus.OffloadingBackOff }}, Outbound{}, Inbound{Remove: true}},
+		{
+			"is being deleted, and was never offloaded",
+			steps{unmapped(Pending), unstarted, deleting, func(f *Facts) { f.Local.Status.Reason = podstatus.OffloadingBackOff }}, Outbound{},
+			Inbound{Remove: true},
+		},
 	} {
 		f := running()
 		for _, change := range c.changes {

@@ -43,13 +43,15 @@ func StuckOf(remote *corev1.Pod) Stuck {
 // maxPeriod bounds the grace period that is waited for. The peer decides it.
 const maxPeriod = 7 * 24 * time.Hour
 
-// stuck reports whether a pod that has run is replaced because its remote pod is stuck, and how long to wait before that: its node there is lost, or the peer has evicted
-// it and no other node takes it. Kubernetes deletes pods in such cases, so that their controllers replace them where there is capacity, and so do we. A pod stays if nothing is
-// gained: no controller replaces it, or only on this node, or once it has ended. One that is not restarted for ever stays as well: its controller would count a failure.
+// stuck reports whether a pod that has run is replaced because its remote pod is stuck, and how long to wait before that: its node there is lost, or
+// the peer has evicted it and no other node takes it. Kubernetes deletes pods in such cases, so that their controllers replace them where there is
+// capacity, and so do we. A pod stays if nothing is gained: no controller replaces it, or only on this node, or once it has ended. One that is not
+// restarted for ever stays as well: its controller would count a failure.
 func (f *Facts) stuck(remote *corev1.Pod) (wait time.Duration, is bool) {
 	owner, state := metav1.GetControllerOfNoCopy(f.Local), StuckOf(remote)
 	ran := f.Memory.Started || f.Local.Status.StartTime != nil
-	if state == NotStuck || f.StuckSince.IsZero() || f.StuckTimeout == 0 || f.Terminating || f.Local.DeletionTimestamp != nil || f.finished() || !ran || owner == nil || owner.Kind == "DaemonSet" {
+	if state == NotStuck || f.StuckSince.IsZero() || f.StuckTimeout == 0 || f.Terminating ||
+		f.Local.DeletionTimestamp != nil || f.finished() || !ran || owner == nil || owner.Kind == "DaemonSet" {
 		return 0, false
 	}
 	timeout := f.StuckTimeout

@@ -35,7 +35,8 @@ func Chooses(offloading *offloadingv1alpha1.NamespaceOffloading, p *Provider) bo
 	return fits
 }
 
-// Leads reports whether the selector selects the virtual node with all its labels, as the scheduler does. A label that is not accepted selects no cluster, but excludes one.
+// Leads reports whether the selector selects the virtual node with all its labels, as the scheduler does. A label that is not accepted selects no
+// cluster, but excludes one.
 func Leads(offloading *offloadingv1alpha1.NamespaceOffloading, p *Provider) bool {
 	if len(p.Hidden) == 0 {
 		return Fits(offloading, p)
@@ -44,8 +45,9 @@ func Leads(offloading *offloadingv1alpha1.NamespaceOffloading, p *Provider) bool
 	return err == nil && selected
 }
 
-// Places returns the virtual nodes whose clusters run the pods of an offloaded namespace, and those to which its strategy and selector lead pods in vain: labels that the
-// selector names are not accepted, the cluster may not receive the namespace, or the provider refuses the remote namespace. What is not known for certain is in neither.
+// Places returns the virtual nodes whose clusters run the pods of an offloaded namespace, and those to which its strategy and selector lead pods in
+// vain: labels that the selector names are not accepted, the cluster may not receive the namespace, or the provider refuses the remote namespace.
+// What is not known for certain is in neither.
 func Places(offloading *offloadingv1alpha1.NamespaceOffloading, providers []Provider) (run, vain []string) {
 	for i := range providers {
 		p := &providers[i]

@@ -59,7 +59,10 @@ type reconciler struct {
 
 // Setup registers the controller.
 func Setup(mgr manager.Manager, o Options) error {
-	r := &reconciler{options: o, client: mgr.GetClient(), own: ssa.NewApplier(mgr.GetClient(), labels.OwnerPullSecret), events: mgr.GetEventRecorder("liqo-pullsecret")}
+	r := &reconciler{
+		options: o, client: mgr.GetClient(), own: ssa.NewApplier(mgr.GetClient(), labels.OwnerPullSecret),
+		events: mgr.GetEventRecorder("liqo-pullsecret"),
+	}
 	b := builder.ControllerManagedBy(mgr).Named("pullsecret").
 		For(&appsv1.Deployment{}, builder.WithPredicates(predicate.NewPredicateFuncs(isKubelet), predicate.GenerationChangedPredicate{}))
 	for _, name := range o.Secrets {
@@ -143,7 +146,10 @@ func (r *reconciler) content(ctx context.Context, deployment *appsv1.Deployment)
 		var secret corev1.Secret
 		err := r.client.Get(ctx, client.ObjectKey{Namespace: r.options.Namespace, Name: name}, &secret)
 		if apierrors.IsNotFound(err) {
-			err = fmt.Errorf("value imagePullSecrets names Secret %s/%s, which does not exist; create it with `kubectl create secret docker-registry`", r.options.Namespace, name)
+			err = fmt.Errorf(
+				"value imagePullSecrets names Secret %s/%s, which does not exist; create it with `kubectl create secret docker-registry`",
+				r.options.Namespace, name,
+			)
 		} else if err != nil {
 			return nil, fmt.Errorf("read pull Secret %s/%s: %w", r.options.Namespace, name, err)
 		}

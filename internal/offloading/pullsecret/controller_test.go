@@ -51,7 +51,9 @@ func newEnv(t *testing.T) *env {
 // start runs the controller until stop.
 func (b *env) start(secrets ...string) (stop func()) {
 	b.T.Helper()
-	mgr, err := kubemanager.New(b.as, kubemanager.Options{Scheme: clientgoscheme.Scheme, MetricsAddress: "0", HealthAddress: "0", Namespace: "liqo", SkipNameValidation: true})
+	mgr, err := kubemanager.New(b.as, kubemanager.Options{
+		Scheme: clientgoscheme.Scheme, MetricsAddress: "0", HealthAddress: "0", Namespace: "liqo", SkipNameValidation: true,
+	})
 	b.Must(err)
 	b.Must(Setup(mgr, Options{Namespace: "liqo", Secrets: secrets}))
 	return kubetest.Start(b.T, "manager", mgr.Start)
@@ -62,7 +64,9 @@ func (b *env) deployment(namespace string) *appsv1.Deployment {
 	selector := map[string]string{"a": "b"}
 	d := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: kubelet, Labels: map[string]string{labels.AppPartOf: labels.PartOf}}}
 	d.Spec.Selector = &metav1.LabelSelector{MatchLabels: selector}
-	d.Spec.Template = corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: selector}, Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "a", Image: "a"}}}}
+	d.Spec.Template = corev1.PodTemplateSpec{
+		ObjectMeta: metav1.ObjectMeta{Labels: selector}, Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "a", Image: "a"}}},
+	}
 	b.Make(d)
 	return d
 }

@@ -23,9 +23,15 @@ func TestCredentials(t *testing.T) {
 		want    string
 		err     string
 	}{
-		"none":             {nil, `{"auths":{}}`, ""},
-		"as kubectl makes": {[]*corev1.Secret{pullSecret(corev1.SecretTypeDockerConfigJson, `{"auths":{"a.example":{"auth":"eDp5"}}}`)}, `{"auths":{"a.example":{"auth":"eDp5"}}}`, ""},
-		"of the old type":  {[]*corev1.Secret{pullSecret(corev1.SecretTypeDockercfg, `{"a.example":{"auth":"eDp5"}}`)}, `{"auths":{"a.example":{"auth":"eDp5"}}}`, ""},
+		"none": {nil, `{"auths":{}}`, ""},
+		"as kubectl makes": {
+			[]*corev1.Secret{pullSecret(corev1.SecretTypeDockerConfigJson, `{"auths":{"a.example":{"auth":"eDp5"}}}`)},
+			`{"auths":{"a.example":{"auth":"eDp5"}}}`, "",
+		},
+		"of the old type": {
+			[]*corev1.Secret{pullSecret(corev1.SecretTypeDockercfg, `{"a.example":{"auth":"eDp5"}}`)}, `{"auths":{"a.example":{"auth":"eDp5"}}}`,
+			"",
+		},
 		"several": {[]*corev1.Secret{
 			pullSecret(corev1.SecretTypeDockerConfigJson, `{"auths":{"a.example":{"auth":"MQ=="}}}`),
 			pullSecret(corev1.SecretTypeDockerConfigJson, `{"auths":{"a.example":{"auth":"Mg=="},"b.example/team":{"auth":"Mw=="}}}`),

@@ -19,7 +19,8 @@ func unlimited(spec *corev1.PodSpec) string {
 		for i := range containers {
 			for _, name := range []corev1.ResourceName{corev1.ResourceCPU, corev1.ResourceMemory} {
 				if limit, ok := containers[i].Resources.Limits[name]; !ok || limit.Sign() <= 0 {
-					return fmt.Sprintf("spec.pod.%s[%d] (%.63s) has no limit for %s: this provider enforces what it grants, so every container needs limits for cpu and memory",
+					return fmt.Sprintf("spec.pod.%s[%d] (%.63s) has no limit for %s: this provider enforces what it grants, so every container needs "+
+						"limits for cpu and memory",
 						list, i, containers[i].Name, name)
 				}
 			}

@@ -145,8 +145,8 @@ func stated(whole *corev1.ResourceRequirements, name corev1.ResourceName) bool {
 	return requested || limited
 }
 
-// request gives a container a request if it has none. If it has only a limit, the API server makes that the request. A limit of zero is none, and no request fits
-// into it.
+// request gives a container a request if it has none. If it has only a limit, the API server makes that the request. A limit of zero is none, and no
+// request fits into it.
 func request(of *corev1.ResourceRequirements, name corev1.ResourceName, least resource.Quantity) {
 	limit, limited := of.Limits[name]
 	asked, requested := of.Requests[name]

@@ -42,7 +42,8 @@ func container(requests, limits corev1.ResourceList) func(*corev1.PodSpec) {
 	}
 }
 
-// TestAttackNM2: a peer starts pods that cost nothing of its grant: without requests, with next to none, with memory as a volume, with limits of ephemeral storage.
+// TestAttackNM2: a peer starts pods that cost nothing of its grant: without requests, with next to none, with memory as a volume, with limits of
+// ephemeral storage.
 func TestAttackNM2(t *testing.T) {
 	granted := list("cpu", "200m", "memory", "1Gi", "ephemeral-storage", "20Gi", "pods", "1000")
 	for what, test := range map[string]struct {
@@ -51,8 +52,11 @@ func TestAttackNM2(t *testing.T) {
 		fits   int
 		want   string
 	}{
-		"nothing":         {fits: 20, want: "10m of cpu (each container counts with 10m at least); 200m of 200m"},
-		"storage":         {grant: list("cpu", "1", "ephemeral-storage", "5Gi", "memory", "1Gi", "pods", "1000"), fits: 5, want: "1Gi of ephemeral-storage (the limit of each container counts, without one 1Gi); 5Gi of 5Gi"},
+		"nothing": {fits: 20, want: "10m of cpu (each container counts with 10m at least); 200m of 200m"},
+		"storage": {
+			grant: list("cpu", "1", "ephemeral-storage", "5Gi", "memory", "1Gi", "pods", "1000"), fits: 5,
+			want: "1Gi of ephemeral-storage (the limit of each container counts, without one 1Gi); 5Gi of 5Gi",
+		},
 		"requests of 0":   {change: container(list("cpu", "0", "memory", "0", "ephemeral-storage", "0"), nil), fits: 20},
 		"next to nothing": {change: container(list("cpu", "1m", "memory", "1", "ephemeral-storage", "1"), nil), fits: 20},
 		"only a little of the pod": {change: func(spec *corev1.PodSpec) {
@@ -60,7 +64,10 @@ func TestAttackNM2(t *testing.T) {
 		}, fits: 20},
 		"cpu":    {grant: list("cpu", "95m", "memory", "1Gi", "pods", "1000"), fits: 9, want: "10m of cpu (each container counts with 10m at least); 90m of 95m"},
 		"no cpu": {grant: list("cpu", "0", "memory", "1Gi", "pods", "1000"), fits: 0, want: "10m of cpu"},
-		"memory": {grant: list("cpu", "1", "memory", "100Mi", "pods", "1000"), fits: 3, want: "32Mi of memory (each container counts with 32Mi at least, and a memory volume with its size); 96Mi of 100Mi"},
+		"memory": {
+			grant: list("cpu", "1", "memory", "100Mi", "pods", "1000"), fits: 3,
+			want: "32Mi of memory (each container counts with 32Mi at least, and a memory volume with its size); 96Mi of 100Mi",
+		},
 		"many containers": {change: func(spec *corev1.PodSpec) {
 			spec.Containers = make([]corev1.Container, 10)
 		}, fits: 2, want: "100m of cpu"},
@@ -75,7 +82,10 @@ func TestAttackNM2(t *testing.T) {
 		"memory volumes": {change: func(spec *corev1.PodSpec) {
 			spec.Volumes = []corev1.Volume{memoryVolume("300Mi"), memoryVolume("200Mi")}
 		}, fits: 2, want: "500Mi of memory"},
-		"endless memory volumes":  {change: func(spec *corev1.PodSpec) { spec.Volumes = []corev1.Volume{memoryVolume("1e30"), memoryVolume("7E")} }, fits: 0, want: "of memory"},
+		"endless memory volumes": {
+			change: func(spec *corev1.PodSpec) { spec.Volumes = []corev1.Volume{memoryVolume("1e30"), memoryVolume("7E")} }, fits: 0,
+			want: "of memory",
+		},
 		"ephemeral limits":        {change: container(list("ephemeral-storage", "0"), list("ephemeral-storage", "8Gi")), fits: 2, want: "8Gi of ephemeral-storage"},
 		"ephemeral limits, below": {change: container(list("ephemeral-storage", "100Mi"), list("ephemeral-storage", "100Mi")), fits: 20, want: "10m of cpu"},
 
@@ -163,22 +173,37 @@ func TestFill(t *testing.T) {
 		wantSizes  []string
 		wantMemory string
 	}{
-		"nothing":            {want: requirements{Requests: list("cpu", "10m", "memory", "32Mi")}},
-		"zero":               {is: requirements{Requests: list("cpu", "0", "memory", "0")}, want: requirements{Requests: list("cpu", "10m", "memory", "32Mi")}},
-		"requests":           {is: requirements{Requests: list("cpu", "1m", "memory", "1Gi")}, want: requirements{Requests: list("cpu", "1m", "memory", "1Gi")}},
-		"limits":             {is: requirements{Limits: list("cpu", "1", "memory", "1Gi")}, want: requirements{Limits: list("cpu", "1", "memory", "1Gi")}},
-		"zero and limits":    {is: requirements{Requests: list("cpu", "0", "memory", "0"), Limits: list("cpu", "1", "memory", "1Mi")}, want: requirements{Requests: list("cpu", "10m", "memory", "1Mi"), Limits: list("cpu", "1", "memory", "1Mi")}},
-		"a limit of zero":    {is: requirements{Limits: list("cpu", "0", "memory", "1Gi")}, want: requirements{Requests: list("cpu", "10m"), Limits: list("memory", "1Gi")}},
+		"nothing":  {want: requirements{Requests: list("cpu", "10m", "memory", "32Mi")}},
+		"zero":     {is: requirements{Requests: list("cpu", "0", "memory", "0")}, want: requirements{Requests: list("cpu", "10m", "memory", "32Mi")}},
+		"requests": {is: requirements{Requests: list("cpu", "1m", "memory", "1Gi")}, want: requirements{Requests: list("cpu", "1m", "memory", "1Gi")}},
+		"limits":   {is: requirements{Limits: list("cpu", "1", "memory", "1Gi")}, want: requirements{Limits: list("cpu", "1", "memory", "1Gi")}},
+		"zero and limits": {
+			is:   requirements{Requests: list("cpu", "0", "memory", "0"), Limits: list("cpu", "1", "memory", "1Mi")},
+			want: requirements{Requests: list("cpu", "10m", "memory", "1Mi"), Limits: list("cpu", "1", "memory", "1Mi")},
+		},
+		"a limit of zero": {
+			is:   requirements{Limits: list("cpu", "0", "memory", "1Gi")},
+			want: requirements{Requests: list("cpu", "10m"), Limits: list("memory", "1Gi")},
+		},
 		"amounts of the pod": {whole: &requirements{Requests: list("cpu", "1m"), Limits: list("memory", "1Mi")}},
 		"much storage": {
 			is:   requirements{Requests: list("cpu", "1", "memory", "1Gi", "ephemeral-storage", "5Gi")},
 			want: requirements{Requests: list("cpu", "1", "memory", "1Gi", "ephemeral-storage", "5Gi"), Limits: list("ephemeral-storage", "5Gi")},
 		},
-		"memory volumes":                      {volumes: []string{"", "", "1Gi"}, wantSizes: []string{"64Mi", "64Mi", "1Gi"}, want: requirements{Requests: list("cpu", "10m", "memory", "32Mi")}},
-		"memory volumes of a pod with memory": {is: requirements{Requests: list("cpu", "1", "memory", "1Gi")}, volumes: []string{"", "0", "512Mi"}, wantSizes: []string{"256Mi", "256Mi", "512Mi"}, want: requirements{Requests: list("cpu", "1", "memory", "1Gi")}},
+		"memory volumes": {
+			volumes: []string{"", "", "1Gi"}, wantSizes: []string{"64Mi", "64Mi", "1Gi"},
+			want: requirements{Requests: list("cpu", "10m", "memory", "32Mi")},
+		},
+		"memory volumes of a pod with memory": {
+			is: requirements{Requests: list("cpu", "1", "memory", "1Gi")}, volumes: []string{"", "0", "512Mi"},
+			wantSizes: []string{"256Mi", "256Mi", "512Mi"}, want: requirements{Requests: list("cpu", "1", "memory", "1Gi")},
+		},
 	} {
 		t.Run(what, func(t *testing.T) {
-			spec := corev1.PodSpec{Containers: []corev1.Container{{Name: "c", Resources: *test.is.DeepCopy()}}, InitContainers: []corev1.Container{{Name: "i", Resources: *test.is.DeepCopy()}}, Resources: test.whole}
+			spec := corev1.PodSpec{
+				Containers:     []corev1.Container{{Name: "c", Resources: *test.is.DeepCopy()}},
+				InitContainers: []corev1.Container{{Name: "i", Resources: *test.is.DeepCopy()}}, Resources: test.whole,
+			}
 			for _, size := range test.volumes {
 				spec.Volumes = append(spec.Volumes, memoryVolume(size))
 			}
@@ -201,7 +226,8 @@ func TestFill(t *testing.T) {
 			if raise(after, requests(&spec)); !maps.Equal(before, after) {
 				t.Errorf("counts with %v after it was filled, before it with %v", after, before)
 			}
-			if scheduled := requests(&spec); scheduled[corev1.ResourceCPU] > before[corev1.ResourceCPU] || scheduled[corev1.ResourceMemory] > before[corev1.ResourceMemory] {
+			if scheduled := requests(&spec); scheduled[corev1.ResourceCPU] > before[corev1.ResourceCPU] ||
+				scheduled[corev1.ResourceMemory] > before[corev1.ResourceMemory] {
 				t.Errorf("requests %v, and counts with %v", scheduled, before)
 			}
 		})

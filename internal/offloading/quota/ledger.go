@@ -53,8 +53,8 @@ type entry struct {
 	unproven bool
 }
 
-// NewLedger returns an empty ledger. With limits, it counts the limits of pods and refuses pods without limits; otherwise it counts the requests. Either way, pods
-// count with the defaults at least.
+// NewLedger returns an empty ledger. With limits, it counts the limits of pods and refuses pods without limits; otherwise it counts the requests.
+// Either way, pods count with the defaults at least.
 func NewLedger(limits bool, defaults Defaults) *Ledger {
 	return &Ledger{
 		limits: limits, defaults: defaults, grants: map[string]map[types.NamespacedName]Amounts{},
@@ -146,7 +146,8 @@ func (l *Ledger) Admit(peer string, shadow *vkv1alpha1.ShadowPod, now time.Time,
 		used := sum.amount()
 		// A resource that is not granted has no amount, like on the virtual node, where no scheduler puts such a pod.
 		if most := granted[name]; asked[name] > most-used {
-			return fmt.Sprintf("the %s of this pod ask for %s of %s%s; %s of %s granted to cluster %s are in use: wait for pods to end, lower the %[1]s, or ask the provider for more",
+			return fmt.Sprintf("the %s of this pod ask for %s of %s%s; %s of %s granted to cluster %s are in use: wait for pods to end, lower the "+
+				"%[1]s, or ask the provider for more",
 				l.counted(), text(name, asked[name]), name, l.why(use, name), text(name, used), text(name, most), peer)
 		}
 	}
@@ -168,8 +169,8 @@ func (l *Ledger) SetUnproven(peer string, shadow *vkv1alpha1.ShadowPod) {
 	}
 }
 
-// Prove records what the pod of a ShadowPod has, if that was not known. Without it, a peer whose pods take more than they request would get as much again after each
-// restart: what they take beyond their requests does not count against pods that an earlier version may have admitted.
+// Prove records what the pod of a ShadowPod has, if that was not known. Without it, a peer whose pods take more than they request would get as much
+// again after each restart: what they take beyond their requests does not count against pods that an earlier version may have admitted.
 func (l *Ledger) Prove(shadow *vkv1alpha1.ShadowPod, pod *corev1.PodSpec) {
 	key := types.NamespacedName{Namespace: shadow.Namespace, Name: shadow.Name}
 	before, ok := l.seen[key]
@@ -204,7 +205,8 @@ func (l *Ledger) Grow(peer string, shadow *vkv1alpha1.ShadowPod) string {
 		}
 		free := granted[name] - used.amount()
 		if more := asked[name] - counted[name]; (more > 0 || before.unproven) && more > free {
-			return fmt.Sprintf("the pod asks for %s of %s%s in place of %s, and %s of %s granted to cluster %s are in use: wait for pods to end, ask for less, or ask the provider for more",
+			return fmt.Sprintf("the pod asks for %s of %s%s in place of %s, and %s of %s granted to cluster %s are in use: wait for pods to end, ask "+
+				"for less, or ask the provider for more",
 				text(name, asked[name]), name, l.why(now, name), text(name, counted[name]), text(name, l.used[peer][name].amount()), text(name, granted[name]), peer)
 		}
 	}

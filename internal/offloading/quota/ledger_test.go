@@ -159,12 +159,19 @@ func TestLimits(t *testing.T) {
 		whole *corev1.ResourceRequirements
 		want  Amounts
 	}{
-		"nothing":       {nil, Amounts{"cpu": 1000, "memory": 1 << 20, "pods": 1}},
-		"less":          {&corev1.ResourceRequirements{Limits: list("cpu", "500m"), Requests: list("cpu", "100m")}, Amounts{"cpu": 1000, "memory": 1 << 20, "pods": 1}},
-		"higher limits": {&corev1.ResourceRequirements{Limits: list("cpu", "8", "hugepages-2Mi", "4Mi")}, Amounts{"cpu": 8000, "memory": 1 << 20, "hugepages-2Mi": 4 << 20, "pods": 1}},
+		"nothing": {nil, Amounts{"cpu": 1000, "memory": 1 << 20, "pods": 1}},
+		"less": {
+			&corev1.ResourceRequirements{Limits: list("cpu", "500m"), Requests: list("cpu", "100m")},
+			Amounts{"cpu": 1000, "memory": 1 << 20, "pods": 1},
+		},
+		"higher limits": {
+			&corev1.ResourceRequirements{Limits: list("cpu", "8", "hugepages-2Mi", "4Mi")},
+			Amounts{"cpu": 8000, "memory": 1 << 20, "hugepages-2Mi": 4 << 20, "pods": 1},
+		},
 		"requests only": {&corev1.ResourceRequirements{Requests: list("memory", "1Gi")}, Amounts{"cpu": 1000, "memory": 1 << 30, "pods": 1}},
 		"some of each": {
-			&corev1.ResourceRequirements{Limits: list("cpu", "2", "memory", "1"), Requests: list("cpu", "1", "memory", "2Mi")}, Amounts{"cpu": 2000, "memory": 2 << 20, "pods": 1},
+			&corev1.ResourceRequirements{Limits: list("cpu", "2", "memory", "1"), Requests: list("cpu", "1", "memory", "2Mi")},
+			Amounts{"cpu": 2000, "memory": 2 << 20, "pods": 1},
 		},
 	} {
 		s := limited("a", "cpu", "1", "memory", "1Mi")
@@ -198,7 +205,10 @@ func TestAttackH7(t *testing.T) {
 		more func(*corev1.PodSpec)
 		want string
 	}{
-		"cpu":               {of: resources{Requests: list("cpu", "1001m")}, want: "the requests of this pod ask for 1001m of cpu; 1 of 2 granted to cluster rome-id are in use"},
+		"cpu": {
+			of:   resources{Requests: list("cpu", "1001m")},
+			want: "the requests of this pod ask for 1001m of cpu; 1 of 2 granted to cluster rome-id are in use",
+		},
 		"memory":            {of: resources{Requests: list("memory", "513Mi")}, want: "513Mi of memory; 512Mi of 1Gi"},
 		"ephemeral storage": {of: resources{Requests: list("ephemeral-storage", "11Gi")}, want: "11Gi of ephemeral-storage; 1Gi of 10Gi"},
 		"a device":          {of: resources{Requests: list("example.com/gpu", "2")}, want: "2 of example.com/gpu; 0 of 1"},
@@ -219,15 +229,18 @@ func TestAttackH7(t *testing.T) {
 			spec.Containers = append(spec.Containers, corev1.Container{Name: "nothing"})
 		}, want: "1010m of cpu (each container counts with 10m at least); 1 of 2"},
 		"limits of ephemeral storage": {
-			of: resources{Requests: list("ephemeral-storage", "0"), Limits: list("ephemeral-storage", "10Gi")}, want: "10Gi of ephemeral-storage (the limit of each container counts",
+			of:   resources{Requests: list("ephemeral-storage", "0"), Limits: list("ephemeral-storage", "10Gi")},
+			want: "10Gi of ephemeral-storage (the limit of each container counts",
 		},
 		"so much that sums overflow": {of: resources{Requests: list("cpu", "1e30", "memory", "1e30")}, want: "of cpu"},
 
 		"as much as is left": {of: resources{Requests: list("cpu", "1", "memory", "512Mi", "ephemeral-storage", "9Gi", "example.com/gpu", "1")}},
 		// The scheduler ignores limits, except for those of storage.
-		"higher limits":        {of: resources{Requests: list("cpu", "1m"), Limits: list("cpu", "100", "memory", "512Mi")}},
-		"limits beside others": {of: resources{Requests: list("cpu", "1")}, more: func(spec *corev1.PodSpec) { spec.Resources = &resources{Limits: list("cpu", "100")} }},
-		"nothing":              {},
+		"higher limits": {of: resources{Requests: list("cpu", "1m"), Limits: list("cpu", "100", "memory", "512Mi")}},
+		"limits beside others": {
+			of: resources{Requests: list("cpu", "1")}, more: func(spec *corev1.PodSpec) { spec.Resources = &resources{Limits: list("cpu", "100")} },
+		},
+		"nothing": {},
 	} {
 		l := NewLedger(false, testDefaults)
 		l.SetGrant("rome-id", slice, granted)
@@ -247,7 +260,9 @@ func TestAttackH7(t *testing.T) {
 	}
 
 	// Pods without requests are bounded by their number, too.
-	for what, grant := range map[string]corev1.ResourceList{"3": granted, "0": list("cpu", "1", "memory", "1Gi", "pods", "0"), "no": list("cpu", "1", "memory", "1Gi")} {
+	for what, grant := range map[string]corev1.ResourceList{
+		"3": granted, "0": list("cpu", "1", "memory", "1Gi", "pods", "0"), "no": list("cpu", "1", "memory", "1Gi"),
+	} {
 		l := NewLedger(false, testDefaults)
 		l.SetGrant("rome-id", slice, grant)
 		admitted, most := 0, int(count(grant, maxGrant)["pods"])

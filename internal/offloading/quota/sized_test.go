@@ -10,8 +10,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// TestAttackNM2Restart: a peer asks for a larger size of a pod than its grant allows, beside pods that request nothing, and waits for a restart. What the others take
-// without requests counts then as before, however the ShadowPod or its pod looks.
+// TestAttackNM2Restart: a peer asks for a larger size of a pod than its grant allows, beside pods that request nothing, and waits for a restart. What
+// the others take without requests counts then as before, however the ShadowPod or its pod looks.
 func TestAttackNM2Restart(t *testing.T) {
 	grant := list("cpu", "1", "memory", "10Gi", "ephemeral-storage", "100Gi", "pods", "100")
 	for name, row := range map[string]struct {
@@ -20,12 +20,18 @@ func TestAttackNM2Restart(t *testing.T) {
 		added func(*corev1.PodSpec)
 		want  string
 	}{
-		"beyond the grant": {has: container(list("cpu", "400m"), nil), asks: container(list("cpu", "900m"), nil), want: "900m of cpu in place of 400m, and 900m of 1 granted"},
+		"beyond the grant": {
+			has: container(list("cpu", "400m"), nil), asks: container(list("cpu", "900m"), nil),
+			want: "900m of cpu in place of 400m, and 900m of 1 granted",
+		},
 		"within the grant": {has: container(list("cpu", "400m"), nil), asks: container(list("cpu", "500m"), nil)},
 		"smaller":          {has: container(list("cpu", "400m"), nil), asks: container(list("cpu", "100m"), nil)},
 		"only its labels":  {has: container(list("cpu", "400m"), nil), asks: container(list("cpu", "400m"), nil)},
 		"from nothing":     {asks: container(list("cpu", "900m"), nil), want: "900m of cpu in place of 10m"},
-		"by limits":        {has: container(nil, list("cpu", "400m", "memory", "1Gi")), asks: container(nil, list("cpu", "900m", "memory", "1Gi")), want: "900m of cpu in place of 400m"},
+		"by limits": {
+			has: container(nil, list("cpu", "400m", "memory", "1Gi")), asks: container(nil, list("cpu", "900m", "memory", "1Gi")),
+			want: "900m of cpu in place of 400m",
+		},
 		"hidden behind a container that the provider added": {
 			has: container(list("cpu", "400m"), nil), asks: container(list("cpu", "900m"), nil), want: "900m of cpu in place of 400m",
 			added: func(spec *corev1.PodSpec) {

@@ -9,7 +9,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// sum is a sum of amounts in 128 bits. Of what a grant does not name, pods may have any amount, so the sum of all may exceed 64 bits, and has to become smaller again.
+// sum is a sum of amounts in 128 bits. Of what a grant does not name, pods may have any amount, so the sum of all may exceed 64 bits, and has to
+// become smaller again.
 type sum struct {
 	high int64
 	low  uint64

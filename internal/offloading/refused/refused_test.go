@@ -62,7 +62,10 @@ func TestRefusalPauses(t *testing.T) {
 	if last != defaultRefusalRetry {
 		t.Errorf("invalid, in the end: %v", last)
 	}
-	for _, other := range []error{errors.New("connection refused"), apierrors.NewConflict(corev1.Resource("pods"), "web", errors.New("changed")), apierrors.NewTooManyRequests("slow", 1)} {
+	for _, other := range []error{
+		errors.New("connection refused"), apierrors.NewConflict(corev1.Resource("pods"), "web", errors.New("changed")),
+		apierrors.NewTooManyRequests("slow", 1),
+	} {
 		if _, err := r.Retry(ctx, web, reconcile.Result{}, ByRule(other)); err == nil {
 			t.Errorf("%v is no refusal", other)
 		}

@@ -56,10 +56,12 @@ func TestRemoteContents(t *testing.T) {
 			namespaceMap.Status.CurrentMapping = map[string]vkv1alpha1.RemoteNamespaceStatus{"shop": {RemoteNamespace: "shop-rome", Phase: vkv1alpha1.MappingAccepted}}
 		})
 	}
-	b.Make(&corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: "pvc-1", Labels: map[string]string{labels.RemoteClusterID: "milan-1-id"}}, Spec: corev1.PersistentVolumeSpec{
-		Capacity: corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("1Gi")}, AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce},
-		PersistentVolumeSource: corev1.PersistentVolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: "/tmp/x"}}, ClaimRef: &corev1.ObjectReference{Namespace: "shop", Name: "data"},
-	}})
+	b.Make(&corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: "pvc-1", Labels: map[string]string{labels.RemoteClusterID: "milan-1-id"}},
+		Spec: corev1.PersistentVolumeSpec{
+			Capacity: corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("1Gi")}, AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce},
+			PersistentVolumeSource: corev1.PersistentVolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: "/tmp/x"}},
+			ClaimRef:               &corev1.ObjectReference{Namespace: "shop", Name: "data"},
+		}})
 	offloading := b.Offload(nil)
 
 	var reads atomic.Int32
@@ -119,7 +121,9 @@ func TestRemoteContents(t *testing.T) {
 		milan.Claims == nil || milan.Claims.Count != 1 || milan.Claims.Names[0] != "theirs" || milan.Others != nil {
 		t.Errorf("answer %+v", answer)
 	}
-	for cluster, want := range map[string]string{"turin-1": "deadline exceeded; see: liqoctl status peer", "genoa-1": "does not end after 100 pages", "siena-1": "not connected [2Jxxx"} {
+	for cluster, want := range map[string]string{
+		"turin-1": "deadline exceeded; see: liqoctl status peer", "genoa-1": "does not end after 100 pages", "siena-1": "not connected [2Jxxx",
+	} {
 		if found := answer.Clusters[cluster]; !strings.Contains(found.Error, want) || len(found.Error) > 600 || found.Copies != nil || found.Others != nil {
 			t.Errorf("%s: %+v, want %q", cluster, found, want)
 		}

@@ -111,7 +111,8 @@ func TestAttackH5(t *testing.T) {
 	namespaceMap := b.createMap("milan-1", map[string]string{"shop": "shop-paris"})
 	b.answers(namespaceMap, map[string]string{"shop": "Accepted"})
 	at := func(name string) metav1.ObjectMeta { return metav1.ObjectMeta{Namespace: "shop-paris", Name: name} }
-	quota, limits, rights := &corev1.ResourceQuota{ObjectMeta: at(boundsName)}, &corev1.LimitRange{ObjectMeta: at(boundsName)}, &rbacv1.RoleBinding{ObjectMeta: at(consumerTenant)}
+	quota, limits, rights := &corev1.ResourceQuota{ObjectMeta: at(boundsName)}, &corev1.LimitRange{ObjectMeta: at(boundsName)},
+		&rbacv1.RoleBinding{ObjectMeta: at(consumerTenant)}
 	b.Read(rights)
 	for _, object := range []client.Object{quota, limits} {
 		b.Read(object)
@@ -133,7 +134,10 @@ func TestAttackH5(t *testing.T) {
 		return apierrors.IsForbidden(err) && strings.Contains(err.Error(), "exceeded quota: "+boundsName)
 	})
 	b.Until("containers without limits get the default, which is no request", func() bool {
-		pod := &corev1.Pod{ObjectMeta: at("greedy"), Spec: corev1.PodSpec{AutomountServiceAccountToken: new(false), Containers: []corev1.Container{{Name: "c", Image: "i"}}}}
+		pod := &corev1.Pod{
+			ObjectMeta: at("greedy"),
+			Spec:       corev1.PodSpec{AutomountServiceAccountToken: new(false), Containers: []corev1.Container{{Name: "c", Image: "i"}}},
+		}
 		b.Must(b.Create(t.Context(), pod, client.DryRunAll))
 		got := pod.Spec.Containers[0].Resources
 		return got.Limits.StorageEphemeral().String() == "1Gi" && got.Requests.StorageEphemeral().IsZero()
@@ -223,17 +227,20 @@ func TestRemoteNamespaces(t *testing.T) {
 	b.answers(namespaceMap, map[string]string{"shop": accepted, "apps": refused}) // an unmanaged namespace apps exists
 	remote := controllertest.Space("shop-paris")
 	b.Read(remote)
-	if remote.Annotations[labels.ManagedByNamespaceMap] != consumerTenant+"/milan-1" || remote.Annotations[labels.OriginalName] != "shop" || remote.Labels[labels.RemoteClusterID] != "paris-id" {
+	if remote.Annotations[labels.ManagedByNamespaceMap] != consumerTenant+"/milan-1" ||
+		remote.Annotations[labels.OriginalName] != "shop" || remote.Labels[labels.RemoteClusterID] != "paris-id" {
 		t.Errorf("%+v", remote.ObjectMeta)
 	}
 	binding := &rbacv1.RoleBinding{ObjectMeta: metav1.ObjectMeta{Namespace: "shop-paris", Name: consumerTenant}}
 	b.Read(binding)
-	if diff := cmp.Diff([]rbacv1.Subject{{Kind: "ServiceAccount", Name: "liqo-peer", Namespace: consumerTenant}}, binding.Subjects); diff != "" || binding.RoleRef.Name != remoteRole {
+	if diff := cmp.Diff([]rbacv1.Subject{{Kind: "ServiceAccount", Name: "liqo-peer", Namespace: consumerTenant}}, binding.Subjects); diff != "" ||
+		binding.RoleRef.Name != remoteRole {
 		t.Errorf("%+v", binding)
 	}
 	ours := &rbacv1.RoleBinding{ObjectMeta: metav1.ObjectMeta{Namespace: "shop-paris", Name: "liqo-controller-manager"}}
 	b.Read(ours)
-	if diff := cmp.Diff([]rbacv1.Subject{{Kind: "ServiceAccount", Name: "liqo-controller-manager", Namespace: "liqo"}}, ours.Subjects); diff != "" || ours.RoleRef.Name != managerRole {
+	if diff := cmp.Diff([]rbacv1.Subject{{Kind: "ServiceAccount", Name: "liqo-controller-manager", Namespace: "liqo"}}, ours.Subjects); diff != "" ||
+		ours.RoleRef.Name != managerRole {
 		t.Errorf("%+v", ours)
 	}
 	b.Must(b.Delete(t.Context(), ours))
@@ -245,7 +252,8 @@ func TestRemoteNamespaces(t *testing.T) {
 	// An unmanaged namespace is not touched, and its name is used when it is free.
 	foreign := controllertest.Space("apps")
 	b.Read(foreign)
-	if foreign.Labels[labels.RemoteClusterID] != "" || len(foreign.Annotations) > 0 || !strings.Contains(namespaceMap.Status.CurrentMapping["apps"].Message, "was not made for this cluster") {
+	if foreign.Labels[labels.RemoteClusterID] != "" || len(foreign.Annotations) > 0 ||
+		!strings.Contains(namespaceMap.Status.CurrentMapping["apps"].Message, "was not made for this cluster") {
 		t.Errorf("%+v, %+v", foreign.ObjectMeta, namespaceMap.Status)
 	}
 	b.Must(b.Delete(t.Context(), foreign))
@@ -322,7 +330,9 @@ func TestDataStays(t *testing.T) {
 	const accepted, refused, terminating = "Accepted", "CreationLoopBackOff", "Terminating"
 	ownKey, otherKey := strings.Repeat("a", 43), strings.Repeat("b", 43)
 	tenantOf := func() *corev1.Namespace {
-		return &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: consumerTenant, Labels: map[string]string{labels.TenantNamespace: "true", labels.ClusterID: "paris-id", labels.AppPartOf: "liqo"}}}
+		return &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{
+			Name: consumerTenant, Labels: map[string]string{labels.TenantNamespace: "true", labels.ClusterID: "paris-id", labels.AppPartOf: "liqo"},
+		}}
 	}
 	register := func(key string) *discoveryv1alpha1.ForeignCluster {
 		b.Make(tenantOf())
@@ -434,7 +444,9 @@ func TestHostileMaps(t *testing.T) {
 		Annotations: map[string]string{labels.ManagedByNamespaceMap: "liqo-tenant-turin-000000/milan-1", labels.OriginalName: "of-turin"},
 	}})
 	// The tenant of turin exists, so its namespaces are not orphans.
-	b.Make(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "liqo-tenant-turin-000000", Labels: map[string]string{labels.TenantNamespace: "true", labels.ClusterID: "turin-id"}}})
+	b.Make(&corev1.Namespace{
+		ObjectMeta: metav1.ObjectMeta{Name: "liqo-tenant-turin-000000", Labels: map[string]string{labels.TenantNamespace: "true", labels.ClusterID: "turin-id"}},
+	})
 	b.Make(&vkv1alpha1.NamespaceMap{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "liqo-tenant-turin-000000", Name: "milan-1", Labels: map[string]string{labels.Replicated: "true"}},
 		Spec:       vkv1alpha1.NamespaceMapSpec{DesiredMapping: map[string]string{"of-turin": "of-turin"}},
@@ -451,7 +463,8 @@ func TestHostileMaps(t *testing.T) {
 		return Setup(mgr, Options{Namespace: "liqo", Most: most})
 	})
 	desired := map[string]string{
-		"a": "kube-system", "b": "default", "c": "liqo", "d": consumerTenant, "e": strings.Repeat("x", 64), "f": "UPPER", "g": "of-turin", "h": "liqo-tenant-turin-000000",
+		"a": "kube-system", "b": "default", "c": "liqo", "d": consumerTenant, "e": strings.Repeat("x", 64), "f": "UPPER", "g": "of-turin",
+		"h":    "liqo-tenant-turin-000000",
 		"good": "good", "twice": "good", "../../x": "slash",
 	}
 	want := map[string]string{"good": "Accepted"}
@@ -509,7 +522,8 @@ func TestReservedNames(t *testing.T) {
 	namespaceMap := b.createMap("milan-1", map[string]string{"a": "shop-berlin-000002", "b": "shop-paris-000001", "c": "openshift-config", "d": "berlin-000002"})
 	const accepted, refused = "Accepted", "CreationLoopBackOff"
 	b.answers(namespaceMap, map[string]string{"a": refused, "b": accepted, "c": refused, "d": accepted})
-	if message := namespaceMap.Status.CurrentMapping["a"].Message; !strings.Contains(message, "reserved for another cluster") || b.Exists(controllertest.Space("shop-berlin-000002")) {
+	if message := namespaceMap.Status.CurrentMapping["a"].Message; !strings.Contains(message, "reserved for another cluster") ||
+		b.Exists(controllertest.Space("shop-berlin-000002")) {
 		t.Errorf("%q", message)
 	}
 }

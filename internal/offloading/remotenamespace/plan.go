@@ -66,7 +66,8 @@ func (p mapOwner) refuses(name string) string {
 	switch faults := validation.IsDNS1123Label(name); {
 	case len(faults) > 0:
 		return fmt.Sprintf("%.80q cannot be the name of a namespace: %s", name, faults[0])
-	case name == "default" || name == "openshift" || strings.HasPrefix(name, "openshift-") || strings.HasPrefix(name, "kube-") || strings.HasPrefix(name, tenantPrefix) || name == "liqo-storage" || name == p.install:
+	case name == "default" || name == "openshift" || strings.HasPrefix(name, "openshift-") ||
+		strings.HasPrefix(name, "kube-") || strings.HasPrefix(name, tenantPrefix) || name == "liqo-storage" || name == p.install:
 		return fmt.Sprintf("namespace %s belongs to the provider itself; use the mapping strategy DefaultName", name)
 	}
 	return ""
@@ -106,7 +107,9 @@ type remoteNamespace struct {
 
 // planRemoteNamespaces decides on each entry of a map, and returns the remote namespaces that the map no longer requests. existing are the namespaces
 // that have a requested name or were created for the consumer.
-func planRemoteNamespaces(p mapOwner, desired map[string]string, existing map[string]*corev1.Namespace) (wanted []remoteNamespace, unwanted []*corev1.Namespace) {
+func planRemoteNamespaces(
+	p mapOwner, desired map[string]string, existing map[string]*corev1.Namespace,
+) (wanted []remoteNamespace, unwanted []*corev1.Namespace) {
 	free := p.most
 	for _, name := range slices.Sorted(maps.Keys(existing)) {
 		namespace := existing[name]
@@ -194,11 +197,18 @@ func (t *remoteNamespace) decide(p mapOwner, free int) {
 	case p.keeps(t.live) && !p.owns(t.live):
 		t.answer.Phase, t.answer.Message = vkv1alpha1.MappingTerminating, "it was created for an earlier request and is created again when it is gone"
 	case !p.owns(t.live):
-		no(fmt.Sprintf("namespace %s exists at the provider and was not made for this cluster; ask for its removal there, or unoffload and use another mapping strategy", t.remote))
+		no(fmt.Sprintf(
+			"namespace %s exists at the provider and was not made for this cluster; ask for its removal there, or unoffload and use another mapping strategy",
+			t.remote,
+		))
 	case p.holdsOthersData(t.live):
-		no(fmt.Sprintf("namespace %s holds the data of a cluster with this ID and another key; the provider's administrator may delete it there, or set its annotation %s to the fingerprint of this cluster's key", t.remote, labels.OwnerKey))
+		no(fmt.Sprintf("namespace %s holds the data of a cluster with this ID and another key; the provider's administrator may delete it there, "+
+			"or set its annotation %s to the fingerprint of this cluster's key", t.remote, labels.OwnerKey))
 	case t.live.Annotations[labels.OriginalName] != t.local:
-		no(fmt.Sprintf("namespace %s is the remote namespace of namespace %.63s of this cluster; unoffload one of the two", t.remote, t.live.Annotations[labels.OriginalName]))
+		no(fmt.Sprintf(
+			"namespace %s is the remote namespace of namespace %.63s of this cluster; unoffload one of the two", t.remote,
+			t.live.Annotations[labels.OriginalName],
+		))
 	case t.live.DeletionTimestamp != nil:
 		t.answer.Phase = vkv1alpha1.MappingTerminating
 		t.answer.Message = "it is being deleted at the provider, and is created again when it is gone" + obstacles(t.live)

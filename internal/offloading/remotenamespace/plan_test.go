@@ -76,8 +76,14 @@ func TestObstacles(t *testing.T) {
 			[]corev1.NamespaceCondition{condition(corev1.ConditionTrue, "Discovery failed: metrics.k8s.io/v1beta1"), condition(corev1.ConditionTrue, "3 pods")},
 			"; Kubernetes reports there: Discovery failed: metrics.k8s.io/v1beta1; 3 pods",
 		},
-		"long": {[]corev1.NamespaceCondition{condition(corev1.ConditionTrue, "ab"+strings.Repeat("é", 1000))}, "; Kubernetes reports there: ab" + strings.Repeat("é", maxObstacles/2-1)},
-		"cut":  {[]corev1.NamespaceCondition{condition(corev1.ConditionTrue, "a"+strings.Repeat("é", 1000))}, "; Kubernetes reports there: a" + strings.Repeat("é", maxObstacles/2-1)},
+		"long": {
+			[]corev1.NamespaceCondition{condition(corev1.ConditionTrue, "ab"+strings.Repeat("é", 1000))},
+			"; Kubernetes reports there: ab" + strings.Repeat("é", maxObstacles/2-1),
+		},
+		"cut": {
+			[]corev1.NamespaceCondition{condition(corev1.ConditionTrue, "a"+strings.Repeat("é", 1000))},
+			"; Kubernetes reports there: a" + strings.Repeat("é", maxObstacles/2-1),
+		},
 	} {
 		live := remoteNamespaceOf("shop", p.key(), "shop")
 		live.DeletionTimestamp, live.Status.Conditions = &metav1.Time{}, test.conditions
@@ -96,8 +102,10 @@ func TestPlanRemoteNamespaces(t *testing.T) {
 	liar := remoteNamespaceOf("liar", p.key(), "liar")
 	liar.Labels[labels.RemoteClusterID] = "turin-id"
 	existing := map[string]*corev1.Namespace{
-		"kept": remoteNamespaceOf("kept", p.key(), "kept"), "old": remoteNamespaceOf("old", p.key(), "old"), "renamed": remoteNamespaceOf("renamed", p.key(), "before"),
-		"earlier": remoteNamespaceOf("earlier", p.tenant+"/before", "earlier"), "moved-1": remoteNamespaceOf("moved-1", p.key(), "moved"), "going": leaving, "unmanaged": unmanaged, "liar": liar,
+		"kept": remoteNamespaceOf("kept", p.key(), "kept"), "old": remoteNamespaceOf("old", p.key(), "old"),
+		"renamed": remoteNamespaceOf("renamed", p.key(), "before"),
+		"earlier": remoteNamespaceOf("earlier", p.tenant+"/before", "earlier"), "moved-1": remoteNamespaceOf("moved-1", p.key(), "moved"),
+		"going": leaving, "unmanaged": unmanaged, "liar": liar,
 	}
 	desired := map[string]string{
 		"kept": "kept", "new": "new", "going": "going", "unmanaged": "unmanaged", "liar": "liar", "renamed": "renamed", "earlier": "earlier", "moved": "moved-2",
@@ -120,7 +128,8 @@ func TestPlanRemoteNamespaces(t *testing.T) {
 	}
 	const refused = "CreationLoopBackOff"
 	want := map[string]string{
-		"kept": "Accepted", "new": "create", "going": "Terminating", "unmanaged": refused, "liar": refused, "renamed": refused, "earlier": "Terminating", "moved": "Terminating",
+		"kept": "Accepted", "new": "create", "going": "Terminating", "unmanaged": refused, "liar": refused, "renamed": refused,
+		"earlier": "Terminating", "moved": "Terminating",
 		"a": refused, "b": refused, "c": refused, "d": refused, "e": refused, "f": refused, "g": refused, "h": refused, "i": refused, "twice": refused, "j": "create",
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
@@ -141,7 +150,8 @@ func TestAttackH3(t *testing.T) {
 	p := mapOwner{consumer: "rome-id", tenant: "liqo-tenant-rome-1", mapName: "milan-1", install: "liqo", most: maxRemoteNamespaces}
 	long := strings.Repeat("l", 60)
 	desired := map[string]string{
-		"argocd": "argocd", "x": "istio-system", "argo": "argo-rome-1", "y": "argo-rome-1", long: remotename.Default(long, "rome-1", "rome-id"), "shop": "shop", "before": "argo-before", "team-b": "team-b",
+		"argocd": "argocd", "x": "istio-system", "argo": "argo-rome-1", "y": "argo-rome-1", long: remotename.Default(long, "rome-1", "rome-id"),
+		"shop": "shop", "before": "argo-before", "team-b": "team-b",
 	}
 	existing := map[string]*corev1.Namespace{"argo-before": remoteNamespaceOf("argo-before", p.key(), "before")}
 	for what, test := range map[string]struct {
@@ -174,7 +184,8 @@ func TestAttackH3(t *testing.T) {
 			t.Errorf("%s: %d unwanted, created (-want +got)\n%s", what, len(unwanted), diff)
 		}
 	}
-	if (PeerNames{Deny: []string{"["}}).Validate() == nil || (PeerNames{Allow: []string{""}}).Validate() == nil || (PeerNames{Allow: []string{"a*"}}).Validate() != nil {
+	if (PeerNames{Deny: []string{"["}}).Validate() == nil ||
+		(PeerNames{Allow: []string{""}}).Validate() == nil || (PeerNames{Allow: []string{"a*"}}).Validate() != nil {
 		t.Error("patterns are not validated")
 	}
 }

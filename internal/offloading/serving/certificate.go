@@ -187,7 +187,8 @@ func waitSigned(ctx context.Context, api client.Client, request *certificatesv1.
 	case failure != nil:
 		return fmt.Errorf("read CertificateSigningRequest %s: %w", request.Name, failure)
 	}
-	return fmt.Errorf("CertificateSigningRequest %s has no certificate after %v; the controller manager approves it, and the cluster's signer %s signs it: kubectl get csr %s",
+	return fmt.Errorf("CertificateSigningRequest %s has no certificate after %v; the controller manager approves it, and the cluster's signer "+
+		"%s signs it: kubectl get csr %s",
 		request.Name, signTimeout, certificatesv1.KubeletServingSignerName, request.Name)
 }
 

@@ -22,7 +22,10 @@ func Limits() listener.Limits {
 
 // Serve answers at a port until ctx ends, and ends every stream then. who returns the client that a certificate proves, "" for none; the handler sees the
 // certificates, and must verify them for each request.
-func Serve(ctx context.Context, at net.Listener, certificate func(*tls.ClientHelloInfo) (*tls.Certificate, error), who func(tls.ConnectionState) string, handler http.Handler) error {
+func Serve(
+	ctx context.Context, at net.Listener, certificate func(*tls.ClientHelloInfo) (*tls.Certificate, error),
+	who func(tls.ConnectionState) string, handler http.Handler,
+) error {
 	return listener.On(at, listener.Port{
 		Limits: Limits(), Handler: handler, Who: who, Log: log.FromContext(ctx),
 		TLS: &tls.Config{

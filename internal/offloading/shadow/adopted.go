@@ -112,7 +112,9 @@ func differences(shadow *vkv1alpha1.ShadowPod, pod *corev1.Pod, want fields) (al
 			if live.Image != mine.Image {
 				all = append(all, differing{imageField + mine.Name, func(s *vkv1alpha1.ShadowPod) { lists.of(s)[i].Image = live.Image }})
 			}
-			all = append(all, amountDifferences(mine.Name, &mine.Resources, &live.Resources, func(s *vkv1alpha1.ShadowPod) *corev1.ResourceRequirements { return &lists.of(s)[i].Resources })...)
+			all = append(all, amountDifferences(mine.Name, &mine.Resources, &live.Resources, func(s *vkv1alpha1.ShadowPod) *corev1.ResourceRequirements {
+				return &lists.of(s)[i].Resources
+			})...)
 		}
 	}
 	if mine, live := shadow.Spec.Pod.Resources, pod.Spec.Resources; mine != nil && live != nil {
@@ -122,7 +124,9 @@ func differences(shadow *vkv1alpha1.ShadowPod, pod *corev1.Pod, want fields) (al
 }
 
 // amountDifferences returns the amounts of a container in which its pod differs.
-func amountDifferences(container string, mine, live *corev1.ResourceRequirements, of func(*vkv1alpha1.ShadowPod) *corev1.ResourceRequirements) (all []differing) {
+func amountDifferences(
+	container string, mine, live *corev1.ResourceRequirements, of func(*vkv1alpha1.ShadowPod) *corev1.ResourceRequirements,
+) (all []differing) {
 	for _, lists := range []struct {
 		name       string
 		mine, live corev1.ResourceList
@@ -153,7 +157,9 @@ func listDifferences(shadow *vkv1alpha1.ShadowPod, pod *corev1.Pod) (all []diffe
 	for _, toleration := range shadow.Spec.Pod.Tolerations {
 		if !slices.ContainsFunc(pod.Spec.Tolerations, func(other corev1.Toleration) bool { return equality.Semantic.DeepEqual(toleration, other) }) {
 			all = append(all, differing{tolerationName(toleration), func(s *vkv1alpha1.ShadowPod) {
-				s.Spec.Pod.Tolerations = slices.DeleteFunc(s.Spec.Pod.Tolerations, func(other corev1.Toleration) bool { return equality.Semantic.DeepEqual(toleration, other) })
+				s.Spec.Pod.Tolerations = slices.DeleteFunc(s.Spec.Pod.Tolerations, func(other corev1.Toleration) bool {
+					return equality.Semantic.DeepEqual(toleration, other)
+				})
 			}})
 		}
 	}

@@ -65,7 +65,10 @@ func Amend(shadow *vkv1alpha1.ShadowPod, pod *corev1.Pod, peer, owner string, al
 		}
 		return slices.Concat(
 			keys("/metadata/labels", labelled, pod.Labels, ownLabels, func(key string) bool { return always.Match(key) || changed(labelField+key) }),
-			keys("/metadata/annotations", annotations, pod.Annotations, ownAnnotations, func(key string) bool { return always.Match(key) || changed(annotationField+key) }),
+			keys("/metadata/annotations", annotations, pod.Annotations, ownAnnotations, func(key string) bool {
+				return always.Match(key) ||
+					changed(annotationField+key)
+			}),
 		)
 	}
 	all, revision := recordOf(want), Revision(shadow)
@@ -104,7 +107,8 @@ func lost(pod *corev1.Pod, want fields, ownLabels, ownAnnotations []string) map[
 // addedContainers returns the ephemeral containers that a pod is to get. They never change.
 func addedContainers(shadow *vkv1alpha1.ShadowPod, pod *corev1.Pod, allowed metadata.Allowed, changed func(string) bool) (added []corev1.EphemeralContainer) {
 	for _, ephemeralContainer := range shadow.Spec.Pod.EphemeralContainers {
-		if slices.ContainsFunc(pod.Spec.EphemeralContainers, func(other corev1.EphemeralContainer) bool { return other.Name == ephemeralContainer.Name }) || !changed(ephemeralField+ephemeralContainer.Name) {
+		if slices.ContainsFunc(pod.Spec.EphemeralContainers, func(other corev1.EphemeralContainer) bool { return other.Name == ephemeralContainer.Name }) ||
+			!changed(ephemeralField+ephemeralContainer.Name) {
 			continue
 		}
 		if !allowed.Tracing {
@@ -131,12 +135,14 @@ func specOps(shadow *vkv1alpha1.ShadowPod, pod *corev1.Pod, allowed metadata.All
 		retag("/spec/containers/", shadow.Spec.Pod.Containers, pod.Spec.Containers, changed),
 		retag("/spec/initContainers/", shadow.Spec.Pod.InitContainers, pod.Spec.InitContainers, changed),
 	)
-	if desired, is := shadow.Spec.Pod.ActiveDeadlineSeconds, pod.Spec.ActiveDeadlineSeconds; desired != nil && (is == nil || *is > *desired) && changed(deadlineField) {
+	if desired, is := shadow.Spec.Pod.ActiveDeadlineSeconds,
+		pod.Spec.ActiveDeadlineSeconds; desired != nil && (is == nil || *is > *desired) && changed(deadlineField) {
 		ops = append(ops, Op{"add", "/spec/activeDeadlineSeconds", *desired})
 	}
 	there := len(pod.Spec.Tolerations)
 	for _, toleration := range tolerations(shadow.Spec.Pod.Tolerations, allowed) {
-		if changed(tolerationName(toleration)) && !slices.ContainsFunc(pod.Spec.Tolerations, func(other corev1.Toleration) bool { return reflect.DeepEqual(toleration, other) }) {
+		if changed(tolerationName(toleration)) &&
+			!slices.ContainsFunc(pod.Spec.Tolerations, func(other corev1.Toleration) bool { return reflect.DeepEqual(toleration, other) }) {
 			ops = append(ops, element("/spec/tolerations", there, toleration))
 			there++
 		}
@@ -195,7 +201,10 @@ func retag(at string, desired, is []corev1.Container, changed func(string) bool)
 const maxKeys = 8 << 10
 
 // always are the keys that every pod of a ShadowPod has, and that are never removed.
-var always = metadata.Keys{labels.ManagedBy, labels.Origin, labels.Destination, labels.Fence, labels.ShadowPodRevision, labels.ShadowPodKeys, labels.ShadowPodSent, labels.PodArchitecture}
+var always = metadata.Keys{
+	labels.ManagedBy, labels.Origin, labels.Destination, labels.Fence, labels.ShadowPodRevision, labels.ShadowPodKeys, labels.ShadowPodSent,
+	labels.PodArchitecture,
+}
 
 // givenKeys returns what labels.ShadowPodKeys is to record about metadata that comes from a ShadowPod alone.
 func givenKeys(from metav1.Object) string {

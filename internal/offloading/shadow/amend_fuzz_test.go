@@ -21,8 +21,10 @@ func FuzzAmend(f *testing.F) {
 	all := pieces(f)
 	first, last := []byte{byte(len(all) - 1)}, `{"metadata":{"uid":"shadow","labels":{"`+labels.Origin+`":"rome-id"}}}`
 	for _, change := range []string{
-		`{}`, `{"spec":{"pod":{"containers":[{"image":"new"}]}}}`, `{"spec":{"pod":{"containers":[{"resources":{"limits":{"cpu":"3"}}}]}}}`, `{"spec":{"pod":{"activeDeadlineSeconds":5}}}`,
-		`{"metadata":{"labels":{"a":"b","` + labels.ManagedBy + `":"peer"},"annotations":{"kubectl.kubernetes.io/last-applied-configuration":"x","` + labels.ShadowPodRevision + `":"x","a/b~c":"d"}}}`,
+		`{}`, `{"spec":{"pod":{"containers":[{"image":"new"}]}}}`, `{"spec":{"pod":{"containers":[{"resources":{"limits":{"cpu":"3"}}}]}}}`,
+		`{"spec":{"pod":{"activeDeadlineSeconds":5}}}`,
+		`{"metadata":{"labels":{"a":"b","` + labels.ManagedBy +
+			`":"peer"},"annotations":{"kubectl.kubernetes.io/last-applied-configuration":"x","` + labels.ShadowPodRevision + `":"x","a/b~c":"d"}}}`,
 		`{"spec":{"pod":{"tolerations":[{"key":"a"},{"operator":"Exists"},{"key":"node-role.kubernetes.io/control-plane"}]}}}`,
 		`{"spec":{"pod":{"ephemeralContainers":[{"name":"debugger","securityContext":{"capabilities":{"add":["SYS_PTRACE"]}}}]}}}`,
 		`{"spec":{"pod":{"ephemeralContainers":[{"name":"debugger","securityContext":{"privileged":true}}]}}}`,
@@ -54,7 +56,8 @@ func FuzzAmend(f *testing.F) {
 		was, is := Pod(before, "rome-id", anything), Pod(after, "rome-id", anything)
 		checkPatch(t, after, was)
 		if distinct(&after.Spec.Pod) {
-			if patches := Amend(after, is, "rome-id", "us", anything); len(patches.Ephemeral) > len(after.Spec.Pod.EphemeralContainers)+1 || len(patches.Rest) > 3 || patches.Resize != nil {
+			if patches := Amend(after, is, "rome-id", "us", anything); len(patches.Ephemeral) > len(after.Spec.Pod.EphemeralContainers)+1 ||
+				len(patches.Rest) > 3 || patches.Resize != nil {
 				t.Fatalf("the pod as it is made is patched: %v", patches)
 			}
 		}
@@ -104,11 +107,15 @@ func checkPatch(t *testing.T, shadow *vkv1alpha1.ShadowPod, pod *corev1.Pod) {
 			if path, _, ok := strings.Cut(op.Path, "/resources"); ok && len(patches.Resize) > 0 && (strings.Contains(path, "ontainers/") || path == "/spec") {
 				continue
 			}
-			allowed := []string{"/metadata/labels", "/metadata/annotations", "/spec/containers/", "/spec/initContainers/", "/spec/activeDeadlineSeconds", "/spec/tolerations", "/spec/ephemeralContainers"}
+			allowed := []string{
+				"/metadata/labels", "/metadata/annotations", "/spec/containers/", "/spec/initContainers/", "/spec/activeDeadlineSeconds",
+				"/spec/tolerations", "/spec/ephemeralContainers",
+			}
 			if !slices.ContainsFunc(allowed, func(prefix string) bool { return strings.HasPrefix(op.Path, prefix) }) {
 				t.Fatalf("a patch of %s", op.Path)
 			}
-			if strings.Contains(op.Path, "ontainers/") && !strings.HasSuffix(op.Path, "/image") && !strings.HasSuffix(op.Path, "/name") && op.Path != "/spec/ephemeralContainers/-" {
+			if strings.Contains(op.Path, "ontainers/") && !strings.HasSuffix(op.Path, "/image") &&
+				!strings.HasSuffix(op.Path, "/name") && op.Path != "/spec/ephemeralContainers/-" {
 				t.Fatalf("a patch of %s", op.Path)
 			}
 			if key, ok := strings.CutPrefix(op.Path, "/metadata/"); ok && op.Op != "remove" {

@@ -16,10 +16,12 @@ import (
 // maxArchitectures bounds how many a peer may name. Kubernetes is built for fewer.
 const maxArchitectures = 8
 
-// Architectures returns the architectures of nodes on which a new pod may run; nil if it makes no difference. reported are those that the peer knows of this cluster: its
-// virtual node has the first one as label, so its scheduler has sent a pod that runs on that one, and maybe on no other. A pod that runs on several names them.
+// Architectures returns the architectures of nodes on which a new pod may run; nil if it makes no difference. reported are those that the peer knows
+// of this cluster: its virtual node has the first one as label, so its scheduler has sent a pod that runs on that one, and maybe on no other. A pod
+// that runs on several names them.
 //
-// chosen is the one of a pod that names none, which its ShadowPod is to remember: the first one, unless the ShadowPod remembers another one that this cluster has nodes of.
+// chosen is the one of a pod that names none, which its ShadowPod is to remember: the first one, unless the ShadowPod remembers another one that this
+// cluster has nodes of.
 func Architectures(shadow *vkv1alpha1.ShadowPod, reported []string) (on []string, chosen string) {
 	on = architecturesIn(shadow.Annotations[labels.Architectures])
 	if len(on) == 0 {
@@ -65,9 +67,11 @@ func RunOn(spec *corev1.PodSpec, architectures []string) {
 	if spec.Affinity == nil {
 		spec.Affinity = &corev1.Affinity{}
 	}
-	spec.Affinity.NodeAffinity = &corev1.NodeAffinity{RequiredDuringSchedulingIgnoredDuringExecution: &corev1.NodeSelector{NodeSelectorTerms: []corev1.NodeSelectorTerm{{
-		MatchExpressions: []corev1.NodeSelectorRequirement{{Key: corev1.LabelArchStable, Operator: corev1.NodeSelectorOpIn, Values: architectures}},
-	}}}}
+	spec.Affinity.NodeAffinity = &corev1.NodeAffinity{RequiredDuringSchedulingIgnoredDuringExecution: &corev1.NodeSelector{
+		NodeSelectorTerms: []corev1.NodeSelectorTerm{{
+			MatchExpressions: []corev1.NodeSelectorRequirement{{Key: corev1.LabelArchStable, Operator: corev1.NodeSelectorOpIn, Values: architectures}},
+		}},
+	}}
 }
 
 // Architecture returns what a ShadowPod is to remember: the architecture that was chosen for its pod; empty if nothing was.

@@ -14,8 +14,8 @@ import (
 	"liqo.io/liqo/internal/offloading/metadata"
 )
 
-// TestArchitectures: in a cluster of several architectures, a pod runs where the peer's scheduler has been reported that it would, or on each that the pod names; whatever a peer
-// writes, it chooses nothing but architectures.
+// TestArchitectures: in a cluster of several architectures, a pod runs where the peer's scheduler has been reported that it would, or on each that
+// the pod names; whatever a peer writes, it chooses nothing but architectures.
 func TestArchitectures(t *testing.T) {
 	mixed := []string{"amd64", "arm64"}
 	for name, c := range map[string]struct {
@@ -85,7 +85,8 @@ func TestArchitectures(t *testing.T) {
 			}}
 		}
 		patches := Amend(changed, chosen, "rome-id", "us", metadata.Allowed{})
-		if slices.ContainsFunc(patches.Rest, func(op Op) bool { return strings.HasSuffix(op.Path, "/virtualkubelet.liqo.io~1architecture") }) || len(patches.Rest) == 0 {
+		if slices.ContainsFunc(patches.Rest, func(op Op) bool { return strings.HasSuffix(op.Path, "/virtualkubelet.liqo.io~1architecture") }) ||
+			len(patches.Rest) == 0 {
 			t.Errorf("a change of the pod, whose keys are recorded: %v, is %+v", recorded, patches.Rest)
 		}
 	}
@@ -98,7 +99,8 @@ func TestArchitectures(t *testing.T) {
 	with := shadowPod(nil)
 	before := Revision(with)
 	with.Annotations = map[string]string{labels.Architectures: "amd64"}
-	if Revision(with) != before || len(podAnnotations(with, everything)) != 0 || slices.Contains(metadata.LeftOut(with, metadata.Allowed{}), "annotation "+labels.Architectures) {
+	if Revision(with) != before || len(podAnnotations(with, everything)) != 0 ||
+		slices.Contains(metadata.LeftOut(with, metadata.Allowed{}), "annotation "+labels.Architectures) {
 		t.Error("the annotation reaches the pod")
 	}
 }

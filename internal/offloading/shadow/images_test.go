@@ -16,10 +16,13 @@ func TestAttackNM3(t *testing.T) {
 	asked := &vkv1alpha1.ShadowPod{}
 	asked.Spec.Pod = corev1.PodSpec{
 		InitContainers: []corev1.Container{{Name: "first", Image: "registry.provider.example/billing:1", ImagePullPolicy: corev1.PullNever}},
-		Containers:     []corev1.Container{{Name: "main", Image: "registry.provider.example/billing:1", ImagePullPolicy: corev1.PullIfNotPresent}, {Name: "other", Image: "image"}},
-		Volumes: []corev1.Volume{{Name: "v", VolumeSource: corev1.VolumeSource{Image: &corev1.ImageVolumeSource{Reference: "image", PullPolicy: corev1.PullNever}}}, {Name: "e", VolumeSource: corev1.VolumeSource{
-			EmptyDir: &corev1.EmptyDirVolumeSource{},
-		}}},
+		Containers: []corev1.Container{
+			{Name: "main", Image: "registry.provider.example/billing:1", ImagePullPolicy: corev1.PullIfNotPresent}, {Name: "other", Image: "image"},
+		},
+		Volumes: []corev1.Volume{{Name: "v", VolumeSource: corev1.VolumeSource{Image: &corev1.ImageVolumeSource{Reference: "image", PullPolicy: corev1.PullNever}}},
+			{Name: "e", VolumeSource: corev1.VolumeSource{
+				EmptyDir: &corev1.EmptyDirVolumeSource{},
+			}}},
 	}
 	before := asked.DeepCopy()
 	pod := Pod(asked, "rome", metadata.Allowed{AlwaysPull: true})
@@ -32,11 +35,14 @@ func TestAttackNM3(t *testing.T) {
 		t.Errorf("the image volume has the policy %q", policy)
 	}
 	free := Pod(asked, "rome", metadata.Allowed{})
-	if free.Spec.InitContainers[0].ImagePullPolicy != corev1.PullNever || free.Spec.Volumes[0].Image.PullPolicy != corev1.PullNever || before.Spec.Pod.Containers[0].ImagePullPolicy != asked.Spec.Pod.Containers[0].ImagePullPolicy {
+	if free.Spec.InitContainers[0].ImagePullPolicy != corev1.PullNever || free.Spec.Volumes[0].Image.PullPolicy != corev1.PullNever ||
+		before.Spec.Pod.Containers[0].ImagePullPolicy != asked.Spec.Pod.Containers[0].ImagePullPolicy {
 		t.Error("without that, the pod does not have what its ShadowPod asks for, or the ShadowPod was changed")
 	}
 
-	asked.Spec.Pod.EphemeralContainers = []corev1.EphemeralContainer{{EphemeralContainerCommon: corev1.EphemeralContainerCommon{Name: "debugger", Image: "image", ImagePullPolicy: corev1.PullNever}}}
+	asked.Spec.Pod.EphemeralContainers = []corev1.EphemeralContainer{
+		{EphemeralContainerCommon: corev1.EphemeralContainerCommon{Name: "debugger", Image: "image", ImagePullPolicy: corev1.PullNever}},
+	}
 	for _, want := range []struct {
 		allowed metadata.Allowed
 		policy  corev1.PullPolicy

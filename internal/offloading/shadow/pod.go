@@ -165,7 +165,8 @@ func trimContainers(from []corev1.Container) (kept []corev1.Container) {
 	for i := range from {
 		container := &from[i]
 		kept = append(kept, corev1.Container{
-			Name: container.Name, Image: container.Image, RestartPolicy: container.RestartPolicy, Resources: corev1.ResourceRequirements{Limits: container.Resources.Limits, Requests: container.Resources.Requests},
+			Name: container.Name, Image: container.Image, RestartPolicy: container.RestartPolicy,
+			Resources: corev1.ResourceRequirements{Limits: container.Resources.Limits, Requests: container.Resources.Requests},
 		})
 	}
 	return kept

@@ -55,8 +55,8 @@ func Resized(before, after *vkv1alpha1.ShadowPod) bool {
 	return old.Resources != nil && now.Resources != nil && differ(old.Resources, now.Resources)
 }
 
-// changed returns the CPU and memory of the desired list that differ from those that are there. Nothing is desired by a zero: a new pod gets a default instead, which
-// a running one keeps.
+// changed returns the CPU and memory of the desired list that differ from those that are there. Nothing is desired by a zero: a new pod gets a
+// default instead, which a running one keeps.
 func changed(is, desired corev1.ResourceList) corev1.ResourceList {
 	different := corev1.ResourceList{}
 	for _, name := range resizable {

@@ -32,7 +32,9 @@ func TestResize(t *testing.T) {
 
 // TestResizeToNothing: a pod that has the default keeps it although its ShadowPod requests zero.
 func TestResizeToNothing(t *testing.T) {
-	desired := &corev1.PodSpec{Containers: []corev1.Container{{Name: "c", Resources: corev1.ResourceRequirements{Requests: list("cpu", "0"), Limits: list("cpu", "0")}}}}
+	desired := &corev1.PodSpec{
+		Containers: []corev1.Container{{Name: "c", Resources: corev1.ResourceRequirements{Requests: list("cpu", "0"), Limits: list("cpu", "0")}}},
+	}
 	pod := &corev1.Pod{Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "c", Resources: corev1.ResourceRequirements{Requests: list("cpu", "10m")}}}}}
 	if ops := resize(desired, pod, func(string) bool { return true }); ops != nil {
 		t.Errorf("the pod is changed: %v", ops)

@@ -224,7 +224,8 @@ func CheckUpdate(before, after *vkv1alpha1.ShadowPod) string {
 	}
 	now.ActiveDeadlineSeconds, now.Tolerations, now.EphemeralContainers = old.ActiveDeadlineSeconds, old.Tolerations, old.EphemeralContainers
 	if !equality.Semantic.DeepEqual(old, now) {
-		return "spec.pod cannot be changed except for images, cpu and memory, a shorter activeDeadlineSeconds, further tolerations and ephemeralContainers; create another pod"
+		return "spec.pod cannot be changed except for images, cpu and memory, a shorter activeDeadlineSeconds, further tolerations and " +
+			"ephemeralContainers; create another pod"
 	}
 	return ""
 }

@@ -136,7 +136,8 @@ func ownFields(t *testing.T, pod *corev1.Pod) {
 		t.Fatal("the pod is in a namespace of the node")
 	case s.ServiceAccountName != defaultAccount || s.DeprecatedServiceAccount != "" || s.AutomountServiceAccountToken == nil || *s.AutomountServiceAccountToken:
 		t.Fatal("the pod has an identity of the provider's cluster")
-	case s.NodeName != "" || s.SchedulerName != "" || s.PriorityClassName != "" || s.Priority != nil || s.PreemptionPolicy != nil || s.RuntimeClassName != nil || s.Overhead != nil:
+	case s.NodeName != "" || s.SchedulerName != "" || s.PriorityClassName != "" ||
+		s.Priority != nil || s.PreemptionPolicy != nil || s.RuntimeClassName != nil || s.Overhead != nil:
 		t.Fatal("the peer decides where the pod runs or what it displaces")
 	case len(s.EphemeralContainers) > 0:
 		t.Fatal("the pod starts with ephemeral containers")

@@ -72,7 +72,10 @@ var hostile = []struct {
 }{
 	{"another peer's", shadowPod(func(s *vkv1alpha1.ShadowPod) { s.Labels[labels.Origin] = "milan-id" }), "rome-id", false},
 	{"without origin", shadowPod(func(s *vkv1alpha1.ShadowPod) { s.Labels = nil }), "rome-id", false},
-	{"owned by something here", shadowPod(func(s *vkv1alpha1.ShadowPod) { s.OwnerReferences = []metav1.OwnerReference{{Kind: "Node"}} }), "ownerReferences", false},
+	{
+		"owned by something here", shadowPod(func(s *vkv1alpha1.ShadowPod) { s.OwnerReferences = []metav1.OwnerReference{{Kind: "Node"}} }),
+		"ownerReferences", false,
+	},
 	{"a static pod", annotated(corev1.MirrorPodAnnotationKey, "x"), "kubelets", false},
 	{"no container", spec(func(s *corev1.PodSpec) { s.Containers = nil }), "containers", false},
 	{"a thousand containers", spec(func(s *corev1.PodSpec) { s.InitContainers = make([]corev1.Container, 1000) }), "at most", false},
@@ -91,7 +94,9 @@ var hostile = []struct {
 	{"kinds of nodes, as affinity", spec(func(s *corev1.PodSpec) { s.Affinity = &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{}} }), "nodeAffinity", false},
 	{"beside pods", spec(func(s *corev1.PodSpec) { s.Affinity = &corev1.Affinity{PodAffinity: &corev1.PodAffinity{}} }), "podAffinity", false},
 	{"away from others' pods", spec(func(s *corev1.PodSpec) {
-		s.Affinity = &corev1.Affinity{PodAntiAffinity: &corev1.PodAntiAffinity{RequiredDuringSchedulingIgnoredDuringExecution: []corev1.PodAffinityTerm{{Namespaces: []string{"kube-system"}}}}}
+		s.Affinity = &corev1.Affinity{
+			PodAntiAffinity: &corev1.PodAntiAffinity{RequiredDuringSchedulingIgnoredDuringExecution: []corev1.PodAffinityTerm{{Namespaces: []string{"kube-system"}}}},
+		}
 	}), "namespaces", false},
 	{"away from all pods", spec(func(s *corev1.PodSpec) {
 		s.Affinity = &corev1.Affinity{PodAntiAffinity: &corev1.PodAntiAffinity{PreferredDuringSchedulingIgnoredDuringExecution: []corev1.WeightedPodAffinityTerm{
@@ -122,7 +127,9 @@ var hostile = []struct {
 		s.InitContainers = []corev1.Container{{Name: "setup", SecurityContext: &corev1.SecurityContext{Privileged: new(true)}}}
 	}), `container "setup" must not set securityContext.privileged`, true},
 	{"privileged, later on", spec(func(s *corev1.PodSpec) {
-		s.EphemeralContainers = []corev1.EphemeralContainer{{EphemeralContainerCommon: corev1.EphemeralContainerCommon{Name: "debugger", SecurityContext: &corev1.SecurityContext{Privileged: new(true)}}}}
+		s.EphemeralContainers = []corev1.EphemeralContainer{
+			{EphemeralContainerCommon: corev1.EphemeralContainerCommon{Name: "debugger", SecurityContext: &corev1.SecurityContext{Privileged: new(true)}}},
+		}
 	}), `container "debugger" must not set securityContext.privileged`, true},
 	{"a capability", security(corev1.SecurityContext{Capabilities: &corev1.Capabilities{Add: []corev1.Capability{"SYS_ADMIN"}}}), "SYS_ADMIN", true},
 	{"a capability, later on", spec(func(s *corev1.PodSpec) {
@@ -130,7 +137,10 @@ var hostile = []struct {
 			SecurityContext: &corev1.SecurityContext{Capabilities: &corev1.Capabilities{Add: []corev1.Capability{"SYS_PTRACE", "NET_ADMIN"}}},
 		}}}
 	}), "NET_ADMIN", true},
-	{"a look into others, from the start", security(corev1.SecurityContext{Capabilities: &corev1.Capabilities{Add: []corev1.Capability{"SYS_PTRACE"}}}), "SYS_PTRACE", true},
+	{
+		"a look into others, from the start",
+		security(corev1.SecurityContext{Capabilities: &corev1.Capabilities{Add: []corev1.Capability{"SYS_PTRACE"}}}), "SYS_PTRACE", true,
+	},
 	{"the whole of /proc", security(corev1.SecurityContext{ProcMount: new(corev1.UnmaskedProcMount)}), "procMount", true},
 	{"the whole of /proc, in a user namespace that the API server may drop", spec(func(s *corev1.PodSpec) {
 		s.HostUsers, s.Containers[0].SecurityContext = new(false), &corev1.SecurityContext{ProcMount: new(corev1.UnmaskedProcMount)}
@@ -166,7 +176,10 @@ var hostile = []struct {
 	{"the volume of others", template(func(c *corev1.PersistentVolumeClaimTemplate) { c.Spec.VolumeName = "backup" }), "spec.volumeName", false},
 	{"volumes of others", template(func(c *corev1.PersistentVolumeClaimTemplate) { c.Spec.Selector = &metav1.LabelSelector{} }), "spec.selector", false},
 	{"any volume without a class", template(func(c *corev1.PersistentVolumeClaimTemplate) { c.Spec.StorageClassName = new("") }), "spec.storageClassName", false},
-	{"a claim that nothing ends", template(func(c *corev1.PersistentVolumeClaimTemplate) { c.Finalizers = []string{"example.com/held"} }), "metadata.finalizers", false},
+	{
+		"a claim that nothing ends", template(func(c *corev1.PersistentVolumeClaimTemplate) { c.Finalizers = []string{"example.com/held"} }),
+		"metadata.finalizers", false,
+	},
 	{"a switch of the kernel", spec(func(s *corev1.PodSpec) {
 		s.SecurityContext = &corev1.PodSecurityContext{Sysctls: []corev1.Sysctl{{Name: "kernel.msgmax"}}}
 	}), "kernel.msgmax", true},
@@ -211,8 +224,10 @@ func TestAttackM5Restricted(t *testing.T) {
 		t.Errorf("a restricted pod: %s", problem)
 	}
 	for name, s := range map[string]*vkv1alpha1.ShadowPod{
-		"plain": shadowPod(nil), "root": strict(func(c *corev1.SecurityContext) { c.RunAsUser = new(int64(0)) }), "perhaps root": strict(func(c *corev1.SecurityContext) { c.RunAsNonRoot = nil }),
-		"capabilities": strict(func(c *corev1.SecurityContext) { c.Capabilities = nil }), "escalation": strict(func(c *corev1.SecurityContext) { c.AllowPrivilegeEscalation = nil }),
+		"plain": shadowPod(nil), "root": strict(func(c *corev1.SecurityContext) { c.RunAsUser = new(int64(0)) }),
+		"perhaps root":           strict(func(c *corev1.SecurityContext) { c.RunAsNonRoot = nil }),
+		"capabilities":           strict(func(c *corev1.SecurityContext) { c.Capabilities = nil }),
+		"escalation":             strict(func(c *corev1.SecurityContext) { c.AllowPrivilegeEscalation = nil }),
 		"a debugger that traces": ordinary()["what kubectl debug adds"],
 	} {
 		if problem := Check(s, "rome-id", Restricted); !strings.Contains(problem, `"restricted"`) {
@@ -257,18 +272,27 @@ func ordinary() map[string]*vkv1alpha1.ShadowPod {
 		"as reflection sends it": spec(func(s *corev1.PodSpec) {
 			s.AutomountServiceAccountToken = new(false)
 			s.Tolerations = []corev1.Toleration{{Operator: corev1.TolerationOpExists}}
-			s.Affinity = &corev1.Affinity{PodAntiAffinity: &corev1.PodAntiAffinity{RequiredDuringSchedulingIgnoredDuringExecution: []corev1.PodAffinityTerm{{TopologyKey: "kubernetes.io/hostname"}}}}
-			s.SecurityContext = &corev1.PodSecurityContext{RunAsNonRoot: new(true), SeccompProfile: &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault}}
+			s.Affinity = &corev1.Affinity{
+				PodAntiAffinity: &corev1.PodAntiAffinity{RequiredDuringSchedulingIgnoredDuringExecution: []corev1.PodAffinityTerm{{TopologyKey: "kubernetes.io/hostname"}}},
+			}
+			s.SecurityContext = &corev1.PodSecurityContext{
+				RunAsNonRoot: new(true), SeccompProfile: &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault},
+			}
 			s.ImagePullSecrets = []corev1.LocalObjectReference{{Name: "registry"}}
 		}),
-		"the token of its own cluster": projected(corev1.VolumeProjection{Secret: &corev1.SecretProjection{LocalObjectReference: corev1.LocalObjectReference{Name: "web-token"}}}),
-		"annotations of its own":       annotated("k8s.v1.cni.cncf.io/network-status", "[]"),
+		"the token of its own cluster": projected(corev1.VolumeProjection{
+			Secret: &corev1.SecretProjection{LocalObjectReference: corev1.LocalObjectReference{Name: "web-token"}},
+		}),
+		"annotations of its own": annotated("k8s.v1.cni.cncf.io/network-status", "[]"),
 		"what kubectl debug adds": spec(func(s *corev1.PodSpec) {
 			s.EphemeralContainers = []corev1.EphemeralContainer{{EphemeralContainerCommon: corev1.EphemeralContainerCommon{
 				Name: "debugger", SecurityContext: &corev1.SecurityContext{Capabilities: &corev1.Capabilities{Add: []corev1.Capability{"SYS_PTRACE"}}},
 			}}}
 		}),
-		"less than usual": security(corev1.SecurityContext{Privileged: new(false), Capabilities: &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}, Add: []corev1.Capability{"NET_BIND_SERVICE"}}}),
+		"less than usual": security(corev1.SecurityContext{
+			Privileged:   new(false),
+			Capabilities: &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}, Add: []corev1.Capability{"NET_BIND_SERVICE"}},
+		}),
 	}
 }
 
@@ -421,7 +445,9 @@ func TestAmend(t *testing.T) {
 		s.Spec.Pod.ActiveDeadlineSeconds, s.Spec.Pod.Tolerations = new(int64(5)), []corev1.Toleration{{Key: "a"}, {Key: "b"}}
 		s.Spec.Pod.EphemeralContainers = []corev1.EphemeralContainer{{EphemeralContainerCommon: corev1.EphemeralContainerCommon{Name: "debug"}}}
 	})
-	s.Spec.Pod.Containers[0].Resources = corev1.ResourceRequirements{Requests: list("cpu", "2", "memory", "1Gi", "example.com/gpu", "2"), Limits: list("cpu", "3", "memory", "1Gi")}
+	s.Spec.Pod.Containers[0].Resources = corev1.ResourceRequirements{
+		Requests: list("cpu", "2", "memory", "1Gi", "example.com/gpu", "2"), Limits: list("cpu", "3", "memory", "1Gi"),
+	}
 	pod.Spec.Containers[1].Resources = corev1.ResourceRequirements{Requests: list("cpu", "1", "memory", "1Gi")}
 	patches := Amend(s, pod, "rome-id", "us", anything)
 	got := []string{}
@@ -434,7 +460,8 @@ func TestAmend(t *testing.T) {
 	want := []string{
 		"test /metadata/uid", "add /spec/ephemeralContainers",
 		"test /metadata/uid", "test /spec/containers/1/name", "add /spec/containers/1/resources/requests/cpu", "add /spec/containers/1/resources/limits",
-		"test /metadata/uid", "add /metadata/labels/new", "remove /metadata/labels/old~1key", "add /metadata/annotations/virtualkubelet.liqo.io~1shadow-pod", "add /metadata/annotations/virtualkubelet.liqo.io~1shadow-pod-sent",
+		"test /metadata/uid", "add /metadata/labels/new", "remove /metadata/labels/old~1key",
+		"add /metadata/annotations/virtualkubelet.liqo.io~1shadow-pod", "add /metadata/annotations/virtualkubelet.liqo.io~1shadow-pod-sent",
 		"test /spec/containers/1/name", "replace /spec/containers/1/image", "add /spec/activeDeadlineSeconds", "add /spec/tolerations", "add /spec/tolerations/-",
 	}
 	if !slices.Equal(got, want) {
@@ -463,7 +490,8 @@ func TestGivenKeys(t *testing.T) {
 	}
 	want := []string{
 		"test /metadata/uid", "add /metadata/labels/new", "remove /metadata/labels/tier",
-		"add /metadata/annotations/virtualkubelet.liqo.io~1shadow-pod", "add /metadata/annotations/virtualkubelet.liqo.io~1shadow-pod-keys", "add /metadata/annotations/virtualkubelet.liqo.io~1shadow-pod-sent",
+		"add /metadata/annotations/virtualkubelet.liqo.io~1shadow-pod", "add /metadata/annotations/virtualkubelet.liqo.io~1shadow-pod-keys",
+		"add /metadata/annotations/virtualkubelet.liqo.io~1shadow-pod-sent",
 		"remove /metadata/annotations/note",
 	}
 	if !slices.Equal(got, want) {

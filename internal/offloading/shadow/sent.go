@@ -18,8 +18,8 @@ import (
 	"liqo.io/liqo/internal/offloading/metadata"
 )
 
-// A pod records what was last sent to it, field by field. A change is what differs from that, and not what differs from the living pod: what the admission of the
-// provider did to the pod, such as another image, stays until the peer changes that field.
+// A pod records what was last sent to it, field by field. A change is what differs from that, and not what differs from the living pod: what the
+// admission of the provider did to the pod, such as another image, stays until the peer changes that field.
 
 // fields are those fields of a ShadowPod that may change, with the values that its pod is to get. The name of each begins with its kind.
 type fields map[string]string
@@ -139,7 +139,8 @@ func (r record) text(revision string) string {
 // readRecord returns the record of a pod; nil if it has none. One that an earlier version of Liqo left behind, when it changed the pod, is of another revision.
 func readRecord(pod *corev1.Pod) record {
 	packed, err := base64.RawStdEncoding.DecodeString(pod.Annotations[labels.ShadowPodSent])
-	if err != nil || len(packed) < valueSize || (len(packed)-valueSize)%(nameSize+valueSize) != 0 || valueHash(packed[:valueSize]) != hashValue(pod.Annotations[labels.ShadowPodRevision]) {
+	if err != nil || len(packed) < valueSize || (len(packed)-valueSize)%(nameSize+valueSize) != 0 ||
+		valueHash(packed[:valueSize]) != hashValue(pod.Annotations[labels.ShadowPodRevision]) {
 		return nil
 	}
 	read := record{}

@@ -133,7 +133,10 @@ var admissions = []func(pod *corev1.Pod, isNew bool){
 		}
 	},
 	func(pod *corev1.Pod, isNew bool) {
-		pod.Spec.Containers = append(slices.DeleteFunc(pod.Spec.Containers, func(container corev1.Container) bool { return container.Name == "sidecar" }), corev1.Container{Name: "sidecar", Image: "theirs"})
+		pod.Spec.Containers = append(
+			slices.DeleteFunc(pod.Spec.Containers, func(container corev1.Container) bool { return container.Name == "sidecar" }),
+			corev1.Container{Name: "sidecar", Image: "theirs"},
+		)
 	},
 	func(pod *corev1.Pod, isNew bool) {
 		if deadline := pod.Spec.ActiveDeadlineSeconds; deadline != nil && *deadline > 500 {
@@ -173,8 +176,8 @@ func userPod() *vkv1alpha1.ShadowPod {
 	})
 }
 
-// TestMutatingProvider: the admission of a provider changes pods, and a user changes them as well. Each change of the user arrives, what the provider did to other
-// fields stays, and nothing is written twice. The same holds for pods that an earlier version of Liqo made.
+// TestMutatingProvider: the admission of a provider changes pods, and a user changes them as well. Each change of the user arrives, what the provider
+// did to other fields stays, and nothing is written twice. The same holds for pods that an earlier version of Liqo made.
 func TestMutatingProvider(t *testing.T) {
 	single.Goroutine(t)
 	for seed := range int64(400) {
@@ -255,7 +258,8 @@ func TestRefusedResize(t *testing.T) {
 		t.Errorf("again: %v and %v", second.Unrecorded, second.Resize)
 	}
 	pod = applied(t, applied(t, pod, second.Resize), second.Rest)
-	if third := Amend(s, pod, "rome-id", "us", anything); pod.Labels["a"] != "theirs" || third.Rest != nil || third.Resize != nil || pod.Spec.Containers[0].Resources.Requests.Cpu().String() != "2" {
+	if third := Amend(s, pod, "rome-id", "us", anything); pod.Labels["a"] != "theirs" || third.Rest != nil ||
+		third.Resize != nil || pod.Spec.Containers[0].Resources.Requests.Cpu().String() != "2" {
 		t.Errorf("in the end: %v, %v", pod.Labels, third)
 	}
 }
@@ -294,7 +298,10 @@ func TestRecord(t *testing.T) {
 // at first nor later. What honest tools set stays, and the administrator can allow more.
 func TestAttackH6PodMetadata(t *testing.T) {
 	s := spec(func(s *corev1.PodSpec) {
-		for _, key := range []string{"", "CriticalAddonsOnly", "dedicated", "nvidia.com/gpu", "node-role.kubernetes.io/control-plane", corev1.TaintNodeMemoryPressure, corev1.TaintNodeNotReady, corev1.TaintNodeUnreachable} {
+		for _, key := range []string{
+			"", "CriticalAddonsOnly", "dedicated", "nvidia.com/gpu", "node-role.kubernetes.io/control-plane", corev1.TaintNodeMemoryPressure,
+			corev1.TaintNodeNotReady, corev1.TaintNodeUnreachable,
+		} {
 			s.Tolerations = append(s.Tolerations, corev1.Toleration{Key: key, Operator: corev1.TolerationOpExists})
 		}
 	})
@@ -346,7 +353,10 @@ func TestAttackH6PodMetadata(t *testing.T) {
 	if more.Labels["istio.io/rev"] == "" || more.Annotations["istio.io/rev"] != "" || more.Annotations["vault.hashicorp.com/agent-inject"] == "" {
 		t.Errorf("extended: %v, %v", more.Labels, more.Annotations)
 	}
-	if diff := cmp.Diff([]string{"CriticalAddonsOnly", "dedicated", "nvidia.com/gpu", corev1.TaintNodeMemoryPressure, corev1.TaintNodeNotReady, corev1.TaintNodeUnreachable}, tolerated(more.Spec.Tolerations)); diff != "" {
+	if diff := cmp.Diff([]string{
+		"CriticalAddonsOnly", "dedicated", "nvidia.com/gpu", corev1.TaintNodeMemoryPressure, corev1.TaintNodeNotReady,
+		corev1.TaintNodeUnreachable,
+	}, tolerated(more.Spec.Tolerations)); diff != "" {
 		t.Errorf("extended: tolerations %s", diff)
 	}
 }
@@ -358,7 +368,9 @@ func TestLeftOut(t *testing.T) {
 	})
 	s.Labels["istio.io/rev"], s.Labels["a/b"] = "x", "x"
 	s.Annotations = map[string]string{"linkerd.io/inject": "x", "note": "x", corev1.LastAppliedConfigAnnotation: "x"}
-	if diff := cmp.Diff([]string{"annotation linkerd.io/inject", "label a/b", "label istio.io/rev", "toleration of gpu"}, metadata.LeftOut(s, metadata.Allowed{})); diff != "" {
+	if diff := cmp.Diff([]string{
+		"annotation linkerd.io/inject", "label a/b", "label istio.io/rev", "toleration of gpu",
+	}, metadata.LeftOut(s, metadata.Allowed{})); diff != "" {
 		t.Error(diff)
 	}
 	if left := metadata.LeftOut(s, anything); len(left) > 0 {

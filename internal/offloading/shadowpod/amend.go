@@ -85,7 +85,10 @@ func (r *reconciler) resize(ctx context.Context, peer string, facts lifecycle.Fa
 	case err == nil:
 		return nil
 	case apierrors.HasStatusCause(err, metav1.CauseTypeUnexpectedServerResponse): // there is no such subresource
-		r.events.Warn(facts.Shadow, reasonFailedUpdate, "Update", "this cluster cannot change CPU and memory of a running pod, which needs Kubernetes 1.33: create another pod")
+		r.events.Warn(
+			facts.Shadow, reasonFailedUpdate, "Update",
+			"this cluster cannot change CPU and memory of a running pod, which needs Kubernetes 1.33: create another pod",
+		)
 		return reconcile.TerminalError(fmt.Errorf("resize pod %s/%s: %w", facts.Pod.Namespace, facts.Pod.Name, err))
 	}
 	return r.unamended(facts.Shadow, err)

@@ -14,8 +14,8 @@ import (
 	"liqo.io/liqo/internal/offloading/shadowtest"
 )
 
-// TestArchitecturesOfACluster: in a cluster with nodes of two architectures, a new pod of a peer runs on nodes of the one that the peer's scheduler has seen, or on those
-// that the pod names. A pod from before stays as it is.
+// TestArchitecturesOfACluster: in a cluster with nodes of two architectures, a new pod of a peer runs on nodes of the one that the peer's scheduler
+// has seen, or on those that the pod names. A pod from before stays as it is.
 func TestArchitecturesOfACluster(t *testing.T) {
 	b := shadowtest.New(t)
 	nodes := b.Architectures()
@@ -43,7 +43,8 @@ func TestArchitecturesOfACluster(t *testing.T) {
 	nodes("amd64", "arm64")
 	b.Run()
 	for name, c := range map[string][2]string{
-		"plain": {"", "[{kubernetes.io/arch In [amd64]}]"}, "other": {"arm64", "[{kubernetes.io/arch In [arm64]}]"}, "both": {"arm64,amd64", "[{kubernetes.io/arch In [amd64 arm64]}]"},
+		"plain": {"", "[{kubernetes.io/arch In [amd64]}]"}, "other": {"arm64", "[{kubernetes.io/arch In [arm64]}]"},
+		"both": {"arm64,amd64", "[{kubernetes.io/arch In [amd64 arm64]}]"},
 	} {
 		if got := runsOn(name, c[0]); got != c[1] {
 			t.Errorf("%s: %s, want %s", name, got, c[1])
@@ -56,8 +57,8 @@ func TestArchitecturesOfACluster(t *testing.T) {
 	}
 }
 
-// TestArchitectureIsRemembered: a pod of a peer that is created again runs on the architecture that it had, although most nodes have another one meanwhile, as long as there is
-// a node of it. A pod of an earlier version follows the majority.
+// TestArchitectureIsRemembered: a pod of a peer that is created again runs on the architecture that it had, although most nodes have another one
+// meanwhile, as long as there is a node of it. A pod of an earlier version follows the majority.
 func TestArchitectureIsRemembered(t *testing.T) {
 	b := shadowtest.New(t)
 	nodes := b.Architectures()

@@ -75,7 +75,8 @@ type Options struct {
 
 // Quota keeps the pods of peers within their grants.
 type Quota interface {
-	// Reserve returns why a pod must not be created, or resized, now; if it returns nothing, the pod counts from now on. pod is the one to be resized; nil if there is none.
+	// Reserve returns why a pod must not be created, or resized, now; if it returns nothing, the pod counts from now on. pod is the one to be resized;
+	// nil if there is none.
 	Reserve(peer string, shadowPod *vkv1alpha1.ShadowPod, pod *corev1.Pod, now time.Time) (string, error)
 	// Release undoes Reserve.
 	Release(shadowPod *vkv1alpha1.ShadowPod)
@@ -312,7 +313,8 @@ func (r *reconciler) create(ctx context.Context, shadowPod *vkv1alpha1.ShadowPod
 	return false, refused.ByRule(fmt.Errorf("create pod %s/%s: %w", shadowPod.Namespace, shadowPod.Name, err))
 }
 
-// reserve counts a pod before it is created or resized. It returns an error if the pod does not fit, so that it is tried again: no event leads here when other pods end.
+// reserve counts a pod before it is created or resized. It returns an error if the pod does not fit, so that it is tried again: no event leads here
+// when other pods end.
 func (r *reconciler) reserve(peer string, shadowPod *vkv1alpha1.ShadowPod, pod *corev1.Pod) error {
 	if r.options.Quota == nil {
 		return nil
@@ -358,7 +360,8 @@ func (r *reconciler) writePhase(ctx context.Context, facts lifecycle.Facts, phas
 	}
 	intent := vkapply.ShadowPod(facts.Shadow.Name, facts.Shadow.Namespace).WithUID(facts.Shadow.UID).WithStatus(status)
 	err := r.status.ApplyStatusTo(ctx, intent, facts.Shadow)
-	if err != nil && strings.Contains(err.Error(), ".status.architecture: field not declared") { // the definition of an earlier version: without its phase, a pod would run again
+	// the definition of an earlier version: without its phase, a pod would run again
+	if err != nil && strings.Contains(err.Error(), ".status.architecture: field not declared") {
 		status.Architecture = nil
 		err = r.status.ApplyStatusTo(ctx, intent, facts.Shadow)
 	}

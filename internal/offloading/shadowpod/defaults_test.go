@@ -24,13 +24,14 @@ var chartDefaults = quota.Defaults{
 	MemoryVolume: resource.MustParse("64Mi"),
 }
 
-// TestAttackNM2: a pod that states nothing requests here what it counts with, so that the scheduler of this cluster reserves it, and its volume in memory has a size.
-// A pod that ran before an upgrade stays as it is, whatever changes later.
+// TestAttackNM2: a pod that states nothing requests here what it counts with, so that the scheduler of this cluster reserves it, and its volume in
+// memory has a size. A pod that ran before an upgrade stays as it is, whatever changes later.
 func TestAttackNM2(t *testing.T) {
 	b := shadowtest.New(t)
-	b.Make(&corev1.LimitRange{ObjectMeta: metav1.ObjectMeta{Namespace: shadowtest.RemoteNamespace, Name: "liqo-peer"}, Spec: corev1.LimitRangeSpec{Limits: []corev1.LimitRangeItem{{
-		Type: corev1.LimitTypeContainer, Default: chartDefaults.Limits, DefaultRequest: corev1.ResourceList{"ephemeral-storage": resource.MustParse("0")},
-	}}}})
+	b.Make(&corev1.LimitRange{ObjectMeta: metav1.ObjectMeta{Namespace: shadowtest.RemoteNamespace, Name: "liqo-peer"},
+		Spec: corev1.LimitRangeSpec{Limits: []corev1.LimitRangeItem{{
+			Type: corev1.LimitTypeContainer, Default: chartDefaults.Limits, DefaultRequest: corev1.ResourceList{"ephemeral-storage": resource.MustParse("0")},
+		}}}})
 	stop := b.Run()
 	old := b.CreateShadowPod("old", corev1.RestartPolicyAlways, nil)
 	running := b.Pod(old, nil)
@@ -40,10 +41,13 @@ func TestAttackNM2(t *testing.T) {
 	b.Defaults = chartDefaults
 	b.Run()
 	idle := b.Pod(b.CreateShadowPod("idle", corev1.RestartPolicyAlways, func(s *vkv1alpha1.ShadowPod) {
-		s.Spec.Pod.Volumes = []corev1.Volume{{Name: "v", VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{Medium: corev1.StorageMediumMemory}}}}
+		s.Spec.Pod.Volumes = []corev1.Volume{
+			{Name: "v", VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{Medium: corev1.StorageMediumMemory}}},
+		}
 	}), nil)
 	wanted := corev1.ResourceRequirements{
-		Requests: corev1.ResourceList{"cpu": resource.MustParse("10m"), "memory": resource.MustParse("32Mi"), "ephemeral-storage": resource.MustParse("0")}, Limits: chartDefaults.Limits,
+		Requests: corev1.ResourceList{"cpu": resource.MustParse("10m"), "memory": resource.MustParse("32Mi"), "ephemeral-storage": resource.MustParse("0")},
+		Limits:   chartDefaults.Limits,
 	}
 	if got := idle.Spec.Containers[0].Resources; !equality.Semantic.DeepEqual(got, wanted) {
 		t.Errorf("a container that requests nothing has %v, want %v", got, wanted)
@@ -60,7 +64,9 @@ func TestAttackNM2(t *testing.T) {
 		t.Errorf("a container that requests 2Gi of ephemeral storage has the limit %v", limit.String())
 	}
 	b.Pod(b.CreateShadowPod("whole", corev1.RestartPolicyAlways, func(s *vkv1alpha1.ShadowPod) {
-		s.Spec.Pod.Resources = &corev1.ResourceRequirements{Requests: corev1.ResourceList{"cpu": resource.MustParse("1m")}, Limits: corev1.ResourceList{"cpu": resource.MustParse("1m")}}
+		s.Spec.Pod.Resources = &corev1.ResourceRequirements{
+			Requests: corev1.ResourceList{"cpu": resource.MustParse("1m")}, Limits: corev1.ResourceList{"cpu": resource.MustParse("1m")},
+		}
 	}), nil)
 
 	before := running.Spec.Containers[0].Resources
@@ -69,7 +75,8 @@ func TestAttackNM2(t *testing.T) {
 		b.Must(b.Get(t.Context(), client.ObjectKeyFromObject(running), running))
 		return running.Annotations[labels.ShadowPodRevision] == shadow.Revision(old)
 	})
-	if got := running.Spec.Containers[0].Resources; running.DeletionTimestamp != nil || running.Annotations["note"] != "2" || !equality.Semantic.DeepEqual(got, before) {
+	if got := running.Spec.Containers[0].Resources; running.DeletionTimestamp != nil ||
+		running.Annotations["note"] != "2" || !equality.Semantic.DeepEqual(got, before) {
 		t.Errorf("the pod from before has note %q and %v, before %v", running.Annotations["note"], got, before)
 	}
 }

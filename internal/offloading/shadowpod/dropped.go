@@ -26,9 +26,9 @@ const (
 	undoTimeout = 5 * time.Second
 )
 
-// isolated returns an error if the API server of this cluster would drop a field that isolates a pod: what ran without would have more rights than it asked for.
-// It calls try once for each of these fields and connection, which asks with a request that changes nothing and returns what is kept. If that is refused, so is
-// what follows; a failure of the moment decides nothing, and is tried again.
+// isolated returns an error if the API server of this cluster would drop a field that isolates a pod: what ran without would have more rights than it
+// asked for. It calls try once for each of these fields and connection, which asks with a request that changes nothing and returns what is kept. If
+// that is refused, so is what follows; a failure of the moment decides nothing, and is tried again.
 func (r *reconciler) isolated(shadowPod *vkv1alpha1.ShadowPod, asked []string, try func() (kept []string, err error)) error {
 	dropped, unknown, connection := r.keptFields.judge(asked, r.options.Now())
 	if len(dropped) == 0 && len(unknown) > 0 {
@@ -58,12 +58,13 @@ func lacking(asked, has []string) []string {
 func (r *reconciler) refuseDropped(shadowPod *vkv1alpha1.ShadowPod, dropped []string) error {
 	names := strings.Join(dropped, ", ")
 	r.events.Warn(shadowPod, reasonRefused, "Create",
-		"the API server of this cluster drops %s, without which the pod would have more rights than it asks for: its version does not have that, or has it switched off; keep the pod away from this cluster", names)
+		"the API server of this cluster drops %s, without which the pod would have more rights than it asks for: its version does not have that, "+
+			"or has it switched off; keep the pod away from this cluster", names)
 	return refused.Stays(fmt.Errorf("pod %s/%s: this API server drops %s", shadowPod.Namespace, shadowPod.Name, names))
 }
 
-// created creates a pod that was asked for with fields that isolate it, and deletes it if it lacks one: the API server that was asked before may not be the one that has
-// created it. The answer may be lost, and the deletion may fail: until it is known, settle follows the pod.
+// created creates a pod that was asked for with fields that isolate it, and deletes it if it lacks one: the API server that was asked before may not
+// be the one that has created it. The answer may be lost, and the deletion may fail: until it is known, settle follows the pod.
 func (r *reconciler) created(ctx context.Context, shadowPod *vkv1alpha1.ShadowPod, asked []string, create func() (*corev1.Pod, error)) (*corev1.Pod, error) {
 	if len(asked) == 0 {
 		return create()
@@ -117,6 +118,7 @@ func (r *reconciler) undo(ctx context.Context, shadowPod *vkv1alpha1.ShadowPod, 
 func (r *reconciler) without(shadowPod *vkv1alpha1.ShadowPod, sent, has *corev1.PodSpec) {
 	if dropped := verdict.Dropped(sent, has); len(dropped) > 0 {
 		r.events.Warn(shadowPod, reasonIncomplete, "Create",
-			"the API server of this cluster drops fields that its version does not have, or has switched off, so the pod runs without: %.700s", strings.Join(dropped, ", "))
+			"the API server of this cluster drops fields that its version does not have, or has switched off, so the pod runs without: %.700s",
+			strings.Join(dropped, ", "))
 	}
 }

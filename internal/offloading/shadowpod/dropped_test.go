@@ -13,7 +13,8 @@ import (
 	"liqo.io/liqo/internal/offloading/shadowtest"
 )
 
-// TestFieldsThatAnAPIServerDrops: a field that the API server of the provider does not have is reported. If the pod would be less isolated without it, the pod does not run.
+// TestFieldsThatAnAPIServerDrops: a field that the API server of the provider does not have is reported. If the pod would be less isolated without
+// it, the pod does not run.
 func TestFieldsThatAnAPIServerDrops(t *testing.T) {
 	b := shadowtest.New(t)
 	b.Run()

@@ -52,6 +52,7 @@ func (r *reconciler) leftOut(shadowPod *vkv1alpha1.ShadowPod) {
 	what := strings.Join(metadata.LeftOut(shadowPod, r.options.Allowed), ", ")
 	if r.incomplete.changed(shadowPod, what) {
 		r.events.Warn(shadowPod, reasonIncomplete, "Create",
-			"this cluster does not accept all that the pod asks for, so the pod runs without; the administrator of this cluster can allow it (values peers.metadata.pods, peers.tolerations): %.700s", what)
+			"this cluster does not accept all that the pod asks for, so the pod runs without; the administrator of this cluster can allow it (values "+
+				"peers.metadata.pods, peers.tolerations): %.700s", what)
 	}
 }

@@ -23,8 +23,9 @@ const (
 	dialTimeout, keepAlive = 30 * time.Second, 30 * time.Second
 )
 
-// keptFields remembers which fields that isolate a pod the API server of this cluster was seen to keep. A cluster may have several API servers, which are of different
-// versions while it is upgraded, or an API server may start again with other features: what was seen holds until there is a new connection.
+// keptFields remembers which fields that isolate a pod the API server of this cluster was seen to keep. A cluster may have several API servers, which
+// are of different versions while it is upgraded, or an API server may start again with other features: what was seen holds until there is a new
+// connection.
 type keptFields struct {
 	// connections is how many there have been.
 	connections atomic.Int64

@@ -100,8 +100,8 @@ func withoutHostUsers(request *http.Request) error {
 	return nil
 }
 
-// TestAPIServersOfTwoVersions: while a cluster is upgraded, a pod is created by another API server than the one that was asked whether it keeps what isolates the pod.
-// No pod stays that lacks it, whichever answer is lost.
+// TestAPIServersOfTwoVersions: while a cluster is upgraded, a pod is created by another API server than the one that was asked whether it keeps what
+// isolates the pod. No pod stays that lacks it, whichever answer is lost.
 func TestAPIServersOfTwoVersions(t *testing.T) {
 	b := shadowtest.New(t)
 	older := &olderServer{}
@@ -167,8 +167,8 @@ func TestAPIServersOfTwoVersions(t *testing.T) {
 	}
 }
 
-// TestContainersThatAnAPIServerDropsFrom: a field that isolates a container which is added to a running pod is asked for as well, because such a container is never removed. What
-// else the API server drops from it is reported.
+// TestContainersThatAnAPIServerDropsFrom: a field that isolates a container which is added to a running pod is asked for as well, because such a
+// container is never removed. What else the API server drops from it is reported.
 func TestContainersThatAnAPIServerDropsFrom(t *testing.T) {
 	b := shadowtest.New(t)
 	b.Run()

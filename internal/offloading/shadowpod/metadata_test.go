@@ -26,7 +26,8 @@ func TestAttackH6PodOrders(t *testing.T) {
 		s.Labels["sidecar.istio.io/inject"], s.Labels["app.kubernetes.io/name"] = "true", "web"
 		s.Annotations["karpenter.sh/do-not-disrupt"] = "true"
 		s.Spec.Pod.Tolerations = []corev1.Toleration{
-			{Key: "dedicated", Operator: corev1.TolerationOpExists}, {Key: corev1.TaintNodeNotReady, Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoExecute},
+			{Key: "dedicated", Operator: corev1.TolerationOpExists},
+			{Key: corev1.TaintNodeNotReady, Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoExecute},
 		}
 	})
 	pod := b.Pod(s, nil)
@@ -44,7 +45,8 @@ func TestAttackH6PodOrders(t *testing.T) {
 				t.Errorf("the pod tolerates %s", key)
 			}
 		}
-		if pod.Labels["app"] != "web" || pod.Labels["app.kubernetes.io/name"] != "web" || !slices.ContainsFunc(pod.Spec.Tolerations, func(toleration corev1.Toleration) bool { return toleration.Key == corev1.TaintNodeNotReady }) {
+		if pod.Labels["app"] != "web" || pod.Labels["app.kubernetes.io/name"] != "web" ||
+			!slices.ContainsFunc(pod.Spec.Tolerations, func(toleration corev1.Toleration) bool { return toleration.Key == corev1.TaintNodeNotReady }) {
 			t.Errorf("the pod lacks what is allowed: %v %v", pod.Labels, pod.Spec.Tolerations)
 		}
 	}

@@ -58,7 +58,8 @@ func TestNames(t *testing.T) {
 	tenant := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "liqo-tenant-rome"}}
 	b.Make(tenant)
 	asked := &vkv1alpha1.NamespaceMap{ObjectMeta: metav1.ObjectMeta{
-		Namespace: tenant.Name, Name: "milan", Labels: map[string]string{labels.Replicated: "true"}, Annotations: map[string]string{labels.ClusterDomain: "rome.example"},
+		Namespace: tenant.Name, Name: "milan", Labels: map[string]string{labels.Replicated: "true"},
+		Annotations: map[string]string{labels.ClusterDomain: "rome.example"},
 	}}
 	b.Make(asked)
 	remote := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: shadowtest.RemoteNamespace}}
@@ -84,7 +85,8 @@ func TestNames(t *testing.T) {
 	given.decide(names.Settings{Server: netip.MustParseAddr("10.96.0.77"), Domain: "milan.example"})
 	spec := b.Pod(first, nil).Spec
 	want := []string{"web.svc.rome.example", "svc.rome.example", "rome.example", shadowtest.RemoteNamespace + ".svc.milan.example"}
-	if spec.DNSPolicy != corev1.DNSNone || spec.DNSConfig == nil || !slices.Equal(spec.DNSConfig.Searches, want) || !slices.Equal(spec.DNSConfig.Nameservers, []string{"10.96.0.77"}) {
+	if spec.DNSPolicy != corev1.DNSNone || spec.DNSConfig == nil || !slices.Equal(spec.DNSConfig.Searches, want) ||
+		!slices.Equal(spec.DNSConfig.Nameservers, []string{"10.96.0.77"}) {
 		t.Errorf("a new pod has the policy %s, %v", spec.DNSPolicy, spec.DNSConfig)
 	}
 	own := b.Pod(b.CreateShadowPod("own", corev1.RestartPolicyAlways, func(s *vkv1alpha1.ShadowPod) { s.Spec.Pod.DNSPolicy = corev1.DNSDefault }), nil)
@@ -93,9 +95,11 @@ func TestNames(t *testing.T) {
 	}
 	byAddress := b.Pod(b.CreateShadowPod("by-address", corev1.RestartPolicyAlways, func(s *vkv1alpha1.ShadowPod) {
 		s.Annotations[labels.HomeDNS] = "10.80.0.10"
-		s.Spec.Pod.DNSPolicy, s.Spec.Pod.DNSConfig = corev1.DNSNone, &corev1.PodDNSConfig{Nameservers: []string{"10.80.0.10", "192.0.2.53"}, Searches: []string{"svc.rome.example"}}
+		s.Spec.Pod.DNSPolicy, s.Spec.Pod.DNSConfig = corev1.DNSNone,
+			&corev1.PodDNSConfig{Nameservers: []string{"10.80.0.10", "192.0.2.53"}, Searches: []string{"svc.rome.example"}}
 	}), nil)
-	if got := byAddress.Spec.DNSConfig; !slices.Equal(got.Nameservers, []string{"10.96.0.77", "192.0.2.53"}) || !slices.Equal(got.Searches, []string{"svc.rome.example"}) || byAddress.Annotations[labels.HomeDNS] != "" {
+	if got := byAddress.Spec.DNSConfig; !slices.Equal(got.Nameservers, []string{"10.96.0.77", "192.0.2.53"}) ||
+		!slices.Equal(got.Searches, []string{"svc.rome.example"}) || byAddress.Annotations[labels.HomeDNS] != "" {
 		t.Errorf("a pod that names the DNS of its cluster by address has %v, %v", got, byAddress.Annotations)
 	}
 	// A peer that announces nothing, as before, and one that announces what is no domain.

@@ -37,9 +37,10 @@ func TestPolicyIsChanged(t *testing.T) {
 		}}}},
 		Validations: []admissionv1.Validation{{Expression: "object.metadata.?labels.?app.orValue('') != 'refused'", Message: "another app"}},
 	}}
-	binding := &admissionv1.ValidatingAdmissionPolicyBinding{ObjectMeta: metav1.ObjectMeta{Name: "administrator"}, Spec: admissionv1.ValidatingAdmissionPolicyBindingSpec{
-		PolicyName: policy.Name, ValidationActions: []admissionv1.ValidationAction{admissionv1.Deny},
-	}}
+	binding := &admissionv1.ValidatingAdmissionPolicyBinding{ObjectMeta: metav1.ObjectMeta{Name: "administrator"},
+		Spec: admissionv1.ValidatingAdmissionPolicyBindingSpec{
+			PolicyName: policy.Name, ValidationActions: []admissionv1.ValidationAction{admissionv1.Deny},
+		}}
 	b.Make(policy)
 	b.Make(binding)
 	b.Until("the policy is in force", func() bool {
@@ -49,12 +50,16 @@ func TestPolicyIsChanged(t *testing.T) {
 		}, client.DryRunAll) != nil
 	})
 	// The default of a limit range makes a pod invalid whose own fields are valid.
-	limits := &corev1.LimitRange{ObjectMeta: metav1.ObjectMeta{Namespace: shadowtest.RemoteNamespace, Name: "administrator"}, Spec: corev1.LimitRangeSpec{Limits: []corev1.LimitRangeItem{{
-		Type: corev1.LimitTypeContainer, Default: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("200m")},
-	}}}}
+	limits := &corev1.LimitRange{ObjectMeta: metav1.ObjectMeta{Namespace: shadowtest.RemoteNamespace, Name: "administrator"},
+		Spec: corev1.LimitRangeSpec{Limits: []corev1.LimitRangeItem{{
+			Type: corev1.LimitTypeContainer, Default: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("200m")},
+		}}}}
 	b.Make(limits)
 	b.Until("the limit range is in force", func() bool {
-		probe := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: shadowtest.RemoteNamespace, Name: "probe"}, Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "c", Image: "image"}}}}
+		probe := &corev1.Pod{
+			ObjectMeta: metav1.ObjectMeta{Namespace: shadowtest.RemoteNamespace, Name: "probe"},
+			Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "c", Image: "image"}}},
+		}
 		return b.Create(t.Context(), probe, client.DryRunAll) == nil && !probe.Spec.Containers[0].Resources.Limits.Cpu().IsZero()
 	})
 	limited := b.CreateShadowPod("limited", corev1.RestartPolicyAlways, func(s *vkv1alpha1.ShadowPod) {
@@ -65,9 +70,15 @@ func TestPolicyIsChanged(t *testing.T) {
 	b.Pod(limited, nil)
 
 	created := b.CreateShadowPod("refused", corev1.RestartPolicyAlways, nil)
-	b.Event(created, "FailedCreate", "the pod cannot be created: this cluster refuses it: ValidatingAdmissionPolicy 'administrator' with binding 'administrator' denied request: another app")
+	b.Event(
+		created, "FailedCreate",
+		"the pod cannot be created: this cluster refuses it: ValidatingAdmissionPolicy 'administrator' with binding 'administrator' denied request: another app",
+	)
 	b.Edit(changed, func() { changed.Labels["app"] = "refused" })
-	b.Event(changed, "FailedUpdate", "the pod cannot be changed: this cluster refuses it: ValidatingAdmissionPolicy 'administrator' with binding 'administrator' denied request: another app")
+	b.Event(
+		changed, "FailedUpdate",
+		"the pod cannot be changed: this cluster refuses it: ValidatingAdmissionPolicy 'administrator' with binding 'administrator' denied request: another app",
+	)
 	slice := b.CreateShadowSlice("refused", "10.1.0.5")
 	b.Edit(slice, func() { slice.Labels["app"] = "refused" })
 	b.Event(slice, "FailedApply", "another app")
@@ -78,8 +89,8 @@ func TestPolicyIsChanged(t *testing.T) {
 	b.Until("the slice is changed", func() bool { return b.UntilSlice("refused", true, "10.1.0.5").Labels["app"] == "refused" })
 }
 
-// TestQuotaRefuses: a quota of the provider asks for limits that a pod does not have. The peer's user reads that, the log has it once, and the pod is created once
-// the quota is gone.
+// TestQuotaRefuses: a quota of the provider asks for limits that a pod does not have. The peer's user reads that, the log has it once, and the pod is
+// created once the quota is gone.
 func TestQuotaRefuses(t *testing.T) {
 	b := shadowtest.New(t)
 	b.RefusalRetry = time.Second
@@ -89,11 +100,14 @@ func TestQuotaRefuses(t *testing.T) {
 	}}
 	b.Make(team)
 	b.EditStatus(team, func() { // as the controller of quotas does
-		team.Status = corev1.ResourceQuotaStatus{Hard: team.Spec.Hard, Used: corev1.ResourceList{"limits.cpu": resource.MustParse("0"), "limits.memory": resource.MustParse("0")}}
+		team.Status = corev1.ResourceQuotaStatus{
+			Hard: team.Spec.Hard, Used: corev1.ResourceList{"limits.cpu": resource.MustParse("0"), "limits.memory": resource.MustParse("0")},
+		}
 	})
 	b.Until("the quota is in force", func() bool {
 		return b.Create(t.Context(), &corev1.Pod{
-			ObjectMeta: metav1.ObjectMeta{Namespace: shadowtest.RemoteNamespace, Name: "probe"}, Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "c", Image: "image"}}},
+			ObjectMeta: metav1.ObjectMeta{Namespace: shadowtest.RemoteNamespace, Name: "probe"},
+			Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "c", Image: "image"}}},
 		}, client.DryRunAll) != nil
 	})
 	refused := b.CreateShadowPod("web", corev1.RestartPolicyAlways, nil)
@@ -102,8 +116,8 @@ func TestQuotaRefuses(t *testing.T) {
 	b.Pod(refused, nil)
 }
 
-// TestLeftOutLater: a label with a domain that a running pod gets is reported like one that it has from the start, once; those that the API server of the consumer
-// copies from its node are not.
+// TestLeftOutLater: a label with a domain that a running pod gets is reported like one that it has from the start, once; those that the API server of
+// the consumer copies from its node are not.
 func TestLeftOutLater(t *testing.T) {
 	b := shadowtest.New(t)
 	b.Run()

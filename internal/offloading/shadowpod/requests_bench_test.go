@@ -51,7 +51,9 @@ func newRequests(b *testing.B) *requests {
 	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, vkv1alpha1.AddToScheme} {
 		check(b, add(scheme))
 	}
-	_, err := envtest.InstallCRDs(admin, envtest.CRDInstallOptions{ErrorIfPathMissing: true, Paths: []string{"../../../deployments/liqo/crds/virtualkubelet.liqo.io_shadowpods.yaml"}})
+	_, err := envtest.InstallCRDs(admin, envtest.CRDInstallOptions{
+		ErrorIfPathMissing: true, Paths: []string{"../../../deployments/liqo/crds/virtualkubelet.liqo.io_shadowpods.yaml"},
+	})
 	check(b, err)
 	config := rest.CopyConfig(admin)
 	config.QPS = -1
@@ -122,9 +124,12 @@ func withShadowPod(b *testing.B, r *requests) {
 		shadows[i], pods[i] = made, pod
 	}, func(i int) {
 		made, pod := shadows[i], pods[i]
-		check(b, r.client.Delete(ctx, made.DeepCopy(), client.Preconditions{UID: &made.UID}, client.PropagationPolicy(metav1.DeletePropagationForeground))) // the virtual kubelet
-		check(b, r.client.Delete(ctx, pod.DeepCopy(), client.Preconditions{UID: &pod.UID}, client.GracePeriodSeconds(0)))                                   // the provider's controller
-		check(b, client.IgnoreNotFound(r.client.Get(ctx, client.ObjectKeyFromObject(made), &corev1.Pod{})))                                                 // it frees the name only when the pod is gone
+		// the virtual kubelet
+		check(b, r.client.Delete(ctx, made.DeepCopy(), client.Preconditions{UID: &made.UID}, client.PropagationPolicy(metav1.DeletePropagationForeground)))
+		// the provider's controller
+		check(b, r.client.Delete(ctx, pod.DeepCopy(), client.Preconditions{UID: &pod.UID}, client.GracePeriodSeconds(0)))
+		// it frees the name only when the pod is gone
+		check(b, client.IgnoreNotFound(r.client.Get(ctx, client.ObjectKeyFromObject(made), &corev1.Pod{})))
 		check(b, r.client.Patch(ctx, made, client.RawPatch(types.JSONPatchType, []byte(`[{"op":"remove","path":"/metadata/finalizers"}]`))))
 	})
 }

@@ -32,7 +32,9 @@ func TestStormOfShadowPods(t *testing.T) {
 	b := shadowtest.New(t)
 	b.OtherPeer()
 	nothing := corev1.ResourceList{"count/pods": {}}
-	quota := &corev1.ResourceQuota{ObjectMeta: metav1.ObjectMeta{Namespace: shadowtest.RemoteNamespace, Name: "none"}, Spec: corev1.ResourceQuotaSpec{Hard: nothing}}
+	quota := &corev1.ResourceQuota{
+		ObjectMeta: metav1.ObjectMeta{Namespace: shadowtest.RemoteNamespace, Name: "none"}, Spec: corev1.ResourceQuotaSpec{Hard: nothing},
+	}
 	b.Make(quota)
 	b.EditStatus(quota, func() { quota.Status = corev1.ResourceQuotaStatus{Hard: nothing, Used: nothing} }) // as the quota controller, which does not run here
 	b.Run()
@@ -61,7 +63,10 @@ func TestStormOfShadowPods(t *testing.T) {
 func TestShadowPodsHang(t *testing.T) {
 	b := shadowtest.New(t)
 	b.OtherPeer()
-	asked := kubetest.Hang(t, b.Client, shadowtest.RemoteNamespace, admissionregistrationv1.Rule{APIGroups: []string{""}, APIVersions: []string{"v1"}, Resources: []string{"pods"}})
+	asked := kubetest.Hang(
+		t, b.Client, shadowtest.RemoteNamespace,
+		admissionregistrationv1.Rule{APIGroups: []string{""}, APIVersions: []string{"v1"}, Resources: []string{"pods"}},
+	)
 	b.Run()
 	for i := range 50 {
 		b.CreateShadowPod(fmt.Sprint("bad", i), corev1.RestartPolicyAlways, nil)

@@ -105,7 +105,10 @@ func Setup(mgr manager.Manager, o Options) error {
 		Watches(&discoveryv1.EndpointSlice{}, &handler.EnqueueRequestForObject{}, builder.WithPredicates(ours)).
 		Watches(&corev1.Pod{}, handler.EnqueueRequestsFromMapFunc(r.ofPod), builder.WithPredicates(otherEndpoint)).
 		Watches(&discoveryv1alpha1.ForeignCluster{}, handler.EnqueueRequestsFromMapFunc(r.ofForeignCluster), builder.WithPredicates(otherReach)).
-		Watches(&corev1.Node{}, handler.EnqueueRequestsFromMapFunc(r.ofNode), builder.WithPredicates(predicate.Funcs{UpdateFunc: func(event.UpdateEvent) bool { return false }}))
+		Watches(
+			&corev1.Node{}, handler.EnqueueRequestsFromMapFunc(r.ofNode),
+			builder.WithPredicates(predicate.Funcs{UpdateFunc: func(event.UpdateEvent) bool { return false }}),
+		)
 	if o.InternalNetwork {
 		b = b.Watches(&netv1alpha1.TunnelEndpoint{}, handler.EnqueueRequestsFromMapFunc(r.ofTunnel), builder.WithPredicates(networks.OtherTunnels))
 	}

@@ -120,7 +120,9 @@ func TestShadowEndpointSlice(t *testing.T) {
 	}
 
 	// An unmanaged slice is not touched.
-	unmanaged := &discoveryv1.EndpointSlice{ObjectMeta: metav1.ObjectMeta{Namespace: shadowtest.RemoteNamespace, Name: "web-2"}, AddressType: discoveryv1.AddressTypeIPv4}
+	unmanaged := &discoveryv1.EndpointSlice{
+		ObjectMeta: metav1.ObjectMeta{Namespace: shadowtest.RemoteNamespace, Name: "web-2"}, AddressType: discoveryv1.AddressTypeIPv4,
+	}
 	b.Make(unmanaged)
 	b.Event(b.CreateShadowSlice("web-2", "10.1.0.5"), "NameTaken", "web-2")
 	before := unmanaged.ResourceVersion
@@ -169,7 +171,8 @@ func TestAttackNL2(t *testing.T) {
 		t.Helper()
 		slice := &discoveryv1.EndpointSlice{ObjectMeta: metav1.ObjectMeta{Namespace: shadowtest.RemoteNamespace, Name: name}}
 		b.Until("the endpoints of "+name+" are on node \""+want+"\"", func() bool {
-			return b.Exists(slice) && len(slice.Endpoints) == 1 && (slice.Endpoints[0].NodeName == nil && want == "" || slice.Endpoints[0].NodeName != nil && *slice.Endpoints[0].NodeName == want)
+			return b.Exists(slice) && len(slice.Endpoints) == 1 && (slice.Endpoints[0].NodeName == nil && want == "" ||
+				slice.Endpoints[0].NodeName != nil && *slice.Endpoints[0].NodeName == want)
 		})
 	}
 	evil := b.CreateShadowSlice("evil", "10.1.0.7")
@@ -190,8 +193,8 @@ func TestAttackNL2(t *testing.T) {
 	named("web-1", "rome")
 }
 
-// TestOwnEndpoints: an endpoint that is a pod of the peer here follows that pod, and no other: its address, its readiness and its end. It costs a write for each
-// change of these.
+// TestOwnEndpoints: an endpoint that is a pod of the peer here follows that pod, and no other: its address, its readiness and its end. It costs a
+// write for each change of these.
 func TestOwnEndpoints(t *testing.T) {
 	b := shadowtest.New(t)
 	b.Rome()
@@ -201,7 +204,8 @@ func TestOwnEndpoints(t *testing.T) {
 	b.Edit(s, func() {
 		for _, name := range []string{"db-0", "db-1", "vault"} {
 			s.Spec.Template.Endpoints = append(s.Spec.Template.Endpoints, vkv1alpha1.Endpoint{
-				Addresses: []string{}, Conditions: discoveryv1.EndpointConditions{Ready: new(true)}, TargetRef: &corev1.ObjectReference{Kind: "ShadowPod", Name: name, Namespace: "kube-system"},
+				Addresses: []string{}, Conditions: discoveryv1.EndpointConditions{Ready: new(true)},
+				TargetRef: &corev1.ObjectReference{Kind: "ShadowPod", Name: name, Namespace: "kube-system"},
 			})
 		}
 	})
@@ -226,7 +230,8 @@ func TestOwnEndpoints(t *testing.T) {
 	writes := b.Writes.Load()
 	status(pod, "10.200.1.5", corev1.ConditionTrue)
 	slice := b.UntilSlice("db-1", true, "10.1.0.5", "10.200.1.5")
-	if endpoint := slice.Endpoints[1]; *endpoint.NodeName != "physical" || *endpoint.Zone != "z1" || endpoint.TargetRef.Kind != "Pod" || endpoint.TargetRef.Namespace != shadowtest.RemoteNamespace || endpoint.TargetRef.UID != pod.UID {
+	if endpoint := slice.Endpoints[1]; *endpoint.NodeName != "physical" || *endpoint.Zone != "z1" || endpoint.TargetRef.Kind != "Pod" ||
+		endpoint.TargetRef.Namespace != shadowtest.RemoteNamespace || endpoint.TargetRef.UID != pod.UID {
 		t.Errorf("the endpoint is %+v", endpoint)
 	}
 	condition := func(what string, ready, serving bool) {

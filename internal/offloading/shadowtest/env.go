@@ -89,7 +89,9 @@ func New(t *testing.T) *Env {
 	t.Parallel()
 	b := &Env{Env: kubetest.Env{T: t}, admin: kubetest.Cluster(t), scheme: runtime.NewScheme()}
 	b.Ahead.Store(int64(2 * time.Minute))
-	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, discoveryv1alpha1.AddToScheme, netv1alpha1.AddToScheme, vkv1alpha1.AddToScheme, sharingv1alpha1.AddToScheme} {
+	for _, add := range []func(*runtime.Scheme) error{
+		clientgoscheme.AddToScheme, discoveryv1alpha1.AddToScheme, netv1alpha1.AddToScheme, vkv1alpha1.AddToScheme, sharingv1alpha1.AddToScheme,
+	} {
 		b.Must(add(b.scheme))
 	}
 	crds := "../../../deployments/liqo/crds/"
@@ -170,10 +172,13 @@ func (b *Env) Run() (stop func()) {
 	remoteNamespaces, err := peers.Watch(mgr)
 	b.Must(err)
 	b.Must(shadowpod.Setup(mgr, shadowpod.Options{
-		RemoteNamespaces: remoteNamespaces, Level: shadow.Baseline, Allowed: metadata.Allowed{Tolerations: metadata.Keys{"a"}}, Quota: b.Quota, Defaults: b.Defaults, Names: b.Names, Workers: 10,
+		RemoteNamespaces: remoteNamespaces, Level: shadow.Baseline, Allowed: metadata.Allowed{Tolerations: metadata.Keys{"a"}}, Quota: b.Quota,
+		Defaults: b.Defaults, Names: b.Names, Workers: 10,
 		RefusalRetry: b.RefusalRetry, Now: func() time.Time { return time.Now().Add(time.Duration(b.Ahead.Load())) },
 	}))
-	b.Must(shadowslice.Setup(mgr, shadowslice.Options{RemoteNamespaces: remoteNamespaces, InternalNetwork: !b.External, OwnNetworks: b.Own, Workers: 10, RefusalRetry: b.RefusalRetry}))
+	b.Must(shadowslice.Setup(mgr, shadowslice.Options{
+		RemoteNamespaces: remoteNamespaces, InternalNetwork: !b.External, OwnNetworks: b.Own, Workers: 10, RefusalRetry: b.RefusalRetry,
+	}))
 	return kubetest.Start(b.T, "manager", mgr.Start)
 }
 
@@ -217,7 +222,10 @@ func (b *Env) Event(about client.Object, reason, part string) {
 func (b *Env) CreateShadowPod(name string, policy corev1.RestartPolicy, change func(*vkv1alpha1.ShadowPod)) *vkv1alpha1.ShadowPod {
 	b.T.Helper()
 	s := &vkv1alpha1.ShadowPod{
-		ObjectMeta: metav1.ObjectMeta{Namespace: RemoteNamespace, Name: name, Labels: map[string]string{labels.Origin: "rome-id", "app": name}, Annotations: map[string]string{"note": "1"}},
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: RemoteNamespace, Name: name, Labels: map[string]string{labels.Origin: "rome-id", "app": name},
+			Annotations: map[string]string{"note": "1"},
+		},
 		Spec: vkv1alpha1.ShadowPodSpec{Fence: "fence-of-" + name, Pod: corev1.PodSpec{
 			RestartPolicy: policy, Containers: []corev1.Container{{Name: "c", Image: "image:1"}}, AutomountServiceAccountToken: new(false),
 		}},
@@ -327,7 +335,8 @@ func (b *Env) Rome() *discoveryv1alpha1.ForeignCluster {
 		ObjectMeta: metav1.ObjectMeta{Namespace: "liqo-tenant-rome", Name: "rome"},
 		Spec: netv1alpha1.TunnelEndpointSpec{
 			ClusterIdentity: netv1alpha1.ClusterIdentity{ClusterID: "rome-id", ClusterName: "rome"}, LocalPodCIDR: "10.200.0.0/16", LocalExternalCIDR: "10.201.0.0/16",
-			RemotePodCIDR: "10.200.0.0/16", RemoteNATPodCIDR: "10.1.0.0/16", RemoteExternalCIDR: "10.202.0.0/16", BackendType: "wireguard", BackendConfig: map[string]string{},
+			RemotePodCIDR: "10.200.0.0/16", RemoteNATPodCIDR: "10.1.0.0/16", RemoteExternalCIDR: "10.202.0.0/16", BackendType: "wireguard",
+			BackendConfig: map[string]string{},
 		},
 	})
 	fc := &discoveryv1alpha1.ForeignCluster{ObjectMeta: metav1.ObjectMeta{Name: "rome"}}

@@ -64,7 +64,9 @@ func Setup(mgr manager.Manager, o Options) (*Standby, error) {
 	cached, err := cache.New(mgr.GetConfig(), cache.Options{
 		HTTPClient: mgr.GetHTTPClient(), Scheme: mgr.GetScheme(), Mapper: mgr.GetRESTMapper(), DefaultTransform: kubemanager.Trim,
 		ByObject: map[client.Object]cache.ByObject{
-			&corev1.Service{}:            {Namespaces: map[string]cache.Config{o.Service.Namespace: {FieldSelector: fields.OneTermEqualSelector("metadata.name", o.Service.Name)}}},
+			&corev1.Service{}: {
+				Namespaces: map[string]cache.Config{o.Service.Namespace: {FieldSelector: fields.OneTermEqualSelector("metadata.name", o.Service.Name)}},
+			},
 			&discoveryv1.EndpointSlice{}: {Namespaces: map[string]cache.Config{o.Service.Namespace: of, o.DNS.Namespace: of}},
 		},
 	})
@@ -113,7 +115,9 @@ func (s *Standby) Reconcile(ctx context.Context, _ reconcile.Request) (reconcile
 		return reconcile.Result{}, nil
 	}
 	var dns discoveryv1.EndpointSliceList
-	if err := s.cached.List(ctx, &dns, client.InNamespace(s.options.DNS.Namespace), client.MatchingLabels{discoveryv1.LabelServiceName: s.options.DNS.Name}); err != nil {
+	if err := s.cached.List(
+		ctx, &dns, client.InNamespace(s.options.DNS.Namespace), client.MatchingLabels{discoveryv1.LabelServiceName: s.options.DNS.Name},
+	); err != nil {
 		return reconcile.Result{}, fmt.Errorf("list the endpoints of %s: %w", s.options.DNS, err)
 	}
 	var live discoveryv1.EndpointSlice
@@ -133,7 +137,10 @@ func (s *Standby) Reconcile(ctx context.Context, _ reconcile.Request) (reconcile
 			return reconcile.Result{}, fmt.Errorf("write EndpointSlice %s: %w", sliceName, err)
 		}
 	} else if !exists { // one that is there stays: its pods may come back, and no others are known
-		s.decide(ctx, names.Settings{}, "the DNS of this cluster, Service "+s.options.DNS.String()+", has no endpoints to fall back on; if it has another name, set the value dns.clusterService")
+		s.decide(
+			ctx, names.Settings{},
+			"the DNS of this cluster, Service "+s.options.DNS.String()+", has no endpoints to fall back on; if it has another name, set the value dns.clusterService",
+		)
 		return reconcile.Result{}, nil
 	}
 	s.decide(ctx, names.Settings{Server: address, Domain: s.options.Cluster.Domain, Searches: s.options.Cluster.Searches}, "")

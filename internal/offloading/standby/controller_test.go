@@ -29,8 +29,8 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// TestStandby: with the rights in its markers, the controller follows the DNS of the cluster; new pods use our name server only while the endpoints to fall back
-// on are there; and nothing is written twice.
+// TestStandby: with the rights in its markers, the controller follows the DNS of the cluster; new pods use our name server only while the endpoints
+// to fall back on are there; and nothing is written twice.
 func TestStandby(t *testing.T) {
 	admin := kubetest.Cluster(t)
 	b := &kubetest.Env{T: t}

@@ -54,9 +54,12 @@ func TestPlan(t *testing.T) {
 		from    []discoveryv1.EndpointSlice
 		want    string
 	}{
-		"usual":               {"10.96.0.77", []discoveryv1.EndpointSlice{dns(53, "10.0.0.2 10.0.0.1")}, "IPv4 dns=53 dns-tcp=53: 10.0.0.1 10.0.0.2"},
-		"OpenShift":           {"10.96.0.77", []discoveryv1.EndpointSlice{dns(5353, "10.0.0.1")}, "IPv4 dns=5353 dns-tcp=5353: 10.0.0.1"},
-		"two slices":          {"10.96.0.77", []discoveryv1.EndpointSlice{dns(53, "10.0.0.2"), dns(53, "10.0.0.1 10.0.0.2")}, "IPv4 dns=53 dns-tcp=53: 10.0.0.1 10.0.0.2"},
+		"usual":     {"10.96.0.77", []discoveryv1.EndpointSlice{dns(53, "10.0.0.2 10.0.0.1")}, "IPv4 dns=53 dns-tcp=53: 10.0.0.1 10.0.0.2"},
+		"OpenShift": {"10.96.0.77", []discoveryv1.EndpointSlice{dns(5353, "10.0.0.1")}, "IPv4 dns=5353 dns-tcp=5353: 10.0.0.1"},
+		"two slices": {
+			"10.96.0.77", []discoveryv1.EndpointSlice{dns(53, "10.0.0.2"), dns(53, "10.0.0.1 10.0.0.2")},
+			"IPv4 dns=53 dns-tcp=53: 10.0.0.1 10.0.0.2",
+		},
 		"another port":        {"10.96.0.77", []discoveryv1.EndpointSlice{dns(53, "10.0.0.2"), dns(54, "10.0.0.1")}, "IPv4 dns=53 dns-tcp=53: 10.0.0.2"},
 		"one starts":          {"10.96.0.77", []discoveryv1.EndpointSlice{dns(53, "10.0.0.2! 10.0.0.1")}, "IPv4 dns=53 dns-tcp=53: 10.0.0.1"},
 		"all start, one ends": {"10.96.0.77", []discoveryv1.EndpointSlice{dns(53, "10.0.0.2! 10.0.0.1! 10.0.0.3-")}, "IPv4 dns=53 dns-tcp=53: 10.0.0.1 10.0.0.2"},

@@ -31,7 +31,8 @@ func Dropped(sent, has *corev1.PodSpec) (names []string) {
 	return names
 }
 
-// compare calls report with the parts of the path of each field of a value that the other one lacks. Other values, and elements that are not there, are what admission does, not a version.
+// compare calls report with the parts of the path of each field of a value that the other one lacks. Other values, and elements that are not there,
+// are what admission does, not a version.
 func compare(at []string, sent, has reflect.Value, report func([]string)) {
 	switch sent.Kind() {
 	case reflect.Pointer:
@@ -64,8 +65,8 @@ func compare(at []string, sent, has reflect.Value, report func([]string)) {
 	}
 }
 
-// counterpart returns the element of a list for one of another list: at the same place if the lists are as long, or else the one with the same name, if there is one
-// only. Variables and mounts may have the name of another one.
+// counterpart returns the element of a list for one of another list: at the same place if the lists are as long, or else the one with the same name,
+// if there is one only. Variables and mounts may have the name of another one.
 func counterpart(sent, has reflect.Value, i int) (other reflect.Value, name string) {
 	if sent.Type().Elem().Kind() != reflect.Struct || max(sent.Len(), has.Len()) > maxCompared {
 		return other, ""
@@ -112,8 +113,8 @@ func empty(value reflect.Value) bool {
 	return value.IsZero() || (value.Kind() == reflect.Slice || value.Kind() == reflect.Map) && value.Len() == 0
 }
 
-// Isolating returns the fields that isolate a pod more than others and that not every version of Kubernetes has. Without them, it would have more rights than it
-// asked for.
+// Isolating returns the fields that isolate a pod more than others and that not every version of Kubernetes has. Without them, it would have more
+// rights than it asked for.
 func Isolating(spec *corev1.PodSpec) []string {
 	set := map[string]bool{}
 	mark := func(name string, asked bool) {

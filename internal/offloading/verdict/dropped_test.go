@@ -16,12 +16,15 @@ func TestDropped(t *testing.T) {
 			HostUsers: new(false), Hostname: "web", HostnameOverride: new("web.example.com"),
 			Volumes: []corev1.Volume{
 				{Name: "model", VolumeSource: corev1.VolumeSource{Image: &corev1.ImageVolumeSource{Reference: "model:1"}}},
-				{Name: "all", VolumeSource: corev1.VolumeSource{Projected: &corev1.ProjectedVolumeSource{Sources: []corev1.VolumeProjection{{ConfigMap: &corev1.ConfigMapProjection{}}}}}},
+				{Name: "all", VolumeSource: corev1.VolumeSource{
+					Projected: &corev1.ProjectedVolumeSource{Sources: []corev1.VolumeProjection{{ConfigMap: &corev1.ConfigMapProjection{}}}},
+				}},
 			},
 			Containers: []corev1.Container{{
 				Name: "main", Command: []string{"a", "b"}, Lifecycle: &corev1.Lifecycle{StopSignal: new(corev1.SIGUSR1)},
 				ReadinessProbe: &corev1.Probe{ProbeHandler: corev1.ProbeHandler{GRPC: &corev1.GRPCAction{Port: 1}}, PeriodSeconds: 1},
-				Env:            []corev1.EnvVar{{Name: "A", Value: "a"}}, VolumeMounts: []corev1.VolumeMount{{Name: "all", MountPath: "/a", BindMountOptions: []string{"noexec"}}},
+				Env:            []corev1.EnvVar{{Name: "A", Value: "a"}},
+				VolumeMounts:   []corev1.VolumeMount{{Name: "all", MountPath: "/a", BindMountOptions: []string{"noexec"}}},
 			}},
 			Tolerations: []corev1.Toleration{{Key: "a"}},
 		}
@@ -37,7 +40,8 @@ func TestDropped(t *testing.T) {
 			s.HostUsers, s.HostnameOverride, s.Volumes[0].VolumeSource = nil, nil, corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}
 			s.Containers[0].Lifecycle.StopSignal, s.Containers[0].ReadinessProbe.GRPC, s.Containers[0].VolumeMounts[0].BindMountOptions = nil, nil, nil
 		}, []string{
-			"volumes[model].image", "containers[main].volumeMounts[all].bindMountOptions", "containers[main].readinessProbe.grpc", "containers[main].lifecycle.stopSignal", "hostUsers", "hostnameOverride",
+			"volumes[model].image", "containers[main].volumeMounts[all].bindMountOptions", "containers[main].readinessProbe.grpc",
+			"containers[main].lifecycle.stopSignal", "hostUsers", "hostnameOverride",
 		}},
 		"what it adds, and what admission changes, adds and removes": {func(s *corev1.PodSpec) {
 			s.DNSPolicy, s.Hostname, s.Tolerations = corev1.DNSClusterFirst, "another", append([]corev1.Toleration{{Key: "b"}}, s.Tolerations...)
@@ -60,7 +64,9 @@ func TestDropped(t *testing.T) {
 	if got := Dropped(same, same); got != nil {
 		t.Errorf("a volume that is mounted three times: %q", got)
 	}
-	if got := Dropped(same, twice(func(m []corev1.VolumeMount) { m[1].SubPath = "" })); !slices.Equal(got, []string{"containers[main].volumeMounts[all].subPath"}) {
+	if got := Dropped(same, twice(func(m []corev1.VolumeMount) {
+		m[1].SubPath = ""
+	})); !slices.Equal(got, []string{"containers[main].volumeMounts[all].subPath"}) {
 		t.Errorf("a mount without its path: %q", got)
 	}
 	injected := twice(func([]corev1.VolumeMount) {})
@@ -87,7 +93,8 @@ func TestDropped(t *testing.T) {
 }
 
 func TestIsolating(t *testing.T) {
-	local, enabled, ifPossible := &corev1.AppArmorProfile{Type: corev1.AppArmorProfileTypeLocalhost}, corev1.RecursiveReadOnlyEnabled, corev1.RecursiveReadOnlyIfPossible
+	local, enabled, ifPossible := &corev1.AppArmorProfile{Type: corev1.AppArmorProfileTypeLocalhost}, corev1.RecursiveReadOnlyEnabled,
+		corev1.RecursiveReadOnlyIfPossible
 	strict, merge := corev1.SupplementalGroupsPolicyStrict, corev1.SupplementalGroupsPolicyMerge
 	mount := func(volumeMount corev1.VolumeMount) corev1.PodSpec {
 		return corev1.PodSpec{InitContainers: []corev1.Container{{VolumeMounts: []corev1.VolumeMount{volumeMount}}}}
@@ -96,13 +103,15 @@ func TestIsolating(t *testing.T) {
 		spec corev1.PodSpec
 		want string
 	}{
-		"nothing":                     {corev1.PodSpec{Containers: []corev1.Container{{}}}, ""},
-		"a user namespace":            {corev1.PodSpec{HostUsers: new(false)}, "hostUsers"},
-		"none":                        {corev1.PodSpec{HostUsers: new(true)}, ""},
-		"only the groups of the pod":  {corev1.PodSpec{SecurityContext: &corev1.PodSecurityContext{SupplementalGroupsPolicy: &strict}}, "supplementalGroupsPolicy"},
-		"those of the image as well":  {corev1.PodSpec{SecurityContext: &corev1.PodSecurityContext{SupplementalGroupsPolicy: &merge}}, ""},
-		"a profile":                   {corev1.PodSpec{SecurityContext: &corev1.PodSecurityContext{AppArmorProfile: local}}, "appArmorProfile"},
-		"a profile of a container":    {corev1.PodSpec{Containers: []corev1.Container{{SecurityContext: &corev1.SecurityContext{AppArmorProfile: local}}}}, "appArmorProfile"},
+		"nothing":                    {corev1.PodSpec{Containers: []corev1.Container{{}}}, ""},
+		"a user namespace":           {corev1.PodSpec{HostUsers: new(false)}, "hostUsers"},
+		"none":                       {corev1.PodSpec{HostUsers: new(true)}, ""},
+		"only the groups of the pod": {corev1.PodSpec{SecurityContext: &corev1.PodSecurityContext{SupplementalGroupsPolicy: &strict}}, "supplementalGroupsPolicy"},
+		"those of the image as well": {corev1.PodSpec{SecurityContext: &corev1.PodSecurityContext{SupplementalGroupsPolicy: &merge}}, ""},
+		"a profile":                  {corev1.PodSpec{SecurityContext: &corev1.PodSecurityContext{AppArmorProfile: local}}, "appArmorProfile"},
+		"a profile of a container": {
+			corev1.PodSpec{Containers: []corev1.Container{{SecurityContext: &corev1.SecurityContext{AppArmorProfile: local}}}}, "appArmorProfile",
+		},
 		"mounts below that are ro":    {mount(corev1.VolumeMount{RecursiveReadOnly: &enabled}), "recursiveReadOnly"},
 		"the same, if it is possible": {mount(corev1.VolumeMount{RecursiveReadOnly: &ifPossible}), ""},
 		"a mount without programs":    {mount(corev1.VolumeMount{BindMountOptions: []string{"noexec"}}), "bindMountOptions"},

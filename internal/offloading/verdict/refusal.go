@@ -54,7 +54,8 @@ func Refusal(err error, namespace string, names ...string) string {
 // quota is how an API server begins the refusal of a quota, with its name.
 var quota = regexp.MustCompile(`^(exceeded|failed) quota: [^\s,:]+[,:] `)
 
-// withoutQuota leaves out of the refusal of a quota how it is called and how much of it is in use: what the object asks for, or must state, is enough to change it.
+// withoutQuota leaves out of the refusal of a quota how it is called and how much of it is in use: what the object asks for, or must state, is enough
+// to change it.
 func withoutQuota(text string) string {
 	found := quota.FindStringSubmatch(text)
 	if found == nil {

@@ -34,30 +34,69 @@ func TestRefusals(t *testing.T) {
 		want string
 	}{
 		{"a quota", forbidden("exceeded quota: team, requested: pods=1, used: pods=4, limited: pods=4"), "exceeded quota of this namespace: requested: pods=1"},
-		{"a quota of limits", forbidden("failed quota: team: must specify limits.cpu for: main; limits.memory for: main"), "failed quota of this namespace: must specify limits.cpu for: main; limits.memory for: main"},
-		{"a quota of a class", forbidden("insufficient quota to match these scopes: [{PriorityClass In [high]}]"), "insufficient quota to match these scopes: [{PriorityClass In [high]}]"},
-		{"a limit range", forbidden("[maximum cpu usage per Container is 1, but limit is 2, minimum memory usage per Pod is 1Gi, but request is 1Mi]"), "[maximum cpu usage per Container is 1, but limit is 2, minimum memory usage per Pod is 1Gi, but request is 1Mi]"},
-		{"a ratio", forbidden("cpu max limit to request ratio per Container is 2, but provided ratio is 4.000000"), "cpu max limit to request ratio per Container is 2, but provided ratio is 4.000000"},
-		{"the standard", forbidden(`violates PodSecurity "restricted:latest": allowPrivilegeEscalation != false (container "main" must set securityContext.allowPrivilegeEscalation=false)`), `violates PodSecurity "restricted:latest": allowPrivilegeEscalation != false (container "main" must set securityContext.allowPrivilegeEscalation=false)`},
+		{
+			"a quota of limits", forbidden("failed quota: team: must specify limits.cpu for: main; limits.memory for: main"),
+			"failed quota of this namespace: must specify limits.cpu for: main; limits.memory for: main",
+		},
+		{
+			"a quota of a class", forbidden("insufficient quota to match these scopes: [{PriorityClass In [high]}]"),
+			"insufficient quota to match these scopes: [{PriorityClass In [high]}]",
+		},
+		{
+			"a limit range",
+			forbidden("[maximum cpu usage per Container is 1, but limit is 2, minimum memory usage per Pod is 1Gi, but request is 1Mi]"),
+			"[maximum cpu usage per Container is 1, but limit is 2, minimum memory usage per Pod is 1Gi, but request is 1Mi]",
+		},
+		{
+			"a ratio", forbidden("cpu max limit to request ratio per Container is 2, but provided ratio is 4.000000"),
+			"cpu max limit to request ratio per Container is 2, but provided ratio is 4.000000",
+		},
+		{"the standard", forbidden(
+			`violates PodSecurity "restricted:latest": allowPrivilegeEscalation != false (container "main" must set securityContext.allowPrivilegeEscalation=false)`,
+		), `violates PodSecurity "restricted:latest": allowPrivilegeEscalation != false (container "main" must set securityContext.allowPrivilegeEscalation=false)`},
 		{"a class of priority", forbidden("no PriorityClass with name high was found"), "no PriorityClass with name high was found"},
-		{"an account that is missing", forbidden(`error looking up service account shop-rome-1/default: serviceaccount "default" not found`), `error looking up service account shop-rome-1/default: serviceaccount "default" not found`},
+		{
+			"an account that is missing", forbidden(`error looking up service account shop-rome-1/default: serviceaccount "default" not found`),
+			`error looking up service account shop-rome-1/default: serviceaccount "default" not found`,
+		},
 		{"a policy", policy, "ValidatingAdmissionPolicy 'limits' with binding 'all' denied request: each container needs a limit of cpu"},
-		{"a policy of Liqo", forbidden("ValidatingAdmissionPolicy 'liqo-peers-pods' with binding 'liqo-peers-pods' denied request: a pod of a peer must not"), "a pod of a peer must not"},
-		{"a webhook", webhook(400, "", `admission webhook "images.example.com" denied the request: use images of registry.example.com`), `admission webhook "images.example.com" denied the request: use images of registry.example.com`},
-		{"a webhook with a code", webhook(403, "NotWanted", `admission webhook "x.example.com" denied the request without explanation`), `admission webhook "x.example.com" denied the request without explanation`},
+		{
+			"a policy of Liqo",
+			forbidden("ValidatingAdmissionPolicy 'liqo-peers-pods' with binding 'liqo-peers-pods' denied request: a pod of a peer must not"),
+			"a pod of a peer must not",
+		},
+		{
+			"a webhook", webhook(400, "", `admission webhook "images.example.com" denied the request: use images of registry.example.com`),
+			`admission webhook "images.example.com" denied the request: use images of registry.example.com`,
+		},
+		{
+			"a webhook with a code", webhook(403, "NotWanted", `admission webhook "x.example.com" denied the request without explanation`),
+			`admission webhook "x.example.com" denied the request without explanation`,
+		},
 		{"fields", apierrors.NewInvalid(schema.GroupKind{Kind: "Pod"}, "web", field.ErrorList{
-			field.Invalid(field.NewPath("spec", "containers").Index(0).Child("name"), "Not_A_Name", "bad"), field.Required(field.NewPath("spec", "volumes").Index(1).Child("name"), ""),
+			field.Invalid(field.NewPath("spec", "containers").Index(0).Child("name"), "Not_A_Name", "bad"),
+			field.Required(field.NewPath("spec", "volumes").Index(1).Child("name"), ""),
 		}), `spec.containers[0].name: Invalid value: "Not_A_Name": bad; spec.volumes[1].name: Required value`},
 		{"a size", apierrors.NewRequestEntityTooLargeError("limit is 3145728"), "Request entity too large: limit is 3145728"},
-		{"an amount that is named", forbidden("exceeded quota: gpus, requested: requests.nvidia.com/gpu=2, used: requests.nvidia.com/gpu=7, limited: requests.nvidia.com/gpu=8"), "exceeded quota of this namespace: requested: requests.nvidia.com/gpu=2"},
-		{"our rights", forbidden(`User "system:serviceaccount:liqo:liqo-controller-manager" cannot create resource "pods" in API group "" in the namespace "shop-rome-1"`), `User "(an account)" cannot create resource "pods" in API group "" in the namespace "shop-rome-1"`},
+		{
+			"an amount that is named",
+			forbidden("exceeded quota: gpus, requested: requests.nvidia.com/gpu=2, used: requests.nvidia.com/gpu=7, limited: requests.nvidia.com/gpu=8"),
+			"exceeded quota of this namespace: requested: requests.nvidia.com/gpu=2",
+		},
+		{
+			"our rights",
+			forbidden(`User "system:serviceaccount:liqo:liqo-controller-manager" cannot create resource "pods" in API group "" in the namespace "shop-rome-1"`),
+			`User "(an account)" cannot create resource "pods" in API group "" in the namespace "shop-rome-1"`,
+		},
 	} {
 		if got, want := Refusal(test.err, "shop-rome-1", "web"), "this cluster refuses it: "+test.want; got != want {
 			t.Errorf("%s: %q, want %q", test.name, got, want)
 		}
 	}
 	for reason, err := range map[string]error{
-		"InternalError":      apierrors.NewInternalError(errors.New(`failed calling webhook "x": Post "https://gatekeeper.svc:443": dial tcp 10.96.3.4:443: refused`)),
+		"InternalError": apierrors.NewInternalError(
+			errors.New(`failed calling webhook "x": Post "https://gatekeeper.svc:443": dial tcp 10.96.3.4:443: refused`),
+		),
 		"TooManyRequests":    apierrors.NewTooManyRequests("the peer writes too much", 1),
 		"ServerTimeout":      apierrors.NewServerTimeout(corev1.Resource("pods"), "create", 1),
 		"Timeout":            apierrors.NewTimeoutError("slow", 1),
@@ -71,7 +110,8 @@ func TestRefusals(t *testing.T) {
 	}
 }
 
-// TestWordsOfPolicies: what known policies state about a pod arrives as they state it. Numbers, fields of pods and what the peer has named are no names of others.
+// TestWordsOfPolicies: what known policies state about a pod arrives as they state it. Numbers, fields of pods and what the peer has named are no
+// names of others.
 func TestWordsOfPolicies(t *testing.T) {
 	shadow := &vkv1alpha1.ShadowPod{}
 	shadow.Name, shadow.Labels = "web", map[string]string{"team": "blue", "example.com/owner": "shop-7"}
@@ -87,7 +127,8 @@ func TestWordsOfPolicies(t *testing.T) {
 		`[psp-pods-allowed-user-ranges] Container main is attempting to run as disallowed user 0. Allowed runAsUser: {"rule": "MustRunAsNonRoot"}`,
 		`[container-must-have-limits] container <main> has no resource limits`,
 		`[repos] container <main> has an invalid image repo <nginx/nginx-ingress:1.0>, allowed repos are ["registry.example.com/team/", "gcr.io/proj/"]`,
-		`require-requests-limits: validate-resources: 'validation error: requests/limits of cpu/memory are required. rule validate-resources failed at path /spec/containers/0/resources/limits/'`,
+		`require-requests-limits: validate-resources: 'validation error: requests/limits of cpu/memory are required. rule validate-resources ` +
+			`failed at path /spec/containers/0/resources/limits/'`,
 		`resource Pod/shop-rome-1/web was blocked due to the following policies: labels and/or annotations are missing`,
 		`0/3 rules passed; run as user: 65532 or users 1000 and 2000`,
 		`label example.com/owner has the value "shop-7", and namespace "blue" is not one of a team`,
@@ -121,8 +162,8 @@ func TestWordsOfPolicies(t *testing.T) {
 	}
 }
 
-// TestAttackL5Refusals: a peer provokes errors of the provider's API server, to learn about its machines and about others. It learns what concerns its own object:
-// no address, no account, no name of others, whatever component wrote the message.
+// TestAttackL5Refusals: a peer provokes errors of the provider's API server, to learn about its machines and about others. It learns what concerns
+// its own object: no address, no account, no name of others, whatever component wrote the message.
 func TestAttackL5Refusals(t *testing.T) {
 	own := []string{"web", "registry.example:5000/team/web:1", "team/web"}
 	for theirs, want := range map[string]string{

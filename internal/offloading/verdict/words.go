@@ -27,8 +27,8 @@ const (
 )
 
 // words returns a message about an object of a peer without what the peer must not learn: addresses, accounts, and names of others. It knows them by their form
-// and place, whatever component wrote the message: an address parses as one, an account begins with system:, a name of others is qualified by another namespace or follows
-// the word namespace, node or user. What the peer itself has named in the object it knows already, and stays.
+// and place, whatever component wrote the message: an address parses as one, an account begins with system:, a name of others is qualified by another
+// namespace or follows the word namespace, node or user. What the peer itself has named in the object it knows already, and stays.
 func words(message, namespace string, own []string) string {
 	var out strings.Builder
 	before, rest := "", 0
@@ -61,8 +61,8 @@ func instead(token, before, namespace string, own []string) string {
 // owners is what stands before the name of an owner, which may be in quotes or after a colon.
 var owners = regexp.MustCompile("^(namespace|node|user|tenant)s?([ :=]*)([\"'`]?)$")
 
-// isNamed reports whether a word is the name of a namespace, a node or a user: it follows that word, and is in quotes, after a colon, or no word of a language. A user that
-// is a number is one of a container.
+// isNamed reports whether a word is the name of a namespace, a node or a user: it follows that word, and is in quotes, after a colon, or no word of a
+// language. A user that is a number is one of a container.
 func isNamed(token, before string) bool {
 	found := owners.FindStringSubmatch(before)
 	if found == nil || found[1] == "user" && isNumber(token) {
@@ -102,8 +102,8 @@ func isAddress(token string) bool {
 	return hasPort && err == nil && strings.Contains(host, ".") && len(validation.IsDNS1123Subdomain(host)) == 0
 }
 
-// isQualified reports whether a word names an object of another namespace: namespace/name. The kinds of Kubernetes, such as pods/exec, and keys in a domain, such
-// as example.com/key, have that form as well, and so have numbers (0/3) and two words of the same kind (requests/limits).
+// isQualified reports whether a word names an object of another namespace: namespace/name. The kinds of Kubernetes, such as pods/exec, and keys in a
+// domain, such as example.com/key, have that form as well, and so have numbers (0/3) and two words of the same kind (requests/limits).
 func isQualified(token, namespace string) bool {
 	first, second, found := strings.Cut(token, "/")
 	return found && first != namespace && len(validation.IsDNS1123Label(first)) == 0 && len(validation.IsDNS1123Subdomain(second)) == 0 &&

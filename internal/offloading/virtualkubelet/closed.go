@@ -14,8 +14,9 @@ import (
 )
 
 // A provider that answers and takes no further pods, because its nodes are cordoned or full or because it shares nothing, is a node in maintenance: it
-// stays Ready, its pods stay, and a taint keeps new ones away. Of the ways to report that, spec.unschedulable belongs to the administrator who runs kubectl cordon here,
-// and a condition with pressure raises alarms about what is no fault. The scheduler names the taint in the event of each pod that waits.
+// stays Ready, its pods stay, and a taint keeps new ones away. Of the ways to report that, spec.unschedulable belongs to the administrator who runs
+// kubectl cordon here, and a condition with pressure raises alarms about what is no fault. The scheduler names the taint in the event of each pod
+// that waits.
 
 // closure is why a provider takes no further pods; empty if it takes them.
 type closure struct {

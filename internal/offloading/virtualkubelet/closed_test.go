@@ -110,7 +110,8 @@ func TestDescribedBy(t *testing.T) {
 	}
 }
 
-// TestCloses: a grant that becomes empty, and one that is lost, take nothing from a node but new pods; its administrator's cordon and taints stay what they are.
+// TestCloses: a grant that becomes empty, and one that is lost, take nothing from a node but new pods; its administrator's cordon and taints stay
+// what they are.
 func TestCloses(t *testing.T) {
 	b := newEnv(t)
 	b.slice(granted("4", "8G"))
@@ -129,7 +130,9 @@ func TestCloses(t *testing.T) {
 	}{
 		{"the provider has no node left", func() {
 			all := granted("2", "4G")
-			all.Conditions = []metav1.Condition{{Type: sharingv1alpha1.ConditionGranted, Status: metav1.ConditionFalse, Reason: sharingv1alpha1.ReasonNothingToShare, LastTransitionTime: metav1.Now()}}
+			all.Conditions = []metav1.Condition{
+				{Type: sharingv1alpha1.ConditionGranted, Status: metav1.ConditionFalse, Reason: sharingv1alpha1.ReasonNothingToShare, LastTransitionTime: metav1.Now()},
+			}
 			b.grant(all)
 		}, closedNothing, "2", false},
 		{"all nodes are drained", func() {

@@ -65,7 +65,10 @@ func newEnv(t *testing.T) *env {
 	b.Must(netv1alpha1.AddToScheme(scheme))
 	b.Must(sharingv1alpha1.AddToScheme(scheme))
 	_, err := envtest.InstallCRDs(b.admin, envtest.CRDInstallOptions{
-		Paths: []string{"../../../deployments/liqo/crds/sharing.liqo.io_resourceslices.yaml", "../../../deployments/liqo/crds/net.liqo.io_tunnelendpoints.yaml"}, ErrorIfPathMissing: true,
+		Paths: []string{
+			"../../../deployments/liqo/crds/sharing.liqo.io_resourceslices.yaml", "../../../deployments/liqo/crds/net.liqo.io_tunnelendpoints.yaml",
+		},
+		ErrorIfPathMissing: true,
 	})
 	b.Must(err)
 	b.Client, err = client.New(b.admin, client.Options{Scheme: scheme})

@@ -164,7 +164,8 @@ func newGrant(t *testing.T, b *env, node *corev1.Node) {
 	b.grant(granted("2", "3G"))
 	b.Until("CPU again, and the taint is gone", func() bool {
 		b.Must(b.Get(t.Context(), client.ObjectKeyFromObject(node), node))
-		return node.Status.Capacity.Cpu().String() == "2" && !slices.ContainsFunc(node.Spec.Taints, func(taint corev1.Taint) bool { return taint.Key == labels.TaintNoNewPods })
+		return node.Status.Capacity.Cpu().String() == "2" &&
+			!slices.ContainsFunc(node.Spec.Taints, func(taint corev1.Taint) bool { return taint.Key == labels.TaintNoNewPods })
 	})
 }
 
@@ -175,7 +176,10 @@ func unreachableProvider(t *testing.T, b *env, _ *corev1.Node) {
 	}{
 		{"swallowed", "the API server of the remote cluster does not answer: no answer within 500ms", func() { b.proxy.Set(kubetest.Swallow) }},
 		{"refused", "the API server of the remote cluster does not answer: the connection was closed", func() { b.proxy.Set(kubetest.Refuse) }},
-		{"sick", "the API server of the remote cluster does not answer: GET /livez was answered with 500 Internal Server Error", func() { b.provider.sick.Store(true) }},
+		{
+			"sick", "the API server of the remote cluster does not answer: GET /livez was answered with 500 Internal Server Error",
+			func() { b.provider.sick.Store(true) },
+		},
 	} {
 		asked, writes := b.provider.asked.Load(), b.writes.Load()
 		how.cut()

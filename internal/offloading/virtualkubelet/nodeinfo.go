@@ -13,8 +13,9 @@ import (
 	"liqo.io/liqo/internal/kube/version"
 )
 
-// info returns what a machine reports of itself. A virtual node has no kernel and does not boot. Its version is that of the API server, because rules compare the
-// versions of all kubelets; its identifiers stay what they are for as long as the provider has its ID, because collectors take a new one for another machine.
+// info returns what a machine reports of itself. A virtual node has no kernel and does not boot. Its version is that of the API server, because rules
+// compare the versions of all kubelets; its identifiers stay what they are for as long as the provider has its ID, because collectors take a new one
+// for another machine.
 func (p *nodeInputs) info() corev1.NodeSystemInfo {
 	sum := sha256.Sum256([]byte("liqo virtual node of " + p.clusterID))
 	id := hex.EncodeToString(sum[:16])

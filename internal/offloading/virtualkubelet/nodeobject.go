@@ -256,8 +256,14 @@ func (p *nodeInputs) conditions() []corev1.NodeCondition {
 	}
 	return []corev1.NodeCondition{
 		{Type: corev1.NodeReady, Status: status, Reason: reason, Message: message},
-		condition(corev1.NodeMemoryPressure, false, "RemoteClusterHasMemoryPressure", "RemoteClusterHasSufficientMemory", "the nodes of the remote cluster monitor their memory"),
-		condition(corev1.NodeDiskPressure, false, "RemoteClusterHasDiskPressure", "RemoteClusterHasNoDiskPressure", "the nodes of the remote cluster monitor their disks"),
+		condition(
+			corev1.NodeMemoryPressure, false, "RemoteClusterHasMemoryPressure", "RemoteClusterHasSufficientMemory",
+			"the nodes of the remote cluster monitor their memory",
+		),
+		condition(
+			corev1.NodeDiskPressure, false, "RemoteClusterHasDiskPressure", "RemoteClusterHasNoDiskPressure",
+			"the nodes of the remote cluster monitor their disks",
+		),
 		p.pressure(condition),
 		condition(corev1.NodeNetworkUnavailable, !up, "LiqoNetworkingDown", "LiqoNetworkingUp", tunnel),
 	}

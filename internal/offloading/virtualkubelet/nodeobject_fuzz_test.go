@@ -23,13 +23,18 @@ var cheap = regexp.MustCompile(`^[-+.0-9]{1,32}([a-zA-Z]{0,2}|[eE][-+]?[0-9]{1,2
 // FuzzNode: an API server accepts the node of any grant, and the provider sets neither the labels that this cluster sets nor those of Kubernetes.
 func FuzzNode(f *testing.F) {
 	for _, key := range []string{
-		"topology.kubernetes.io/zone", corev1.LabelInstanceTypeStable, "a/b", "node-role.kubernetes.io/control-plane", "node.kubernetes.io/exclude-from-external-load-balancers",
-		"kubernetes.io/os", "x.k8s.io/y", "K8S.io/y", "/x", "a/b/c", "", labels.Type, labels.RemoteClusterID, labels.StorageAvailable, corev1.LabelHostname, "extra", "notkubernetes.io/a",
+		"topology.kubernetes.io/zone", corev1.LabelInstanceTypeStable, "a/b", "node-role.kubernetes.io/control-plane",
+		"node.kubernetes.io/exclude-from-external-load-balancers",
+		"kubernetes.io/os", "x.k8s.io/y", "K8S.io/y", "/x", "a/b/c", "", labels.Type, labels.RemoteClusterID, labels.StorageAvailable,
+		corev1.LabelHostname, "extra", "notkubernetes.io/a",
 	} {
 		f.Add(key, "value", "cpu", "4", "amd64")
 	}
 	f.Add("a", "not a value", "memory", "8Gi", "not an architecture")
-	for _, amount := range []string{"1500m", "-1", "1n", "9223372036854775807", "9.223372036854775E", "9.223372036854775807E", "9999999999999999999E", "1e99", "12345678901234567.123456789Ei", "0"} {
+	for _, amount := range []string{
+		"1500m", "-1", "1n", "9223372036854775807", "9.223372036854775E", "9.223372036854775807E", "9999999999999999999E", "1e99",
+		"12345678901234567.123456789Ei", "0",
+	} {
 		f.Add("a", "", "example.com/gpu", amount, "")
 		f.Add("a", "", "cpu", amount, "")
 		f.Add("a", "", "pods", amount, "")
@@ -65,7 +70,8 @@ func FuzzNode(f *testing.F) {
 		if _, ok := ours.nodeLabels()[key]; ok {
 			system = false
 		}
-		if _, ok := all[key]; ok && strings.Contains(key, "/") && system && domain != "topology.kubernetes.io" && key != corev1.LabelInstanceTypeStable || all[labels.StorageAvailable] != "" {
+		if _, ok := all[key]; ok && strings.Contains(key, "/") && system && domain != "topology.kubernetes.io" &&
+			key != corev1.LabelInstanceTypeStable || all[labels.StorageAvailable] != "" {
 			t.Errorf("the provider sets label %q", key)
 		}
 		status := inputs.status()

@@ -45,7 +45,10 @@ func TestGolden(t *testing.T) {
 	full := testInputs()
 	full.granted, full.reach = granted("12", "30G"), reachable
 	full.granted.Resources["nvidia.com/gpu"] = resource.MustParse("1")
-	full.granted.Labels = map[string]string{"liqo.io/provider": "k3s", "topology.kubernetes.io/region": "south", labels.Type: "not-decided-by-the-provider", corev1.LabelHostname: "kube-apiserver"}
+	full.granted.Labels = map[string]string{
+		"liqo.io/provider": "k3s", "topology.kubernetes.io/region": "south", labels.Type: "not-decided-by-the-provider",
+		corev1.LabelHostname: "kube-apiserver",
+	}
 	full.granted.Architectures, full.granted.OperatingSystems = []string{"arm64", "amd64"}, []string{"linux"}
 	full.granted.StorageClasses = []sharingv1alpha1.StorageClass{{StorageClassName: "fast"}}
 	full.granted.Images = []corev1.ContainerImage{{Names: []string{"a:1"}, SizeBytes: 5}}
@@ -148,7 +151,10 @@ func TestReady(t *testing.T) {
 		{"all works", granted("1", "1"), reachable, "True KubeletReady the remote cluster answers and grants resources"},
 		{"no answer", granted("1", "1"), unreachable, "False KubeletNotReady the API server of the remote cluster does not answer: why"},
 		{"no identity", granted("1", "1"), unidentified, "False KubeletNotReady why"},
-		{"no cpu", granted("0", "1"), reachable, "True KubeletReady the remote cluster answers; it takes no further pods, see the ResourceSlice of this node; running ones stay"},
+		{
+			"no cpu", granted("0", "1"), reachable,
+			"True KubeletReady the remote cluster answers; it takes no further pods, see the ResourceSlice of this node; running ones stay",
+		},
 		{"nothing, and no answer", granted("0", "0"), unreachable, "False KubeletNotReady the API server of the remote cluster does not answer: why"},
 	} {
 		inputs := testInputs()

@@ -217,7 +217,10 @@ func (r *reconciler) ensure(ctx context.Context, slice *sharingv1alpha1.Resource
 		}
 		if creates {
 			if _, reported := r.created.LoadOrStore(slice.UID, true); !reported {
-				r.events.Eventf(slice, nil, corev1.EventTypeNormal, reasons.VkCreated, "CreateVirtualKubelet", "created the virtual kubelet of node %s in namespace %s", k.Node, k.Namespace)
+				r.events.Eventf(
+					slice, nil, corev1.EventTypeNormal, reasons.VkCreated, "CreateVirtualKubelet",
+					"created the virtual kubelet of node %s in namespace %s", k.Node, k.Namespace,
+				)
 			}
 		}
 	}

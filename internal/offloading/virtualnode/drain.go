@@ -263,7 +263,10 @@ func (r *reconciler) dismantle(ctx context.Context, f *facts, rights []client.Ob
 	}
 	err := inParallel(all...)
 	if err == nil && f.deployment != nil && f.deployment.DeletionTimestamp == nil {
-		r.events.Eventf(f.slice, nil, corev1.EventTypeNormal, reasons.VkDeleted, "DeleteVirtualKubelet", "deleted the virtual kubelet of node %s in namespace %s", f.slice.Spec.NodeName, f.slice.Namespace)
+		r.events.Eventf(
+			f.slice, nil, corev1.EventTypeNormal, reasons.VkDeleted, "DeleteVirtualKubelet",
+			"deleted the virtual kubelet of node %s in namespace %s", f.slice.Spec.NodeName, f.slice.Namespace,
+		)
 	}
 	return err
 }

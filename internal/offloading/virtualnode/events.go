@@ -79,7 +79,9 @@ func (r *reconciler) slicesOfPod(ctx context.Context, object client.Object) []re
 // served returns the name of the slice of the namespace that has the virtual kubelet.
 func (r *reconciler) served(ctx context.Context, namespace string) (string, error) {
 	var all sharingv1alpha1.ResourceSliceList
-	if err := r.client.List(ctx, &all, client.InNamespace(namespace), client.MatchingLabels{labels.Replication: "true"}, client.UnsafeDisableDeepCopy); err != nil {
+	if err := r.client.List(
+		ctx, &all, client.InNamespace(namespace), client.MatchingLabels{labels.Replication: "true"}, client.UnsafeDisableDeepCopy,
+	); err != nil {
 		return "", fmt.Errorf("list resource slices in %s: %w", namespace, err)
 	}
 	if first := provider.Served(all.Items); first != nil {

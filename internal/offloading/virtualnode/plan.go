@@ -155,7 +155,8 @@ func nodeCondition(f *facts) metav1.Condition {
 		condition.Reason, condition.Message = sharingv1alpha1.ReasonNodeDraining, drainMessage(f)
 	case f.node == nil:
 		condition.Reason = sharingv1alpha1.ReasonVirtualKubeletStarting
-		condition.Message = fmt.Sprintf("the virtual kubelet is deployed and has not registered node %s yet; if this lasts, see: kubectl -n %s describe pods -l %s=%s",
+		condition.Message = fmt.Sprintf("the virtual kubelet is deployed and has not registered node %s yet; if this lasts, see: kubectl -n %s "+
+			"describe pods -l %s=%s",
 			f.slice.Spec.NodeName, f.slice.Namespace, labels.AppName, kubelet.Name)
 	case provider.NodeReady(f.node):
 		condition.Status, condition.Reason, condition.Message = metav1.ConditionTrue, sharingv1alpha1.ReasonNodeReady, "the node is Ready"

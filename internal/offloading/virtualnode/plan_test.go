@@ -29,7 +29,9 @@ func planSlice(words ...string) *sharingv1alpha1.ResourceSlice {
 			slice.DeletionTimestamp = &at
 		case "refused":
 			slice.Status.Phase = sharingv1alpha1.SliceRefused
-			slice.Status.Conditions = append(slice.Status.Conditions, metav1.Condition{Type: sharingv1alpha1.ConditionGranted, Status: metav1.ConditionFalse, LastTransitionTime: at})
+			slice.Status.Conditions = append(slice.Status.Conditions, metav1.Condition{
+				Type: sharingv1alpha1.ConditionGranted, Status: metav1.ConditionFalse, LastTransitionTime: at,
+			})
 		case "draining":
 			slice.Status.Conditions = append(slice.Status.Conditions, metav1.Condition{
 				Type: sharingv1alpha1.ConditionNodeReady, Status: metav1.ConditionFalse, Reason: sharingv1alpha1.ReasonNodeDraining, LastTransitionTime: at,
@@ -78,14 +80,27 @@ func TestNextTeardown(t *testing.T) {
 		{"the end", facts{slice: planSlice("deleting 120s", "draining 120s"), node: ready, pods: planPods("a", "b!")}, "remove a b, again in 200ms"},
 		{"provider unreachable, in time", facts{slice: planSlice("deleting 24s", "draining 24s"), node: down, pods: planPods("a")}, "evict a, again in 1s"},
 		{"provider unreachable, the end", facts{slice: planSlice("deleting 25s", "draining 25s"), node: down, pods: planPods("a")}, "remove a, again in 200ms"},
-		{"provider unknown", facts{slice: planSlice("deleting 25s", "draining 25s"), node: planNode(corev1.ConditionUnknown), pods: planPods("a")}, "remove a, again in 200ms"},
+		{
+			"provider unknown",
+			facts{slice: planSlice("deleting 25s", "draining 25s"), node: planNode(corev1.ConditionUnknown), pods: planPods("a")},
+			"remove a, again in 200ms",
+		},
 		{"forced", facts{slice: planSlice("deleting 0s", "forced"), node: ready, pods: planPods("a")}, "remove a, again in 200ms"},
-		{"deleted now, by a clock that is ten minutes behind ours", facts{slice: planSlice("deleting 10m"), node: ready, pods: planPods("a")}, "evict a, again in 1s"},
+		{
+			"deleted now, by a clock that is ten minutes behind ours", facts{slice: planSlice("deleting 10m"), node: ready, pods: planPods("a")},
+			"evict a, again in 1s",
+		},
 		{"a clock that went back", facts{slice: planSlice("deleting -5s"), node: ready, pods: planPods("a")}, "evict a, again in 1s"},
-		{"withdrawn now, by a provider whose clock is an hour behind", facts{slice: planSlice("refused 1h"), node: ready, pods: planPods("a")}, "evict a, again in 1s"},
+		{
+			"withdrawn now, by a provider whose clock is an hour behind", facts{slice: planSlice("refused 1h"), node: ready, pods: planPods("a")},
+			"evict a, again in 1s",
+		},
 		{"withdrawn, draining for a minute", facts{slice: planSlice("refused 0s", "draining 60s"), node: ready, pods: planPods("a")}, "evict a, again in 1s"},
 		{"withdrawn, draining for two minutes", facts{slice: planSlice("refused 0s", "draining 120s"), node: ready, pods: planPods("a")}, "remove a, again in 200ms"},
-		{"withdrawn, then deleted: the deadline stays", facts{slice: planSlice("refused 0s", "draining 120s", "deleting 0s"), node: ready, pods: planPods("a")}, "remove a, again in 200ms"},
+		{
+			"withdrawn, then deleted: the deadline stays",
+			facts{slice: planSlice("refused 0s", "draining 120s", "deleting 0s"), node: ready, pods: planPods("a")}, "remove a, again in 200ms",
+		},
 		{"pods of a node that is gone", facts{slice: planSlice("deleting 0s"), pods: planPods("a"), cleared: true}, "done"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -152,7 +167,8 @@ func TestNodeCondition(t *testing.T) {
 	}
 	wasReady := planSlice()
 	wasReady.Status.Conditions = []metav1.Condition{{
-		Type: sharingv1alpha1.ConditionNodeReady, Status: metav1.ConditionTrue, Reason: sharingv1alpha1.ReasonNodeReady, LastTransitionTime: metav1.NewTime(planTime.Add(-time.Hour)),
+		Type: sharingv1alpha1.ConditionNodeReady, Status: metav1.ConditionTrue, Reason: sharingv1alpha1.ReasonNodeReady,
+		LastTransitionTime: metav1.NewTime(planTime.Add(-time.Hour)),
 	}}
 	for _, c := range []struct {
 		name  string
@@ -176,7 +192,10 @@ func TestNodeCondition(t *testing.T) {
 			"False NodeDraining the node waits for 1 pods to leave; those still there at 2030-01-01T11:59:55Z are deleted", 30 * time.Second,
 		},
 		{"going", facts{slice: draining("draining 30s"), kubelets: planPods("vk")}, "False NodeDraining the node is being removed", 30 * time.Second},
-		{"gone", facts{slice: draining("draining 30s")}, "False NodeDraining the node was removed, because the provider no longer shares with this cluster", 30 * time.Second},
+		{
+			"gone", facts{slice: draining("draining 30s")},
+			"False NodeDraining the node was removed, because the provider no longer shares with this cluster", 30 * time.Second,
+		},
 		{"wanted again", facts{slice: planSlice("draining 30s")}, "False VirtualKubeletStarting", 30 * time.Second},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -193,7 +212,9 @@ func TestNodeCondition(t *testing.T) {
 }
 
 func TestYoung(t *testing.T) {
-	for age, want := range map[time.Duration]bool{0: true, rightsDelay - 1: true, rightsDelay: false, -time.Second: -time.Second >= -rightsDelay, -time.Hour: false, time.Hour: false} {
+	for age, want := range map[time.Duration]bool{
+		0: true, rightsDelay - 1: true, rightsDelay: false, -time.Second: -time.Second >= -rightsDelay, -time.Hour: false, time.Hour: false,
+	} {
 		slice := &sharingv1alpha1.ResourceSlice{ObjectMeta: metav1.ObjectMeta{CreationTimestamp: metav1.NewTime(planTime.Add(-age))}}
 		if got := young(slice, planTime); got != want {
 			t.Errorf("%v: %t", age, got)

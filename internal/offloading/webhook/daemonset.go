@@ -41,7 +41,8 @@ func (p *pods) daemonSet(ctx context.Context, request admission.Request) admissi
 	switch {
 	case err != nil:
 		log.FromContext(ctx).Error(err, "DaemonSet admitted as it is", "namespace", request.Namespace, "name", request.Name)
-		return admission.Allowed("").WithWarnings("Liqo could not decide whether this DaemonSet may have pods on virtual nodes, and did not change it; to keep it off them, add node affinity liqo.io/type NotIn virtual-node")
+		return admission.Allowed("").WithWarnings("Liqo could not decide whether this DaemonSet may have pods on virtual nodes, and did not " +
+			"change it; to keep it off them, add node affinity liqo.io/type NotIn virtual-node")
 	case leaves:
 		return admission.Allowed("")
 	}
@@ -59,7 +60,8 @@ func (p *pods) leaves(ctx context.Context, namespace string) (bool, error) {
 	return offloading.DeletionTimestamp == nil && offloading.Spec.PodOffloadingStrategy != offloadingv1alpha1.PodsLocal, nil
 }
 
-// replacesPods reports whether the write of a DaemonSet creates or replaces its pods. An unchanged template must stay so: a change restarts the pods of all nodes.
+// replacesPods reports whether the write of a DaemonSet creates or replaces its pods. An unchanged template must stay so: a change restarts the pods
+// of all nodes.
 func replacesPods(was, set *appsv1.DaemonSet) bool {
 	return was == nil || !equality.Semantic.DeepEqual(was.Spec.Template, set.Spec.Template)
 }
@@ -91,6 +93,7 @@ func (p *pods) forRealNode(ctx context.Context, namespace string, pod *corev1.Po
 	if err := p.options.Cached.Get(ctx, client.ObjectKey{Name: name}, &node); err != nil || node.Labels[labels.Type] == labels.TypeVirtualNode {
 		return "" // a node that the cache does not have may be a virtual one
 	}
-	return fmt.Sprintf("namespace %s is offloaded with the strategy Remote, so none of its pods runs on %s, a node of this cluster: add the node selector liqo.io/type: virtual-node to the template of the DaemonSet, or offload the namespace with LocalAndRemote",
+	return fmt.Sprintf("namespace %s is offloaded with the strategy Remote, so none of its pods runs on %s, a node of this cluster: add the "+
+		"node selector liqo.io/type: virtual-node to the template of the DaemonSet, or offload the namespace with LocalAndRemote",
 		namespace, name)
 }

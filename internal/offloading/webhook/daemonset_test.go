@@ -48,10 +48,13 @@ func TestReachesVirtualNodes(t *testing.T) {
 		"selects another label":         {tolerations: []corev1.Toleration{every}, selector: map[string]string{"kubernetes.io/os": "linux"}, want: true},
 		"selects our label":             {tolerations: []corev1.Toleration{every}, selector: map[string]string{"liqo.io/type": "virtual-node"}},
 		"requires another label":        {tolerations: []corev1.Toleration{every}, affinity: required(term(is("arch", in, "arm64"))), want: true},
-		"requires our label":            {tolerations: []corev1.Toleration{every}, affinity: required(term(is("arch", in, "arm64")), term(is("liqo.io/type", in, "virtual-node")))},
-		"avoids our label":              {tolerations: []corev1.Toleration{every}, affinity: required(term(is("liqo.io/type", notIn, "virtual-node")))},
-		"prefers our label":             {tolerations: []corev1.Toleration{every}, affinity: preferred},
-		"affinity of pods only":         {tolerations: []corev1.Toleration{every}, affinity: &corev1.Affinity{PodAffinity: &corev1.PodAffinity{}}, want: true},
+		"requires our label": {
+			tolerations: []corev1.Toleration{every},
+			affinity:    required(term(is("arch", in, "arm64")), term(is("liqo.io/type", in, "virtual-node"))),
+		},
+		"avoids our label":      {tolerations: []corev1.Toleration{every}, affinity: required(term(is("liqo.io/type", notIn, "virtual-node")))},
+		"prefers our label":     {tolerations: []corev1.Toleration{every}, affinity: preferred},
+		"affinity of pods only": {tolerations: []corev1.Toleration{every}, affinity: &corev1.Affinity{PodAffinity: &corev1.PodAffinity{}}, want: true},
 	} {
 		if got := reachesVirtualNodes(&corev1.PodSpec{Tolerations: test.tolerations, NodeSelector: test.selector, Affinity: test.affinity}); got != test.want {
 			t.Errorf("%s: %t", name, got)
@@ -102,7 +105,10 @@ func TestDaemonSetFailsOpen(t *testing.T) {
 	}
 	source := noOffloading{err: errors.New("the API server does not answer")}
 	handler := &pods{options: Options{Cached: source, Live: source}, admitted: &admittedVersions{all: map[string]version{}}, decoder: admission.NewDecoder(scheme)}
-	for _, text := range []string{`{"apiVersion":"apps/v1","kind":"DaemonSet","spec":{"template":{"spec":{"tolerations":[{"operator":"Exists"}]}}}}`, `{"apiVersion":"apps/v1","kind":"DaemonSet","spec":1}`, ``} {
+	for _, text := range []string{
+		`{"apiVersion":"apps/v1","kind":"DaemonSet","spec":{"template":{"spec":{"tolerations":[{"operator":"Exists"}]}}}}`,
+		`{"apiVersion":"apps/v1","kind":"DaemonSet","spec":1}`, ``,
+	} {
 		response := handler.daemonSet(t.Context(), admission.Request{AdmissionRequest: admissionv1.AdmissionRequest{
 			Operation: admissionv1.Create, Namespace: "kube-system", Object: runtime.RawExtension{Raw: []byte(text)},
 		}})
@@ -139,10 +145,13 @@ func TestNodeOfDaemonSet(t *testing.T) {
 	}{
 		"of a DaemonSet":                   {owned("DaemonSet", on("worker")), "worker"},
 		"of a DaemonSet, without affinity": {owned("DaemonSet", nil), ""},
-		"of a DaemonSet, for two nodes":    {owned("DaemonSet", required(corev1.NodeSelectorTerm{MatchFields: []corev1.NodeSelectorRequirement{is("metadata.name", in, "a", "b")}})), ""},
-		"of a DaemonSet, by label":         {owned("DaemonSet", required(term(is("metadata.name", in, "worker")))), ""},
-		"of a Job":                         {owned("Job", on("worker")), ""},
-		"of a user":                        {&corev1.Pod{Spec: corev1.PodSpec{Affinity: on("worker")}}, ""},
+		"of a DaemonSet, for two nodes": {
+			owned("DaemonSet", required(corev1.NodeSelectorTerm{MatchFields: []corev1.NodeSelectorRequirement{is("metadata.name", in, "a", "b")}})),
+			"",
+		},
+		"of a DaemonSet, by label": {owned("DaemonSet", required(term(is("metadata.name", in, "worker")))), ""},
+		"of a Job":                 {owned("Job", on("worker")), ""},
+		"of a user":                {&corev1.Pod{Spec: corev1.PodSpec{Affinity: on("worker")}}, ""},
 	} {
 		if got := nodeOfDaemonSet(test.pod); got != test.want {
 			t.Errorf("%s: %q", name, got)
@@ -153,14 +162,18 @@ func TestNodeOfDaemonSet(t *testing.T) {
 // FuzzDaemonSetReview: the webhook admits every DaemonSet, and patches nothing but affinity in the template, and that only if the template changed.
 func FuzzDaemonSetReview(f *testing.F) {
 	scheme := fuzzScheme(f)
-	wide := `{"apiVersion":"apps/v1","kind":"DaemonSet","spec":{"template":{"spec":{"unknown":1,"tolerations":[{"operator":"Exists"}],"containers":[{"name":"a"}]}}}}`
+	wide := `{"apiVersion":"apps/v1","kind":"DaemonSet","spec":{"template":{"spec":{"unknown":1,"tolerations":[{"operator":"Exists"}],` +
+		`"containers":[{"name":"a"}]}}}}`
 	f.Add(wide, "", "Remote")
 	f.Add(wide, wide, "Local")
 	f.Add(wide, `{}`, "Local")
 	f.Add(`{}`, ``, `LocalAndRemote`)
 	f.Fuzz(func(t *testing.T, object, old, strategy string) {
 		source := oneOffloading{offloadingv1alpha1.NamespaceOffloadingSpec{PodOffloadingStrategy: offloadingv1alpha1.PodOffloadingStrategy(strategy)}}
-		handler := &pods{options: Options{Cached: source, Live: source}, admitted: &admittedVersions{all: map[string]version{}}, decoder: admission.NewDecoder(scheme)}
+		handler := &pods{
+			options: Options{Cached: source, Live: source}, admitted: &admittedVersions{all: map[string]version{}},
+			decoder: admission.NewDecoder(scheme),
+		}
 		answer := review(t, admission.HandlerFunc(handler.daemonSet), "shop", object, old)
 		if answer == nil {
 			return
@@ -168,7 +181,8 @@ func FuzzDaemonSetReview(f *testing.F) {
 		if !answer.Allowed {
 			t.Fatalf("refused: %+v", answer.Result)
 		}
-		if text := string(answer.Patch); text != "" && (!strings.Contains(text, `"path":"/spec/template/spec/affinity`) || strings.Count(text, `"path"`) != 1 || object == old) {
+		if text := string(answer.Patch); text != "" && (!strings.Contains(text, `"path":"/spec/template/spec/affinity`) ||
+			strings.Count(text, `"path"`) != 1 || object == old) {
 			t.Fatalf("patched with %s", text)
 		}
 	})

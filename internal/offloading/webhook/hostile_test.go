@@ -77,7 +77,9 @@ func TestHostileQuantities(t *testing.T) {
 	}
 	// The API server accepts the same text in fields that are no quantities.
 	for what, spec := range map[string]object{
-		"amounts": pod(object{"containers": []any{container(object{"resources": object{"limits": object{"cpu": "1.5", "memory": "1Gi", "example.com/thing": int64(3)}}})}}),
+		"amounts": pod(object{
+			"containers": []any{container(object{"resources": object{"limits": object{"cpu": "1.5", "memory": "1Gi", "example.com/thing": int64(3)}}})},
+		}),
 		"a size":  volume(object{"emptyDir": object{"sizeLimit": "1e9"}}),
 		"nothing": volume(object{"emptyDir": object{"sizeLimit": nil}, "projected": nil}),
 		"text":    pod(object{"containers": []any{container(object{"command": []any{endless}, "env": []any{object{"name": "A", "value": endless}}})}}),

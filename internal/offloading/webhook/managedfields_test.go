@@ -33,7 +33,10 @@ func TestWithoutManagedFields(t *testing.T) {
 	b := kubetest.Env{T: t, Client: c}
 	b.Must(err)
 	source := oneOffloading{offloadingv1alpha1.NamespaceOffloadingSpec{PodOffloadingStrategy: offloadingv1alpha1.PodsLocalAndRemote}}
-	handler := &pods{options: Options{Cached: source, Live: source}, admitted: &admittedVersions{all: map[string]version{}}, decoder: admission.NewDecoder(clientgoscheme.Scheme)}
+	handler := &pods{
+		options: Options{Cached: source, Live: source}, admitted: &admittedVersions{all: map[string]version{}},
+		decoder: admission.NewDecoder(clientgoscheme.Scheme),
+	}
 	var asked atomic.Int32
 	server := httptest.NewTLSServer(&admission.Webhook{Handler: admission.HandlerFunc(func(ctx context.Context, request admission.Request) admission.Response {
 		asked.Add(1)
@@ -93,7 +96,8 @@ func TestWithoutManagedFields(t *testing.T) {
 		t.Error("the pod of a user has no managed fields")
 	}
 	applied := coreapply.Pod("applied", metav1.NamespaceDefault).WithSpec(coreapply.PodSpec().WithContainers(coreapply.Container().WithName("c").WithImage("i"))).
-		WithOwnerReferences(metaapply.OwnerReference().WithAPIVersion(owner.APIVersion).WithKind(owner.Kind).WithName(owner.Name).WithUID(owner.UID).WithController(true))
+		WithOwnerReferences(metaapply.OwnerReference().WithAPIVersion(owner.APIVersion).WithKind(owner.Kind).WithName(owner.Name).WithUID(owner.UID).
+			WithController(true))
 	b.Must(b.Apply(t.Context(), applied, client.FieldOwner("operator")))
 	got := pod("applied")
 	b.Read(got)

@@ -62,7 +62,10 @@ func (o *offloadings) validate(was, is *offloadingv1alpha1.NamespaceOffloading) 
 			was.Spec.NamespaceMappingStrategy, is.Spec.NamespaceMappingStrategy)
 	}
 	if value, ok := is.Annotations[labels.APIServerSupport]; ok && value != "true" && value != "false" {
-		return fmt.Sprintf("annotation %s has the invalid value %q; set it to %q or %q, or remove it, which means %[3]q", labels.APIServerSupport, value, "true", "false")
+		return fmt.Sprintf(
+			"annotation %s has the invalid value %q; set it to %q or %q, or remove it, which means %[3]q", labels.APIServerSupport, value, "true",
+			"false",
+		)
 	}
 	return checkSelector(&is.Spec.ClusterSelector)
 }
@@ -89,6 +92,7 @@ func warnings(was, is *offloadingv1alpha1.NamespaceOffloading) []string {
 	if was == nil || was.Spec.PodOffloadingStrategy == is.Spec.PodOffloadingStrategy || is.Spec.PodOffloadingStrategy == offloadingv1alpha1.PodsLocalAndRemote {
 		return nil
 	}
-	return []string{fmt.Sprintf("the pod offloading strategy was changed from %s to %s, which is more restrictive; running pods stay where they are, even if new ones could not run there",
+	return []string{fmt.Sprintf("the pod offloading strategy was changed from %s to %s, which is more restrictive; running pods stay where "+
+		"they are, even if new ones could not run there",
 		was.Spec.PodOffloadingStrategy, is.Spec.PodOffloadingStrategy)}
 }

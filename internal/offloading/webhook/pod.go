@@ -40,8 +40,8 @@ type Options struct {
 	Namespace string
 	// Claims returns why the claims of a new pod keep it in this cluster; nil: none ever does.
 	Claims func(ctx context.Context, namespace string, pod *corev1.PodSpec) (reasons []string, err error)
-	// Places returns the virtual nodes whose clusters run the pods of an offloaded namespace, and those whose clusters do not, although its strategy and selector lead there;
-	// nil: there are none of these.
+	// Places returns the virtual nodes whose clusters run the pods of an offloaded namespace, and those whose clusters do not, although its strategy and
+	// selector lead there; nil: there are none of these.
 	Places func(ctx context.Context, offloading *offloadingv1alpha1.NamespaceOffloading) (run, vain []string, err error)
 }
 
@@ -123,7 +123,8 @@ func (p *pods) handle(ctx context.Context, request admission.Request) admission.
 		return admission.Denied(reason)
 	}
 	if tooMuch(&pod.Spec, &offloading.Spec) {
-		return admission.Denied(fmt.Sprintf("the required node affinity of the pod, combined term by term with the clusterSelector of namespace %s, exceeds %d kB: make one of them shorter",
+		return admission.Denied(fmt.Sprintf("the required node affinity of the pod, combined term by term with the clusterSelector of namespace "+
+			"%s, exceeds %d kB: make one of them shorter",
 			request.Namespace, maxAffinity>>10))
 	}
 	reasons, err := p.claims(ctx, request.Namespace, &pod.Spec, &offloading.Spec)
@@ -140,14 +141,16 @@ func (p *pods) handle(ctx context.Context, request admission.Request) admission.
 		return placed || trimmed
 	})
 	if len(reasons) > 0 && !kept && pod.Spec.NodeName == "" {
-		answer.Warnings = append(answer.Warnings, "the pod may run in other clusters only, where it cannot start: "+strings.Join(reasons, ". ")+". If the providers have that storage by themselves, annotate the claim with "+labels.ExternalClaim)
+		answer.Warnings = append(answer.Warnings, "the pod may run in other clusters only, where it cannot start: "+
+			strings.Join(reasons, ". ")+". If the providers have that storage by themselves, annotate the claim with "+labels.ExternalClaim)
 	}
 	return answer
 }
 
 // avoided returns the nodes on which a pod would wait in vain. Where it fits no other one, it waits there: it runs once the cluster is chosen.
 func (p *pods) avoided(ctx context.Context, pod *corev1.Pod, offloading *offloadingv1alpha1.NamespaceOffloading) (nodes []string, err error) {
-	if p.options.Places == nil || offloading.Spec.PodOffloadingStrategy == offloadingv1alpha1.PodsLocal || pod.Spec.NodeName != "" || nodeOfDaemonSet(pod) != "" || everyChosen(offloading) {
+	if p.options.Places == nil || offloading.Spec.PodOffloadingStrategy == offloadingv1alpha1.PodsLocal ||
+		pod.Spec.NodeName != "" || nodeOfDaemonSet(pod) != "" || everyChosen(offloading) {
 		return nil, nil
 	}
 	run, vain, err := p.options.Places(ctx, offloading)
@@ -172,7 +175,8 @@ func everyChosen(offloading *offloadingv1alpha1.NamespaceOffloading) bool {
 	}
 	for _, conditions := range status.RemoteNamespacesConditions {
 		for _, condition := range conditions {
-			if condition.Type == offloadingv1alpha1.ConditionOffloadingRequired && condition.Status != corev1.ConditionTrue || condition.Reason == offloadingv1alpha1.ReasonCreationLoopBackOff {
+			if condition.Type == offloadingv1alpha1.ConditionOffloadingRequired && condition.Status != corev1.ConditionTrue ||
+				condition.Reason == offloadingv1alpha1.ReasonCreationLoopBackOff {
 				return false
 			}
 		}
@@ -181,7 +185,9 @@ func everyChosen(offloading *offloadingv1alpha1.NamespaceOffloading) bool {
 }
 
 // claims returns why the claims of a pod keep it in this cluster.
-func (p *pods) claims(ctx context.Context, namespace string, pod *corev1.PodSpec, spec *offloadingv1alpha1.NamespaceOffloadingSpec) (reasons []string, err error) {
+func (p *pods) claims(
+	ctx context.Context, namespace string, pod *corev1.PodSpec, spec *offloadingv1alpha1.NamespaceOffloadingSpec,
+) (reasons []string, err error) {
 	if p.options.Claims == nil || spec.PodOffloadingStrategy == offloadingv1alpha1.PodsLocal {
 		return nil, nil
 	}

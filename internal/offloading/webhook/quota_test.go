@@ -65,7 +65,8 @@ func TestQuotaOfWhatIsDeletedMeanwhile(t *testing.T) {
 	ended := old.DeepCopy()
 	ended.Status.Phase = vkv1alpha1.ShadowPodSucceeded
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{
-		Namespace: "ns", Name: "web", Labels: map[string]string{labels.ManagedBy: labels.ManagedByShadowPod}, Annotations: map[string]string{labels.ShadowPodRevision: shadow.Revision(old)},
+		Namespace: "ns", Name: "web", Labels: map[string]string{labels.ManagedBy: labels.ManagedByShadowPod},
+		Annotations: map[string]string{labels.ShadowPodRevision: shadow.Revision(old)},
 	}}
 	for name, test := range map[string]struct {
 		now     *vkv1alpha1.ShadowPod
@@ -100,7 +101,9 @@ func TestQuotaOfWhatIsDeletedMeanwhile(t *testing.T) {
 func TestAttackNM2RestartReserves(t *testing.T) {
 	sized := func(name, cpu string) *vkv1alpha1.ShadowPod {
 		entry := &vkv1alpha1.ShadowPod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name, UID: types.UID(name)}}
-		entry.Spec.Pod.Containers = []corev1.Container{{Name: "c", Resources: corev1.ResourceRequirements{Requests: corev1.ResourceList{"cpu": resource.MustParse(cpu)}}}}
+		entry.Spec.Pod.Containers = []corev1.Container{
+			{Name: "c", Resources: corev1.ResourceRequirements{Requests: corev1.ResourceList{"cpu": resource.MustParse(cpu)}}},
+		}
 		return entry
 	}
 	least := quota.Defaults{Requests: corev1.ResourceList{"cpu": resource.MustParse("600m")}}

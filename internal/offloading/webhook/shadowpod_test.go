@@ -111,7 +111,9 @@ func (b *env) serve(o ShadowPodOptions) {
 	rules := func(operations ...admissionregistrationv1.OperationType) []admissionregistrationv1.RuleWithOperations {
 		return []admissionregistrationv1.RuleWithOperations{{
 			Operations: operations,
-			Rule:       admissionregistrationv1.Rule{APIGroups: []string{vkv1alpha1.GroupVersion.Group}, APIVersions: []string{"v1alpha1"}, Resources: []string{"shadowpods"}},
+			Rule: admissionregistrationv1.Rule{
+				APIGroups: []string{vkv1alpha1.GroupVersion.Group}, APIVersions: []string{"v1alpha1"}, Resources: []string{"shadowpods"},
+			},
 		}}
 	}
 	b.Make(&admissionregistrationv1.MutatingWebhookConfiguration{
@@ -149,7 +151,8 @@ func shadowPodNamed(name string, change func(*vkv1alpha1.ShadowPod)) *vkv1alpha1
 	s := &vkv1alpha1.ShadowPod{
 		ObjectMeta: metav1.ObjectMeta{Namespace: remoteNamespace, Name: name, Labels: map[string]string{labels.Origin: "rome-id"}},
 		Spec: vkv1alpha1.ShadowPodSpec{Fence: "fence", Pod: corev1.PodSpec{Containers: []corev1.Container{{
-			Name: "c", Image: "i", Resources: corev1.ResourceRequirements{Limits: corev1.ResourceList{"cpu": resource.MustParse("1"), "memory": resource.MustParse("1Mi")}},
+			Name: "c", Image: "i",
+			Resources: corev1.ResourceRequirements{Limits: corev1.ResourceList{"cpu": resource.MustParse("1"), "memory": resource.MustParse("1Mi")}},
 		}}}},
 	}
 	if change != nil {
@@ -185,7 +188,10 @@ func TestShadowPodWebhook(t *testing.T) {
 	refused.Namespace, refused.Labels[labels.Origin] = "web-paris-000002", refusedPeer
 	b.Make(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: refused.Namespace, Labels: map[string]string{labels.RemoteClusterID: refusedPeer}}})
 	b.refused(b.Create(t.Context(), refused), "spec.incomingPeeringEnabled") // H1
-	b.refused(b.Create(t.Context(), shadowPodNamed("held", func(s *vkv1alpha1.ShadowPod) { s.Finalizers = []string{"example.com/held"} })), "could block the deletion of a namespace")
+	b.refused(
+		b.Create(t.Context(), shadowPodNamed("held", func(s *vkv1alpha1.ShadowPod) { s.Finalizers = []string{"example.com/held"} })),
+		"could block the deletion of a namespace",
+	)
 
 	s.Spec.Pod.Containers[0].Image = "new"
 	b.Must(b.Update(t.Context(), s))
@@ -229,7 +235,7 @@ func TestShadowPodWebhook(t *testing.T) {
 // quota starts a Quota on a cache like that of the controller manager.
 func (b *env) quota(limits bool) *Quota {
 	b.T.Helper()
-	mgr, err := kubemanager.New(b.admin, kubemanager.Options{Scheme: b.scheme, SkipNameValidation: true, Cache: cache.Options{ByObject: map[client.Object]cache.ByObject{
+	cached := map[client.Object]cache.ByObject{
 		&vkv1alpha1.ShadowPod{}: {Transform: func(in any) (any, error) {
 			if s, ok := in.(*vkv1alpha1.ShadowPod); ok {
 				shadow.Trim(s)
@@ -237,7 +243,10 @@ func (b *env) quota(limits bool) *Quota {
 			return in, nil
 		}},
 		&corev1.Namespace{}: {},
-	}}})
+	}
+	mgr, err := kubemanager.New(b.admin, kubemanager.Options{
+		Scheme: b.scheme, SkipNameValidation: true, Cache: cache.Options{ByObject: cached},
+	})
 	b.Must(err)
 	q, err := SetupQuota(mgr, remoteNamespaces{remoteNamespace: "rome-id"}, 50*time.Millisecond, limits, quota.Defaults{})
 	b.Must(err)
@@ -290,7 +299,10 @@ func TestQuota(t *testing.T) {
 	})
 	b.serve(ShadowPodOptions{RemoteNamespaces: remoteNamespaces{remoteNamespace: "rome-id"}, Level: shadow.Baseline, Quota: q})
 
-	b.refused(b.Create(t.Context(), shadowPodNamed("unlimited", func(s *vkv1alpha1.ShadowPod) { s.Spec.Pod.Containers[0].Resources.Limits = nil })), "needs limits for cpu and memory")
+	b.refused(
+		b.Create(t.Context(), shadowPodNamed("unlimited", func(s *vkv1alpha1.ShadowPod) { s.Spec.Pod.Containers[0].Resources.Limits = nil })),
+		"needs limits for cpu and memory",
+	)
 	// The controller reserves: of many at the same time, exactly the granted amount gets pods.
 	var made atomic.Int32
 	var asking sync.WaitGroup
@@ -503,7 +515,10 @@ func TestAttackH4(t *testing.T) {
 		t.Fatal(err)
 	}
 	q := &Quota{known: quota.NewLedger(true, quota.Defaults{}), reserved: quota.NewLedger(true, quota.Defaults{}), filled: true}
-	q.known.SetGrant("rome-id", types.NamespacedName{Name: "slice"}, corev1.ResourceList{"cpu": resource.MustParse("2"), "memory": resource.MustParse("1Gi"), "pods": resource.MustParse("5")})
+	q.known.SetGrant(
+		"rome-id", types.NamespacedName{Name: "slice"},
+		corev1.ResourceList{"cpu": resource.MustParse("2"), "memory": resource.MustParse("1Gi"), "pods": resource.MustParse("5")},
+	)
 	handler := newShadowPod(scheme, ShadowPodOptions{RemoteNamespaces: remoteNamespaces{remoteNamespace: "rome-id"}, Level: shadow.Baseline, Quota: q})
 	for i := range 20 {
 		raw, err := json.Marshal(shadowPodNamed(fmt.Sprint("forged-", i), nil))
@@ -525,7 +540,9 @@ func TestAttackH5(t *testing.T) {
 	const most = 5
 	b := newEnv(t)
 	crds := "../../../deployments/liqo/crds/virtualkubelet.liqo.io_"
-	_, err := envtest.InstallCRDs(b.admin, envtest.CRDInstallOptions{ErrorIfPathMissing: true, Paths: []string{crds + "namespacemaps.yaml", crds + "shadowendpointslices.yaml"}})
+	_, err := envtest.InstallCRDs(b.admin, envtest.CRDInstallOptions{
+		ErrorIfPathMissing: true, Paths: []string{crds + "namespacemaps.yaml", crds + "shadowendpointslices.yaml"},
+	})
 	b.Must(err)
 	mgr, err := kubemanager.New(b.admin, kubemanager.Options{Scheme: b.scheme, SkipNameValidation: true, Cache: cache.Options{
 		ByObject: map[client.Object]cache.ByObject{&corev1.Namespace{}: {}},

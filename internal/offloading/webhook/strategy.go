@@ -110,12 +110,13 @@ func without(terms []corev1.NodeSelectorTerm, nodes []string) (all []corev1.Node
 	return all
 }
 
-// fitsElsewhere reports whether a pod may run, by its own node selector and affinity, on a node of this cluster, unless the strategy excludes these, or on one of the
-// virtual nodes in run.
+// fitsElsewhere reports whether a pod may run, by its own node selector and affinity, on a node of this cluster, unless the strategy excludes these,
+// or on one of the virtual nodes in run.
 func fitsElsewhere(pod *corev1.Pod, nodes []corev1.Node, run []string, strategy offloadingv1alpha1.PodOffloadingStrategy) bool {
 	required := nodeaffinity.GetRequiredNodeAffinity(pod)
 	return slices.ContainsFunc(nodes, func(node corev1.Node) bool {
-		if virtual := node.Labels[labels.Type] == labels.TypeVirtualNode; virtual && !slices.Contains(run, node.Name) || !virtual && strategy == offloadingv1alpha1.PodsRemote {
+		if virtual := node.Labels[labels.Type] == labels.TypeVirtualNode; virtual &&
+			!slices.Contains(run, node.Name) || !virtual && strategy == offloadingv1alpha1.PodsRemote {
 			return false
 		}
 		fits, err := required.Match(&node)
@@ -201,7 +202,10 @@ func mentionsType(affinity *corev1.Affinity) bool {
 	if required := affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution; required != nil && slices.ContainsFunc(required.NodeSelectorTerms, in) {
 		return true
 	}
-	return slices.ContainsFunc(affinity.NodeAffinity.PreferredDuringSchedulingIgnoredDuringExecution, func(p corev1.PreferredSchedulingTerm) bool { return in(p.Preference) })
+	return slices.ContainsFunc(
+		affinity.NodeAffinity.PreferredDuringSchedulingIgnoredDuringExecution,
+		func(p corev1.PreferredSchedulingTerm) bool { return in(p.Preference) },
+	)
 }
 
 // avoidVirtualNodes adds to a pod the documented node affinity, and reports whether the pod changed.
@@ -217,8 +221,8 @@ func avoidVirtualNodes(pod *corev1.PodSpec) (changed bool) {
 	return true
 }
 
-// onlyVirtual reports whether the user wants a pod in other clusters only, or has chosen its node already: then it is placed as he wants it, also with a claim that
-// keeps other pods here.
+// onlyVirtual reports whether the user wants a pod in other clusters only, or has chosen its node already: then it is placed as he wants it, also
+// with a claim that keeps other pods here.
 func onlyVirtual(pod *corev1.PodSpec, spec *offloadingv1alpha1.NamespaceOffloadingSpec) bool {
 	if spec.PodOffloadingStrategy == offloadingv1alpha1.PodsRemote || pod.NodeName != "" || pod.NodeSelector[labels.Type] == labels.TypeVirtualNode {
 		return true
@@ -227,11 +231,13 @@ func onlyVirtual(pod *corev1.PodSpec, spec *offloadingv1alpha1.NamespaceOffloadi
 		return false
 	}
 	virtual := func(requirement corev1.NodeSelectorRequirement) bool {
-		return requirement.Key == labels.Type && (requirement.Operator == corev1.NodeSelectorOpExists || requirement.Operator == corev1.NodeSelectorOpIn && slices.Equal(requirement.Values, []string{labels.TypeVirtualNode}))
+		return requirement.Key == labels.Type && (requirement.Operator == corev1.NodeSelectorOpExists ||
+			requirement.Operator == corev1.NodeSelectorOpIn && slices.Equal(requirement.Values, []string{labels.TypeVirtualNode}))
 	}
-	return !slices.ContainsFunc(pod.Affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution.NodeSelectorTerms, func(term corev1.NodeSelectorTerm) bool {
-		return !empty(term) && !slices.ContainsFunc(term.MatchExpressions, virtual)
-	})
+	return !slices.ContainsFunc(pod.Affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution.NodeSelectorTerms,
+		func(term corev1.NodeSelectorTerm) bool {
+			return !empty(term) && !slices.ContainsFunc(term.MatchExpressions, virtual)
+		})
 }
 
 // nodeOfDaemonSet returns the node for which the controller of DaemonSets made a pod; nothing for another pod.

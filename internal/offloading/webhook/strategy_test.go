@@ -43,18 +43,32 @@ func TestPlace(t *testing.T) {
 		want     []corev1.NodeSelectorTerm
 		same     bool
 	}{
-		"local":                            {strategy: "Local", selector: terms(term(europe)), pod: terms(term(disk)), want: terms(term(disk)), same: true},
-		"remote":                           {strategy: "Remote", want: terms(term(virtual))},
-		"remote, selector":                 {strategy: "Remote", selector: terms(term(europe)), want: terms(term(europe, virtual))},
-		"remote, two terms":                {strategy: "Remote", selector: terms(term(europe), term(gold, disk)), want: terms(term(europe, virtual), term(gold, disk, virtual))},
-		"both":                             {strategy: "LocalAndRemote"},
-		"both, selector":                   {strategy: "LocalAndRemote", selector: terms(term(europe)), want: terms(term(europe, virtual), term(real))},
-		"both, two terms":                  {strategy: "LocalAndRemote", selector: terms(term(europe), term(gold)), want: terms(term(europe, virtual), term(gold, virtual), term(real))},
-		"both, the pod has its own":        {strategy: "LocalAndRemote", pod: terms(term(disk)), want: terms(term(disk))},
-		"remote, the pod has its own":      {strategy: "Remote", pod: terms(term(disk)), want: terms(term(disk, virtual))},
-		"remote, the pod names a node":     {strategy: "Remote", pod: terms(named), want: terms(corev1.NodeSelectorTerm{MatchExpressions: []corev1.NodeSelectorRequirement{virtual}, MatchFields: named.MatchFields})},
-		"remote, two and two":              {strategy: "Remote", selector: terms(term(europe), term(gold)), pod: terms(term(disk), term(arch)), want: terms(term(disk, europe, virtual), term(disk, gold, virtual), term(arch, europe, virtual), term(arch, gold, virtual))},
-		"both, two and one":                {strategy: "LocalAndRemote", selector: terms(term(europe)), pod: terms(term(disk), term(arch)), want: terms(term(disk, europe, virtual), term(disk, real), term(arch, europe, virtual), term(arch, real))},
+		"local":            {strategy: "Local", selector: terms(term(europe)), pod: terms(term(disk)), want: terms(term(disk)), same: true},
+		"remote":           {strategy: "Remote", want: terms(term(virtual))},
+		"remote, selector": {strategy: "Remote", selector: terms(term(europe)), want: terms(term(europe, virtual))},
+		"remote, two terms": {
+			strategy: "Remote", selector: terms(term(europe), term(gold, disk)), want: terms(term(europe, virtual), term(gold, disk, virtual)),
+		},
+		"both":           {strategy: "LocalAndRemote"},
+		"both, selector": {strategy: "LocalAndRemote", selector: terms(term(europe)), want: terms(term(europe, virtual), term(real))},
+		"both, two terms": {
+			strategy: "LocalAndRemote", selector: terms(term(europe), term(gold)),
+			want: terms(term(europe, virtual), term(gold, virtual), term(real)),
+		},
+		"both, the pod has its own":   {strategy: "LocalAndRemote", pod: terms(term(disk)), want: terms(term(disk))},
+		"remote, the pod has its own": {strategy: "Remote", pod: terms(term(disk)), want: terms(term(disk, virtual))},
+		"remote, the pod names a node": {
+			strategy: "Remote", pod: terms(named),
+			want: terms(corev1.NodeSelectorTerm{MatchExpressions: []corev1.NodeSelectorRequirement{virtual}, MatchFields: named.MatchFields}),
+		},
+		"remote, two and two": {
+			strategy: "Remote", selector: terms(term(europe), term(gold)), pod: terms(term(disk), term(arch)),
+			want: terms(term(disk, europe, virtual), term(disk, gold, virtual), term(arch, europe, virtual), term(arch, gold, virtual)),
+		},
+		"both, two and one": {
+			strategy: "LocalAndRemote", selector: terms(term(europe)), pod: terms(term(disk), term(arch)),
+			want: terms(term(disk, europe, virtual), term(disk, real), term(arch, europe, virtual), term(arch, real)),
+		},
 		"a term that fits nothing":         {strategy: "Remote", selector: terms(term(), term(europe)), want: terms(term(europe, virtual))},
 		"only terms that fit nothing":      {strategy: "Remote", selector: terms(term()), want: terms(term(virtual, real))},
 		"both, terms that fit nothing":     {strategy: "LocalAndRemote", selector: terms(term()), want: terms(term(real))},
@@ -112,7 +126,10 @@ func TestPlace(t *testing.T) {
 func TestPlaceAvoids(t *testing.T) {
 	virtual, real, europe := is("liqo.io/type", in, "virtual-node"), is("liqo.io/type", notIn, "virtual-node"), is("region", in, "europe")
 	avoids := func(all ...corev1.NodeSelectorRequirement) corev1.NodeSelectorTerm {
-		return corev1.NodeSelectorTerm{MatchExpressions: all, MatchFields: []corev1.NodeSelectorRequirement{is("metadata.name", notIn, "liqo-milan"), is("metadata.name", notIn, "liqo-turin")}}
+		return corev1.NodeSelectorTerm{
+			MatchExpressions: all,
+			MatchFields:      []corev1.NodeSelectorRequirement{is("metadata.name", notIn, "liqo-milan"), is("metadata.name", notIn, "liqo-turin")},
+		}
 	}
 	for name, test := range map[string]struct {
 		strategy      offloadingv1alpha1.PodOffloadingStrategy
@@ -170,7 +187,8 @@ func TestAvoids(t *testing.T) {
 		return status
 	}
 	both, remote := offloadingv1alpha1.PodsLocalAndRemote, offloadingv1alpha1.PodsRemote
-	virtual, milan := corev1.PodSpec{NodeSelector: map[string]string{"liqo.io/type": "virtual-node"}}, corev1.PodSpec{NodeSelector: map[string]string{corev1.LabelHostname: "liqo-milan"}}
+	virtual, milan := corev1.PodSpec{NodeSelector: map[string]string{"liqo.io/type": "virtual-node"}},
+		corev1.PodSpec{NodeSelector: map[string]string{corev1.LabelHostname: "liqo-milan"}}
 	turin := []string{"liqo-turin"}
 	for name, test := range map[string]struct {
 		strategy offloadingv1alpha1.PodOffloadingStrategy
@@ -209,7 +227,9 @@ func TestPlaceTwice(t *testing.T) {
 				spec := &offloadingv1alpha1.NamespaceOffloadingSpec{PodOffloadingStrategy: strategy, ClusterSelector: corev1.NodeSelector{NodeSelectorTerms: selector}}
 				pod := &corev1.PodSpec{}
 				if own != nil {
-					pod.Affinity = &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{RequiredDuringSchedulingIgnoredDuringExecution: &corev1.NodeSelector{NodeSelectorTerms: own}}}
+					pod.Affinity = &corev1.Affinity{
+						NodeAffinity: &corev1.NodeAffinity{RequiredDuringSchedulingIgnoredDuringExecution: &corev1.NodeSelector{NodeSelectorTerms: own}},
+					}
 				}
 				first := place(pod, spec)
 				once := pod.DeepCopy()
@@ -225,16 +245,20 @@ func TestPlaceTwice(t *testing.T) {
 func TestOnlyVirtual(t *testing.T) {
 	virtual, real, disk := is("liqo.io/type", in, "virtual-node"), is("liqo.io/type", notIn, "virtual-node"), is("disk", in, "ssd")
 	own := func(all ...corev1.NodeSelectorTerm) corev1.PodSpec {
-		return corev1.PodSpec{Affinity: &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{RequiredDuringSchedulingIgnoredDuringExecution: &corev1.NodeSelector{NodeSelectorTerms: all}}}}
+		return corev1.PodSpec{
+			Affinity: &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{RequiredDuringSchedulingIgnoredDuringExecution: &corev1.NodeSelector{NodeSelectorTerms: all}}},
+		}
 	}
 	for name, test := range map[string]struct {
 		pod      corev1.PodSpec
 		strategy offloadingv1alpha1.PodOffloadingStrategy
 		want     bool
 	}{
-		"nothing chosen":                      {strategy: "LocalAndRemote"},
-		"the strategy":                        {strategy: "Remote", want: true},
-		"a node selector":                     {pod: corev1.PodSpec{NodeSelector: map[string]string{"liqo.io/type": "virtual-node"}}, strategy: "LocalAndRemote", want: true},
+		"nothing chosen": {strategy: "LocalAndRemote"},
+		"the strategy":   {strategy: "Remote", want: true},
+		"a node selector": {
+			pod: corev1.PodSpec{NodeSelector: map[string]string{"liqo.io/type": "virtual-node"}}, strategy: "LocalAndRemote", want: true,
+		},
 		"another node selector":               {pod: corev1.PodSpec{NodeSelector: map[string]string{"disk": "ssd"}}, strategy: "LocalAndRemote"},
 		"the node itself":                     {pod: corev1.PodSpec{NodeName: "liqo-milan"}, strategy: "LocalAndRemote", want: true},
 		"affinity to virtual nodes":           {pod: own(term(disk, virtual), term(virtual)), strategy: "LocalAndRemote", want: true},
@@ -258,7 +282,9 @@ func TestAvoidVirtualNodesTwice(t *testing.T) {
 	for _, own := range [][]corev1.NodeSelectorTerm{nil, terms(term(is("disk", in, "ssd")), term(is("arch", in, "arm64"))), terms(term())} {
 		pod := &corev1.PodSpec{}
 		if own != nil {
-			pod.Affinity = &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{RequiredDuringSchedulingIgnoredDuringExecution: &corev1.NodeSelector{NodeSelectorTerms: own}}}
+			pod.Affinity = &corev1.Affinity{
+				NodeAffinity: &corev1.NodeAffinity{RequiredDuringSchedulingIgnoredDuringExecution: &corev1.NodeSelector{NodeSelectorTerms: own}},
+			}
 		}
 		first := avoidVirtualNodes(pod)
 		once := pod.DeepCopy()

@@ -63,7 +63,9 @@ func review(t *testing.T, handler admission.Handler, namespace, object, old stri
 	if old != "" {
 		request.Operation, request.OldObject = admissionv1.Update, runtime.RawExtension{Raw: []byte(old)}
 	}
-	body, err := json.Marshal(&admissionv1.AdmissionReview{TypeMeta: metav1.TypeMeta{APIVersion: "admission.k8s.io/v1", Kind: "AdmissionReview"}, Request: request})
+	body, err := json.Marshal(&admissionv1.AdmissionReview{
+		TypeMeta: metav1.TypeMeta{APIVersion: "admission.k8s.io/v1", Kind: "AdmissionReview"}, Request: request,
+	})
 	if err != nil {
 		return nil
 	}
@@ -101,14 +103,18 @@ func FuzzShadowPodReview(f *testing.F) {
 	f.Add(seed(func(s *vkv1alpha1.ShadowPod) { s.Spec.Pod.HostNetwork = true }), plain)
 	f.Add(seed(func(s *vkv1alpha1.ShadowPod) { s.DeletionTimestamp = &metav1.Time{Time: time.Unix(1, 0)} }), held)
 	f.Add(seed(func(s *vkv1alpha1.ShadowPod) { s.Spec.Pod.Containers[0].Resources.Limits = nil }), "")
-	for _, text := range []string{`{}`, `null`, `[]`, `{"kind":"Pod","apiVersion":"v1"}`, strings.Repeat(`[`, 5000) + strings.Repeat(`]`, 5000), `{"spec":{"pod":{"containers":[null]}}}`} {
+	for _, text := range []string{
+		`{}`, `null`, `[]`, `{"kind":"Pod","apiVersion":"v1"}`, strings.Repeat(`[`, 5000) + strings.Repeat(`]`, 5000),
+		`{"spec":{"pod":{"containers":[null]}}}`,
+	} {
 		f.Add(text, "")
 		f.Add(plain, text)
 	}
 	f.Fuzz(func(t *testing.T, object, old string) {
 		counting := &Quota{known: quota.NewLedger(true, quota.Defaults{}), reserved: quota.NewLedger(true, quota.Defaults{}), filled: true}
 		counting.known.SetGrant("rome-id", types.NamespacedName{Name: "slice"}, corev1.ResourceList{
-			"cpu": *shadowPodNamed("", nil).Spec.Pod.Containers[0].Resources.Limits.Cpu(), "memory": *shadowPodNamed("", nil).Spec.Pod.Containers[0].Resources.Limits.Memory(), "pods": resource.MustParse("1"),
+			"cpu":    *shadowPodNamed("", nil).Spec.Pod.Containers[0].Resources.Limits.Cpu(),
+			"memory": *shadowPodNamed("", nil).Spec.Pod.Containers[0].Resources.Limits.Memory(), "pods": resource.MustParse("1"),
 		})
 		handler := newShadowPod(scheme, ShadowPodOptions{
 			RemoteNamespaces: remoteNamespaces{remoteNamespace: "rome-id"}, Level: shadow.Baseline, Quota: counting, Now: func() time.Time { return time.Unix(0, 0) },
@@ -166,9 +172,12 @@ func FuzzPodReview(f *testing.F) {
 	scheme := fuzzScheme(f)
 	for _, strategy := range []string{"Local", "Remote", "LocalAndRemote", "x"} {
 		f.Add(`{"apiVersion":"v1","kind":"Pod","metadata":{"generateName":"web-"},"spec":{"containers":[{"name":"a"}]}}`, strategy, `[]`)
-		f.Add(`{"apiVersion":"v1","kind":"Pod","spec":{"unknown":1,"affinity":{"nodeAffinity":{"requiredDuringSchedulingIgnoredDuringExecution":{"nodeSelectorTerms":[{"matchExpressions":[{"key":"disk","operator":"Exists"}]},{}]}}}}}`,
+		f.Add(`{"apiVersion":"v1","kind":"Pod","spec":{"unknown":1,`+
+			`"affinity":{"nodeAffinity":{"requiredDuringSchedulingIgnoredDuringExecution":{"nodeSelectorTerms":[{"matchExpressions":[{"key":"disk",`+
+			`"operator":"Exists"}]},{}]}}}}}`,
 			strategy, `[{"matchExpressions":[{"key":"region","operator":"In","values":["europe"]}]},{}]`)
-		f.Add(`{"apiVersion":"v1","kind":"Pod","metadata":{"ownerReferences":[{"apiVersion":"apps/v1","kind":"ReplicaSet","name":"web","uid":"1","controller":true}],"managedFields":[{"manager":"x","operation":"Update"}]}}`, strategy, `[]`)
+		f.Add(`{"apiVersion":"v1","kind":"Pod","metadata":{"ownerReferences":[{"apiVersion":"apps/v1","kind":"ReplicaSet","name":"web","uid":"1",`+
+			`"controller":true}],"managedFields":[{"manager":"x","operation":"Update"}]}}`, strategy, `[]`)
 		f.Add(`{}`, strategy, `null`)
 	}
 	f.Fuzz(func(t *testing.T, object, strategy, terms string) {
@@ -179,7 +188,10 @@ func FuzzPodReview(f *testing.F) {
 		source := oneOffloading{offloadingv1alpha1.NamespaceOffloadingSpec{
 			PodOffloadingStrategy: offloadingv1alpha1.PodOffloadingStrategy(strategy), ClusterSelector: corev1.NodeSelector{NodeSelectorTerms: selected},
 		}}
-		handler := &pods{options: Options{Cached: source, Live: source}, admitted: &admittedVersions{all: map[string]version{}}, decoder: admission.NewDecoder(scheme)}
+		handler := &pods{
+			options: Options{Cached: source, Live: source}, admitted: &admittedVersions{all: map[string]version{}},
+			decoder: admission.NewDecoder(scheme),
+		}
 		answer := review(t, admission.HandlerFunc(handler.handle), "shop", object, "")
 		if answer == nil || !answer.Allowed || len(answer.Patch) == 0 {
 			return
@@ -203,12 +215,16 @@ func FuzzPodReview(f *testing.F) {
 func FuzzOffloadingReview(f *testing.F) {
 	scheme := fuzzScheme(f)
 	good := `{"apiVersion":"offloading.liqo.io/v1alpha1","kind":"NamespaceOffloading","metadata":{"namespace":"shop","name":"offloading"},` +
-		`"spec":{"namespaceMappingStrategy":"DefaultName","podOffloadingStrategy":"Remote","clusterSelector":{"nodeSelectorTerms":[{"matchExpressions":[{"key":"a","operator":"Exists"}]}]}}}`
+		`"spec":{"namespaceMappingStrategy":"DefaultName","podOffloadingStrategy":"Remote",` +
+		`"clusterSelector":{"nodeSelectorTerms":[{"matchExpressions":[{"key":"a","operator":"Exists"}]}]}}}`
 	f.Add(good, "")
 	f.Add(good, strings.Replace(good, "DefaultName", "EnforceSameName", 1))
 	f.Add(strings.Replace(good, `"name":"offloading"`, `"name":"mine"`, 1), "")
 	f.Add(strings.Replace(good, `"Exists"`, `"Like"`, 1), good)
-	f.Add(strings.Replace(good, `"metadata":{`, `"metadata":{"deletionTimestamp":"2026-01-01T00:00:00Z","annotations":{"`+labels.APIServerSupport+`":"x"},`, 1), good)
+	f.Add(
+		strings.Replace(good, `"metadata":{`, `"metadata":{"deletionTimestamp":"2026-01-01T00:00:00Z","annotations":{"`+labels.APIServerSupport+`":"x"},`, 1),
+		good,
+	)
 	f.Add(`{}`, `{}`)
 	f.Fuzz(func(t *testing.T, object, old string) {
 		handler := &offloadings{options: Options{Namespace: "liqo"}, admitted: &admittedVersions{all: map[string]version{}}, decoder: admission.NewDecoder(scheme)}
