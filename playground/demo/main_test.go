@@ -54,7 +54,9 @@ func TestWrongCallsExplainThemselves(t *testing.T) {
 }
 
 func TestHelp(t *testing.T) {
-	for _, args := range [][]string{{"--help"}, {"help"}, {"serve", "--help"}, {"load", "-h"}, {"probe", "--help"}, {"webhook", "--help"}, {"apiserver", "--help"}} {
+	for _, args := range [][]string{
+		{"--help"}, {"help"}, {"serve", "--help"}, {"load", "-h"}, {"probe", "--help"}, {"webhook", "--help"}, {"apiserver", "--help"},
+	} {
 		code, out, complaints := execute(t, args...)
 		if code != exitOK || !strings.Contains(out, "demo ") || complaints != "" {
 			t.Errorf("demo %q: exit %d, stdout %q, stderr %q", args, code, out, complaints)

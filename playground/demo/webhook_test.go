@@ -44,7 +44,8 @@ func TestAdmit(t *testing.T) {
 			wantType = ""
 		}
 		r := got.Response
-		if got.APIVersion != "admission.k8s.io/v1" || got.Kind != "AdmissionReview" || r.UID != "u-1" || !r.Allowed || r.PatchType != wantType || string(r.Patch) != test.patch {
+		if got.APIVersion != "admission.k8s.io/v1" || got.Kind != "AdmissionReview" ||
+			r.UID != "u-1" || !r.Allowed || r.PatchType != wantType || string(r.Patch) != test.patch {
 			t.Errorf("%s: patch %s in %s", name, r.Patch, body)
 		}
 	}

@@ -283,7 +283,10 @@ func tunDevice(t *testing.T, c cluster) {
 	r.apply(t, "privileged.yaml", map[string]any{"HostNetwork": false})
 	r.rollout(t, "daemonset/privileged")
 	for _, p := range r.pods(t, "app=privileged") {
-		have := r.exec(t, p.name, "sh", "-c", "ip tuntap add dev tun9 mode tun && ip address add 192.168.78.1/30 dev tun9 && ip link set tun9 up && ip -oneline -4 address show tun9")
+		have := r.exec(
+			t, p.name, "sh", "-c",
+			"ip tuntap add dev tun9 mode tun && ip address add 192.168.78.1/30 dev tun9 && ip link set tun9 up && ip -oneline -4 address show tun9",
+		)
 		if !strings.Contains(have, "192.168.78.1/30") {
 			t.Errorf("no TUN device on %s: %s", p.node, have)
 		}
@@ -366,7 +369,11 @@ func podDeletion(t *testing.T, c cluster) {
 		atLeast      int
 		within       time.Duration
 	}{
-		{"processes", "ctr -n k8s.io tasks ls -q | grep -F \"$(ctr -n k8s.io containers ls -q 'labels.\"io.kubernetes.pod.uid\"==UID' | grep . || echo none)\" || true", 2, 60 * time.Second},
+		{
+			"processes",
+			"ctr -n k8s.io tasks ls -q | grep -F \"$(ctr -n k8s.io containers ls -q 'labels.\"io.kubernetes.pod.uid\"==UID' | grep . || echo none)\" || true",
+			2, 60 * time.Second,
+		},
 		{"volumes", "ls -d /var/lib/kubelet/pods/UID 2>/dev/null || true", 1, 60 * time.Second},
 		{"cgroups", "find /sys/fs/cgroup -type d -name '*UID*'", 1, 60 * time.Second},
 		{"address", "cat /run/cni-ipam-state/playground/ADDRESS 2>/dev/null || true; ip route show | grep 'ADDRESS ' || true", 2, 60 * time.Second},

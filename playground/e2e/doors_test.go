@@ -66,7 +66,10 @@ func (l links) proxies(t *testing.T) {
 		if got := decode(t, from.curl(t, from.tool(), url+"/info")); got.Cluster != "beta" {
 			t.Errorf("%s leads to %+v", kind, got)
 		}
-		if res := from.try("exec", from.tool(), "--", "curl", "--silent", "--output", "/dev/null", "--write-out", "%{http_code}", strings.TrimSuffix(url, "/api")+"/"); res.out != "404" {
+		if res := from.try(
+			"exec", from.tool(), "--", "curl", "--silent", "--output", "/dev/null", "--write-out", "%{http_code}",
+			strings.TrimSuffix(url, "/api")+"/",
+		); res.out != "404" {
 			t.Errorf("%s answers another path: %s", kind, res)
 		}
 	}

@@ -49,7 +49,10 @@ func takeSnapshot() snapshot {
 		add("process", fmt.Sprint(pid, " ", strings.ReplaceAll(string(command), "\x00", " ")))
 	}
 	add("network namespace", names(netnsDir+"/*")...)
-	add("files", names(stateDir, runtimeDir, "/var/log/containers/*", "/var/log/pods/*", "/etc/cni/net.d/*", "/run/containerd*", "/tmp/hollow-kubelet*", "/tmp/kubelet_remote*")...)
+	add("files", names(
+		stateDir, runtimeDir, "/var/log/containers/*", "/var/log/pods/*", "/etc/cni/net.d/*", "/run/containerd*", "/tmp/hollow-kubelet*",
+		"/tmp/kubelet_remote*",
+	)...)
 	add("cgroup", cgroups()...)
 	links, err := net.Interfaces()
 	if err != nil {

@@ -30,7 +30,10 @@ func FindSource() (string, error) {
 			return filepath.Clean(dir), nil
 		}
 	}
-	return "", fmt.Errorf("the playground builds its programs from source, and found none in %s; run it from a checkout (bin/playground) or give --source DIR", strings.Join(tried, ", "))
+	return "", fmt.Errorf(
+		"the playground builds its programs from source, and found none in %s; run it from a checkout (bin/playground) or give --source DIR",
+		strings.Join(tried, ", "),
+	)
 }
 
 // Key is the hash of all inputs of a component's programs: its files,

@@ -47,7 +47,10 @@ func TestHelp(t *testing.T) {
 	}
 	visit(root)
 	code, out, _ := run(t, "--help")
-	for _, name := range []string{"up", "down", "status", "kubeconfig", "load", "image", "node", "component", "fault", "nat", "proxy", "exec", "logs", "add", "remove", "build", "completion"} {
+	for _, name := range []string{
+		"up", "down", "status", "kubeconfig", "load", "image", "node", "component", "fault", "nat", "proxy", "exec", "logs", "add", "remove",
+		"build", "completion",
+	} {
 		if !strings.Contains(out, "\n  "+name+" ") {
 			t.Errorf("help does not list %s", name)
 		}

@@ -78,7 +78,9 @@ runs from source once and keeps the results.`,
 	root.SetOut(a.out)
 	root.SetErr(a.err)
 	root.PersistentFlags().StringVar(&a.source, "source", "", "directory of the playground's source (default: that of the checkout this program is in)")
-	root.PersistentFlags().StringVar(&a.cache, "cache", "", "directory that keeps built programs and images (default: liqo-playground in the user's cache directory)")
+	root.PersistentFlags().StringVar(
+		&a.cache, "cache", "", "directory that keeps built programs and images (default: liqo-playground in the user's cache directory)",
+	)
 	for _, group := range []struct {
 		id, title string
 		commands  []*cobra.Command

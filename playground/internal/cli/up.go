@@ -130,7 +130,9 @@ func readScenario(name string) (scenario.Scenario, error) {
 	}
 	data, err := fs.ReadFile(scenarios.Files, name+".yaml")
 	if errors.Is(err, fs.ErrNotExist) {
-		return scenario.Scenario{}, fmt.Errorf("no scenario %q ships; there are: %s (a file is given by its path, ./%s.yaml)", name, strings.Join(shipped(), ", "), name)
+		return scenario.Scenario{}, fmt.Errorf(
+			"no scenario %q ships; there are: %s (a file is given by its path, ./%s.yaml)", name, strings.Join(shipped(), ", "), name,
+		)
 	}
 	if err != nil {
 		return scenario.Scenario{}, err

@@ -43,7 +43,10 @@ func ParsePort(text string) (Port, error) {
 	from, errFrom := strconv.ParseUint(first, 10, 16)
 	to, errTo := strconv.ParseUint(last, 10, 16)
 	if errFrom != nil || errTo != nil || from == 0 || to < from {
-		return Port{}, fmt.Errorf("port %q: %q is neither a port from 1 to 65535 nor a range of them; write for example %s/443 or %[3]s/31000-31010", text, ports, protocol)
+		return Port{}, fmt.Errorf(
+			"port %q: %q is neither a port from 1 to 65535 nor a range of them; write for example %s/443 or %[3]s/31000-31010", text, ports,
+			protocol,
+		)
 	}
 	return Port{Protocol: protocol, First: uint16(from), Last: uint16(to)}, nil
 }

@@ -23,7 +23,10 @@ func TestStateOperations(t *testing.T) {
 		{"cuts add up", State{}.Partition("rome", "milan", true).Partition("milan", "rome", true), []Link{{A: "milan", B: "rome", DropAB: true, DropBA: true}}},
 		{"heal", State{}.Partition("rome", "milan", false).Heal("milan", "rome"), nil},
 		{"heal keeps other faults", two.Partition("rome", "milan", false).Heal("rome", "milan"), two.Links},
-		{"allow", State{}.Allow("rome", "milan", ports("udp/9", "tcp/443", "udp/9"), false), []Link{{A: "milan", B: "rome", AllowAB: ports("tcp/443", "udp/9"), AllowBA: ports("tcp/443", "udp/9")}}},
+		{
+			"allow", State{}.Allow("rome", "milan", ports("udp/9", "tcp/443", "udp/9"), false),
+			[]Link{{A: "milan", B: "rome", AllowAB: ports("tcp/443", "udp/9"), AllowBA: ports("tcp/443", "udp/9")}},
+		},
 		{
 			"allow replaces", State{}.Allow("rome", "milan", ports("udp/9"), false).Allow("rome", "milan", ports("tcp/443"), true),
 			[]Link{{A: "milan", B: "rome", AllowBA: ports("tcp/443")}},
@@ -62,7 +65,8 @@ func TestStateJSON(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := `{"links":[{"a":"host","b":"rome","loss":"0.01%","bandwidth":"1500kbit"},{"a":"milan","b":"rome","dropBA":true,"allowBA":["icmp","udp/31000-31010"],"delay":"1.5ms±1µs"}]}`
+	want := `{"links":[{"a":"host","b":"rome","loss":"0.01%","bandwidth":"1500kbit"},{"a":"milan","b":"rome","dropBA":true,"allowBA":["icmp",` +
+		`"udp/31000-31010"],"delay":"1.5ms±1µs"}]}`
 	if string(text) != want {
 		t.Errorf("got  %s\nwant %s", text, want)
 	}
@@ -80,15 +84,18 @@ func TestStateJSON(t *testing.T) {
 
 func TestLinkString(t *testing.T) {
 	for want, link := range map[string]Link{
-		"milan <-> rome: healthy":                                          {A: "milan", B: "rome"},
-		"milan <-> rome: partitioned from rome to milan":                   {A: "milan", B: "rome", DropBA: true},
-		"milan <-> rome: partitioned, loss 100%":                           {A: "milan", B: "rome", DropAB: true, DropBA: true, Loss: FullLoss},
-		"host <-> rome: delay 50ms±5ms, bandwidth 1gbit":                   {A: "host", B: "rome", Delay: Delay{50 * time.Millisecond, 5 * time.Millisecond}, Bandwidth: Gigabit},
-		"milan <-> rome: closed but for tcp/443, udp/9":                    State{}.Allow("rome", "milan", ports("udp/9", "tcp/443"), false).Links[0],
-		"milan <-> rome: closed but for udp/9 from rome to milan, loss 1%": State{}.Allow("rome", "milan", ports("udp/9"), true).SetLoss("rome", "milan", 100).Links[0],
-		"milan <-> rome: closed but for icmp from milan to rome":           State{}.Allow("milan", "rome", ports("icmp"), true).Links[0],
-		"host <-> rome: partitioned from host to rome":                     {A: "host", B: "rome", DropAB: true},
-		"host <-> rome: delay 1s, loss 0.1%":                               {A: "host", B: "rome", Delay: Delay{Mean: time.Second}, Loss: 10},
+		"milan <-> rome: healthy":                        {A: "milan", B: "rome"},
+		"milan <-> rome: partitioned from rome to milan": {A: "milan", B: "rome", DropBA: true},
+		"milan <-> rome: partitioned, loss 100%":         {A: "milan", B: "rome", DropAB: true, DropBA: true, Loss: FullLoss},
+		"host <-> rome: delay 50ms±5ms, bandwidth 1gbit": {
+			A: "host", B: "rome", Delay: Delay{50 * time.Millisecond, 5 * time.Millisecond}, Bandwidth: Gigabit,
+		},
+		"milan <-> rome: closed but for tcp/443, udp/9": State{}.Allow("rome", "milan", ports("udp/9", "tcp/443"), false).Links[0],
+		"milan <-> rome: closed but for udp/9 from rome to milan, loss 1%": State{}.Allow("rome", "milan", ports("udp/9"), true).
+			SetLoss("rome", "milan", 100).Links[0],
+		"milan <-> rome: closed but for icmp from milan to rome": State{}.Allow("milan", "rome", ports("icmp"), true).Links[0],
+		"host <-> rome: partitioned from host to rome":           {A: "host", B: "rome", DropAB: true},
+		"host <-> rome: delay 1s, loss 0.1%":                     {A: "host", B: "rome", Delay: Delay{Mean: time.Second}, Loss: 10},
 	} {
 		if got := link.String(); got != want {
 			t.Errorf("got %q, want %q", got, want)

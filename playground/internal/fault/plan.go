@@ -240,7 +240,8 @@ func (t Topology) checkLink(l Link) error {
 		return err
 	}
 	if a, b := t[l.A].Behind, t[l.B].Behind; a != "" && b != "" && a != b {
-		return fmt.Errorf("link %s <-> %s: they are behind different NAT routers, where no packet has the addresses of both; take one from behind its router with: playground nat remove %[1]s (or clear the link's faults)", l.A, l.B)
+		return fmt.Errorf("link %s <-> %s: they are behind different NAT routers, where no packet has the addresses of both; take one from behind "+
+			"its router with: playground nat remove %[1]s (or clear the link's faults)", l.A, l.B)
 	}
 	problems := []error{l.Delay.validate(), l.Loss.validate(), l.Bandwidth.validate()}
 	for _, p := range slices.Concat(l.AllowAB, l.AllowBA) {

@@ -46,7 +46,8 @@ func TestPlanGolden(t *testing.T) {
 		"delay":     State{}.SetDelay("milan", "rome", Delay{Mean: 50 * ms, Jitter: 5 * ms}),
 		"bandwidth": State{}.SetBandwidth("rome", Host, 500*Kilobit),
 		"allow":     State{}.Allow("rome", "milan", ports("udp/31000-31010", "tcp/443", "icmp", "tcp/443"), false),
-		"allow_one": State{}.Allow("rome", "milan", ports("udp/31000", "tcp/443", "icmp"), true).SetLoss("rome", "milan", 100).SetDelay("rome", "milan", Delay{Mean: 5 * ms}),
+		"allow_one": State{}.Allow("rome", "milan", ports("udp/31000", "tcp/443", "icmp"), true).SetLoss("rome", "milan", 100).
+			SetDelay("rome", "milan", Delay{Mean: 5 * ms}),
 		"links_nat": State{}.Allow("milan", "rome", ports("udp/9"), true).SetLoss("rome", "florence", 100).SetLoss("rome", "milan", 100).
 			SetDelay("rome", Host, Delay{Mean: 5 * ms}).SetDelay("rome", "milan", Delay{Mean: 5 * ms}),
 		"everything": State{}.Partition("rome", "milan", true).SetLoss("rome", "milan", 500).SetDelay("milan", "rome", Delay{Mean: 20 * ms}).

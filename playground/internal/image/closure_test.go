@@ -255,7 +255,10 @@ func TestClosureRefuses(t *testing.T) {
 			[]string{"a=1", "b=1"},
 		},
 		"extra missing": {[]pack{{"libc6=2", libc}}, Selection{Extras: []Extra{{"/etc/a", "/etc/b"}}}, []string{"/etc/a or /etc/b"}},
-		"damaged ELF":   {[]pack{{"t=1", []oci.File{oci.Regular("/usr/bin/d", 0o755, oci.Inline(elf.ELFMAG+"cut"))}}}, Selection{Programs: []string{"/usr/bin/d"}}, []string{"/usr/bin/d", "ELF file"}},
+		"damaged ELF": {
+			[]pack{{"t=1", []oci.File{oci.Regular("/usr/bin/d", 0o755, oci.Inline(elf.ELFMAG+"cut"))}}},
+			Selection{Programs: []string{"/usr/bin/d"}}, []string{"/usr/bin/d", "ELF file"},
+		},
 	} {
 		_, _, err := overlay(test.packages).closure(test.sel)
 		if err == nil {

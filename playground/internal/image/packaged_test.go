@@ -18,8 +18,14 @@ func TestPackaged(t *testing.T) {
 		entrypoint string
 	}{
 		"called like its package": {Packaged{Name: "h.local/redis:1", Packages: []string{"redis-server"}}, "/usr/bin/redis-server"},
-		"programs that are named": {Packaged{Name: "h.local/redis:1", Packages: []string{"redis-server", "redis-tools"}, Programs: []string{"/usr/bin/redis-server", "/usr/bin/redis-cli"}}, "/usr/bin/redis-server"},
-		"files beside it":         {Packaged{Name: "h.local/redis:1", Packages: []string{"redis-server"}, Files: []string{"/usr/share/redis/*.conf"}}, "/usr/bin/redis-server"},
+		"programs that are named": {
+			Packaged{Name: "h.local/redis:1", Packages: []string{"redis-server", "redis-tools"}, Programs: []string{"/usr/bin/redis-server", "/usr/bin/redis-cli"}},
+			"/usr/bin/redis-server",
+		},
+		"files beside it": {
+			Packaged{Name: "h.local/redis:1", Packages: []string{"redis-server"}, Files: []string{"/usr/share/redis/*.conf"}},
+			"/usr/bin/redis-server",
+		},
 	} {
 		selection, err := test.ask.Selection()
 		if err != nil {
@@ -37,7 +43,8 @@ func TestPackaged(t *testing.T) {
 		if !slices.Equal(img.Entrypoint, []string{test.entrypoint}) || img.User != oci.NonRoot || img.Labels[packagesLabel] != "libc6=2 redis-server=7" {
 			t.Errorf("%s: image is %+v", name, img)
 		}
-		if got := text(img.Files); !strings.Contains(got, test.entrypoint+"\n") || !strings.Contains(got, "/etc/passwd\n") || !strings.Contains(got, packagesFile+"\n") {
+		if got := text(img.Files); !strings.Contains(got, test.entrypoint+"\n") ||
+			!strings.Contains(got, "/etc/passwd\n") || !strings.Contains(got, packagesFile+"\n") {
 			t.Errorf("%s: files are\n%s", name, got)
 		}
 		first := digestOf(t, img)

@@ -112,7 +112,10 @@ func Status(ctx context.Context) (Report, error) {
 		return Report{}, err
 	}
 	set := build.Set{Dir: state.Set}
-	r := Report{Scenario: state.Scenario.Name, Bin: filepath.Dir(set.Program("kubectl")), Clusters: make([]ClusterReport, len(t.Clusters)), Faults: []fault.Link{}, NAT: state.NAT.Routers}
+	r := Report{
+		Scenario: state.Scenario.Name, Bin: filepath.Dir(set.Program("kubectl")), Clusters: make([]ClusterReport, len(t.Clusters)),
+		Faults: []fault.Link{}, NAT: state.NAT.Routers,
+	}
 	r.Faults = append(r.Faults, state.Faults.Links...)
 	r.Proxies = proxyReports(ctx, state, t)
 	group, ctx := errgroup.WithContext(ctx)

@@ -47,7 +47,8 @@ func (p Playground) clean() error {
 	err := remove(state)
 	step.End(err)
 	if err == nil && stateErr != nil {
-		p.Warn("the machine's settings (inotify and key limits, vm.overcommit_memory, kernel.panic) stay as the playground had them: the record of the earlier ones is lost (%v)", stateErr)
+		p.Warn("the machine's settings (inotify and key limits, vm.overcommit_memory, kernel.panic) stay as the playground had them: the record "+
+			"of the earlier ones is lost (%v)", stateErr)
 	}
 	return err
 }

@@ -67,7 +67,10 @@ func (p Playground) ForwardNAT(f nat.Forward) (router nat.Router, err error) {
 		}
 		c, _ := t.Cluster(f.Cluster)
 		if !c.NodeCIDR.Contains(f.To.Addr()) {
-			return fmt.Errorf("%s is not in the node network of %s, %s, and nothing was changed; name a node or a load-balancer address of it", f.To.Addr(), f.Cluster, c.NodeCIDR)
+			return fmt.Errorf(
+				"%s is not in the node network of %s, %s, and nothing was changed; name a node or a load-balancer address of it", f.To.Addr(),
+				f.Cluster, c.NodeCIDR,
+			)
 		}
 		state.NAT = state.NAT.Forward(f)
 		router, _ = state.NAT.Of(f.Cluster)

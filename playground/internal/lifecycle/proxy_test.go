@@ -210,7 +210,8 @@ func echoes(t *testing.T, conn net.Conn, reader *bufio.Reader) {
 // upgrade asks for a WebSocket; accept is the answer to its key (RFC 6455), without which HAProxy refuses the answer.
 const (
 	accept  = "ICX+Yqv66kxgM0FcWaLWlFLwTAI="
-	upgrade = "GET /liqo/tunnel HTTP/1.1\nHost: milan\nUpgrade: websocket\nConnection: Upgrade\nSec-WebSocket-Version: 13\nSec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA=="
+	upgrade = "GET /liqo/tunnel HTTP/1.1\nHost: milan\nUpgrade: websocket\nConnection: Upgrade\nSec-WebSocket-Version: 13\nSec-WebSocket-Key: " +
+		"AAAAAAAAAAAAAAAAAAAAAA=="
 )
 
 // TestReverseProxy runs the real programs: one path and WebSockets pass, without and with TLS, and other paths are not found.

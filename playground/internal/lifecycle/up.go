@@ -102,7 +102,10 @@ func needs(t topology.Topology) host.Needs {
 // already handles an Up while a playground is up.
 func (p Playground) already(ctx context.Context, state record.State, s scenario.Scenario, o UpOptions) (changed bool, err error) {
 	if !reflect.DeepEqual(normal(state.Requested), normal(s)) {
-		return false, fmt.Errorf("the playground %q is up already, and a machine has only one; remove it first with: playground down (or add a cluster to it: playground add)", state.Requested.Name)
+		return false, fmt.Errorf(
+			"the playground %q is up already, and a machine has only one; remove it first with: playground down (or add a cluster to it: playground add)",
+			state.Requested.Name,
+		)
 	}
 	t, err := topology.New(state.Scenario)
 	if err != nil {

@@ -123,7 +123,8 @@ func makeGroup(h hierarchy, group string) (string, error) {
 		if h.Version == 2 {
 			err := handDown(dir)
 			if errors.Is(err, unix.EBUSY) {
-				err = fmt.Errorf("%w; this machine's own cgroup holds processes, as that of a container does; move them to a child: mkdir %[2]s/init; for p in $(cat %[2]s/cgroup.procs); do echo $p > %[2]s/init/cgroup.procs; done", err, dir)
+				err = fmt.Errorf("%w; this machine's own cgroup holds processes, as that of a container does; move them to a child: mkdir %[2]s/init; "+
+					"for p in $(cat %[2]s/cgroup.procs); do echo $p > %[2]s/init/cgroup.procs; done", err, dir)
 			}
 			if err != nil {
 				return "", err

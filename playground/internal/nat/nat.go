@@ -12,8 +12,8 @@
 // connection state. The golden test proves the text; the tests of package network prove that the kernel obeys it.
 //
 // What the NAT does: a flow that a cluster opens gets the outside address and a random port; each flow gets its own (a symmetric
-// NAT). From outside, only packets of these flows get in, and those to a port that it forwards. Clusters behind one router reach each other, and the machine itself
-// reaches all, without NAT.
+// NAT). From outside, only packets of these flows get in, and those to a port that it forwards. Clusters behind one router reach each other, and the
+// machine itself reaches all, without NAT.
 package nat
 
 import (

@@ -69,13 +69,18 @@ func TestForward(t *testing.T) {
 	}
 	before := state.Forward(forward("rome", "udp/5871", "10.111.1.2:1"))
 	after := before.Forward(forward("nice", "udp/5871", "10.111.3.2:2")).Forward(forward("rome", "tcp/5871", "10.111.1.2:3"))
-	if got := fmt.Sprint(after.Routers[0].Forwards, after.Without("nice").Routers[0].Forwards, len(before.Routers[0].Forwards), len(state.Routers[0].Forwards)); got != "[udp/5871 to 10.111.3.2:2 tcp/5871 to 10.111.1.2:3] [tcp/5871 to 10.111.1.2:3] 1 0" {
+	if got := fmt.Sprint(
+		after.Routers[0].Forwards, after.Without("nice").Routers[0].Forwards, len(before.Routers[0].Forwards), len(state.Routers[0].Forwards),
+	); got != "[udp/5871 to 10.111.3.2:2 tcp/5871 to 10.111.1.2:3] [tcp/5871 to 10.111.1.2:3] 1 0" {
 		t.Error(got)
 	}
 	if after.Has(before.Routers[0]) || !after.Has(after.Routers[0]) || len(state.Forward(forward("milan", "udp/1", "10.111.2.2:1")).Routers[0].Forwards) != 0 {
 		t.Error("want the same router only with the same forwards, and no forward to a cluster that is not behind it")
 	}
-	for _, bad := range [][2]string{{"5871", "10.0.0.1:1"}, {"sctp/1", "10.0.0.1:1"}, {"udp/0", "10.0.0.1:1"}, {"udp/65536", "10.0.0.1:1"}, {"udp/1", "10.0.0.1"}, {"udp/1", "[fd00::1]:1"}, {"udp/1", "10.0.0.1:0"}} {
+	for _, bad := range [][2]string{
+		{"5871", "10.0.0.1:1"}, {"sctp/1", "10.0.0.1:1"}, {"udp/0", "10.0.0.1:1"}, {"udp/65536", "10.0.0.1:1"}, {"udp/1", "10.0.0.1"},
+		{"udp/1", "[fd00::1]:1"}, {"udp/1", "10.0.0.1:0"},
+	} {
 		if f, err := ParseForward(bad[0], bad[1]); err == nil {
 			t.Errorf("%v: %s", bad, f)
 		}
@@ -95,8 +100,11 @@ func TestPlanGolden(t *testing.T) {
 	}
 	router := Router{Number: 2, Clusters: []string{"nice", "rome"}, Address: netip.MustParseAddr("203.0.113.2")}
 	p := New(router, all)
-	router.Forwards = []Forward{{"udp", 5871, "rome", netip.MustParseAddrPort("10.210.1.2:31000")}, {"tcp", 443, "nice", netip.MustParseAddrPort("10.210.3.2:443")}}
-	got := fmt.Sprintf("namespaces %s %s\ninside %+v\noutside %+v\naddress %s\nmembers %s\ndirect %s\ntable %d priority %d\n# filter\n%s# unfilter\n%s# translate\n%s# with forwards\n%s",
+	router.Forwards = []Forward{
+		{"udp", 5871, "rome", netip.MustParseAddrPort("10.210.1.2:31000")}, {"tcp", 443, "nice", netip.MustParseAddrPort("10.210.3.2:443")},
+	}
+	got := fmt.Sprintf("namespaces %s %s\ninside %+v\noutside %+v\naddress %s\nmembers %s\ndirect %s\ntable %d priority %d\n# filter\n%s# "+
+		"unfilter\n%s# translate\n%s# with forwards\n%s",
 		p.Router, p.NetNS, p.Inside, p.Outside, p.Address, p.Members, p.Direct, p.Table, p.Priority, p.Filter, p.Unfilter, p.Translate, New(router, all).Translate)
 	const file = "testdata/plan.golden"
 	if *update {

@@ -75,8 +75,8 @@ func New(r Router, t topology.Topology) Plan {
 	return p
 }
 
-// translate is the script of the NAT router. Its first line also flushes the rules of an earlier address. What members send to a forwarded port gets the outside
-// address as well, so that the replies pass the router (a hairpin).
+// translate is the script of the NAT router. Its first line also flushes the rules of an earlier address. What members send to a forwarded port gets
+// the outside address as well, so that the replies pass the router (a hairpin).
 func translate(address netip.Addr, members []netip.Prefix, forwards []Forward) string {
 	var incoming, hairpin strings.Builder
 	if len(forwards) > 0 {

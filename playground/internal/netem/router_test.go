@@ -182,7 +182,8 @@ func TestBandwidth(t *testing.T) {
 		near, far   namespace
 		address     net.IP
 	}{{50, 0, l.rome, l.milan, milanAddress}, {20, 10, l.milan, l.rome, romeAddress}} {
-		l.apply(fault.State{}.SetBandwidth("rome", "milan", fault.Rate(test.mbit)*fault.Megabit).SetDelay("rome", "milan", fault.Delay{Mean: time.Duration(test.delay) * ms}))
+		l.apply(fault.State{}.SetBandwidth("rome", "milan", fault.Rate(test.mbit)*fault.Megabit).
+			SetDelay("rome", "milan", fault.Delay{Mean: time.Duration(test.delay) * ms}))
 		start := time.Now() // nothing was sent before
 		near, far := tcp(test.near, test.far, test.address)
 		arrived := &counting{Conn: far}

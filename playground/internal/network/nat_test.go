@@ -52,7 +52,10 @@ func newNATLab(t *testing.T) *natLab {
 	l.namespace("wan", routerSettings)
 	for _, c := range l.topology.Clusters {
 		l.namespace(c.Name, nodeSettings)
-		l.run("wan", "ip link add %s type veth peer name eth0 netns %s; ip addr add %s/24 dev %[1]s; ip link set %[1]s up", c.Bridge, path.Base(l.at(c.Name)), c.Gateway)
+		l.run(
+			"wan", "ip link add %s type veth peer name eth0 netns %s; ip addr add %s/24 dev %[1]s; ip link set %[1]s up", c.Bridge,
+			path.Base(l.at(c.Name)), c.Gateway,
+		)
 		l.run(c.Name, "ip addr add %s/24 dev eth0; ip link set eth0 up; ip route add default via %s", c.ControlPlane.Address, c.Gateway)
 	}
 	return l

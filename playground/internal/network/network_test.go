@@ -65,7 +65,8 @@ func TestForget(t *testing.T) {
 	before := state()
 
 	run("ip link add pod0 type veth peer name eth0 netns " + path.Base(at("pod")) + "; ip link set pod0 up; ip addr add 10.200.0.1/32 dev pod0")
-	run("ip route add 10.200.0.2 dev pod0 scope host; ip route add 10.201.0.0/16 via 10.210.9.11; ip route add 10.30.0.0/16 dev pod0 table 18952; ip rule add to 10.30.0.0/16 priority 18952 lookup 18952")
+	run("ip route add 10.200.0.2 dev pod0 scope host; ip route add 10.201.0.0/16 via 10.210.9.11; ip route add 10.30.0.0/16 dev pod0 table " +
+		"18952; ip rule add to 10.30.0.0/16 priority 18952 lookup 18952")
 	run("nft add table ip strange; nft add chain ip strange c")
 	if during := state(); during == before || !strings.Contains(during, "18952") {
 		t.Fatalf("this test shows nothing:\n%s", during)

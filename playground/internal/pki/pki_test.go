@@ -64,7 +64,10 @@ func TestAuthoritiesDoNotTrustEachOther(t *testing.T) {
 
 func TestMergeKeepsBothContexts(t *testing.T) {
 	access := func(name string) pki.Access {
-		return pki.Access{Cluster: name, User: "admin", Server: "https://" + name, Authority: []byte("ca"), Pair: pki.Pair{Certificate: []byte("c"), Key: []byte("k")}}
+		return pki.Access{
+			Cluster: name, User: "admin", Server: "https://" + name, Authority: []byte("ca"),
+			Pair: pki.Pair{Certificate: []byte("c"), Key: []byte("k")},
+		}
 	}
 	rome, err := pki.Kubeconfig(access("rome"))
 	if err != nil {

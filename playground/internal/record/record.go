@@ -74,7 +74,9 @@ func LoadComplete() (State, topology.Topology, error) {
 		return State{}, topology.Topology{}, err
 	}
 	if !s.Complete {
-		return State{}, topology.Topology{}, errors.New("the playground is not completely up; wait for the command that makes it, or remove what is left with: playground down")
+		return State{}, topology.Topology{}, errors.New(
+			"the playground is not completely up; wait for the command that makes it, or remove what is left with: playground down",
+		)
 	}
 	t, err := topology.New(s.Scenario)
 	return s, t, err

@@ -46,7 +46,10 @@ func (s Scenario) Overlaps() []Overlap {
 		}
 		for _, other := range s.Clusters[:i] {
 			if other.NodeCIDR.IsValid() && other.NodeCIDR.Overlaps(c.NodeCIDR) {
-				report(i, "nodeCIDR", "node network %s of %s overlaps %s of %s; node networks are routed between clusters and must differ", c.NodeCIDR, c.Name, other.NodeCIDR, other.Name)
+				report(
+					i, "nodeCIDR", "node network %s of %s overlaps %s of %s; node networks are routed between clusters and must differ", c.NodeCIDR,
+					c.Name, other.NodeCIDR, other.Name,
+				)
 			}
 		}
 	}

@@ -113,7 +113,9 @@ func New(s scenario.Scenario) (Topology, error) {
 	bursts := slices.ContainsFunc(s.Clusters, func(c scenario.Cluster) bool { return len(c.Hollow) > 0 })
 	for _, c := range s.Clusters {
 		if len(c.Nodes) > maxNodes {
-			return Topology{}, fmt.Errorf("cluster %s asks for %d real nodes; its network has addresses for %d (use hollow nodes for scale)", c.Name, len(c.Nodes), maxNodes)
+			return Topology{}, fmt.Errorf(
+				"cluster %s asks for %d real nodes; its network has addresses for %d (use hollow nodes for scale)", c.Name, len(c.Nodes), maxNodes,
+			)
 		}
 		made := newCluster(base, c)
 		made.Bursts = bursts

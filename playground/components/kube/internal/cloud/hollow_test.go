@@ -12,7 +12,9 @@ import (
 )
 
 func TestPlanHollow(t *testing.T) {
-	want := planHollow([]settings.Hollow{{Kind: "kwok", Prefix: "h", Count: 2, Labels: map[string]string{"zone": "z"}, Capacity: map[string]string{"cpu": "32", "pods": "250"}}})
+	want := planHollow([]settings.Hollow{
+		{Kind: "kwok", Prefix: "h", Count: 2, Labels: map[string]string{"zone": "z"}, Capacity: map[string]string{"cpu": "32", "pods": "250"}},
+	})
 	node := want["h-1"]
 	if len(want) != 2 || node == nil || node.Annotations["kwok.x-k8s.io/node"] != "fake" || node.Labels["zone"] != "z" || node.Labels["type"] != "kwok" ||
 		node.Labels[corev1.LabelHostname] != "h-1" || node.Status.Allocatable.Cpu().String() != "32" || node.Status.Capacity.Pods().Value() != 250 {

@@ -67,7 +67,8 @@ func (v balancerView) has(name, address string) {
 func (v balancerView) warned(kind, name, part string) {
 	v.Helper()
 	eventually(v.T, "event of "+name+" with "+part, func() bool {
-		events, err := v.client.CoreV1().Events("default").List(v.Context(), metav1.ListOptions{FieldSelector: "involvedObject.kind=" + kind + ",involvedObject.name=" + name})
+		events, err := v.client.CoreV1().Events("default").
+			List(v.Context(), metav1.ListOptions{FieldSelector: "involvedObject.kind=" + kind + ",involvedObject.name=" + name})
 		return err == nil && slices.ContainsFunc(events.Items, func(e corev1.Event) bool {
 			return e.Type == corev1.EventTypeWarning && strings.Contains(e.Message, part)
 		})

@@ -291,17 +291,20 @@ func testReady(t *testing.T, c *controlPlane, _ settings.Config) {
 		lines := strings.Split(strings.TrimSpace(out), "\n")
 		return lines[len(lines)-1]
 	}
-	if out, problem, code := ready("--nodes", "2"); code != 0 || problem != "" || !strings.HasSuffix(last(out), `"done":true}`) || !strings.Contains(out, `"nodes":{"ready":2,"total":22,"want":2}`) {
+	if out, problem, code := ready("--nodes", "2"); code != 0 || problem != "" ||
+		!strings.HasSuffix(last(out), `"done":true}`) || !strings.Contains(out, `"nodes":{"ready":2,"total":22,"want":2}`) {
 		t.Errorf("code %d, output %s, error %s", code, out, problem)
 	}
 	out, problem, code := ready("--nodes", "3", "--addons", "--timeout", "500ms")
-	if code != 1 || !strings.Contains(problem, "2 of 3 nodes are Ready") || !strings.Contains(problem, "coredns is not available") || strings.Count(problem, "\n") != 1 {
+	if code != 1 || !strings.Contains(problem, "2 of 3 nodes are Ready") ||
+		!strings.Contains(problem, "coredns is not available") || strings.Count(problem, "\n") != 1 {
 		t.Errorf("code %d, output %s, error %q", code, out, problem)
 	}
 	if !strings.Contains(out, `"addons":{"coredns":false,"metrics-api":false,"metrics-server":false}`) || !strings.HasSuffix(last(out), `"done":false}`) {
 		t.Errorf("output %s", out)
 	}
-	if out, problem, code := ready("--once", "--nodes", "22"); code != 0 || problem != "" || strings.Count(out, "\n") != 1 || !strings.Contains(out, `"done":false`) {
+	if out, problem, code := ready("--once", "--nodes", "22"); code != 0 || problem != "" ||
+		strings.Count(out, "\n") != 1 || !strings.Contains(out, `"done":false`) {
 		t.Errorf("code %d, output %s, error %s", code, out, problem)
 	}
 }

@@ -135,7 +135,10 @@ func TestSyncRoutes(t *testing.T) {
 	via := netip.MustParseAddr("10.210.1.11")
 	to := func(text string) route { return route{netip.MustParsePrefix(text), via} }
 	withKernel(t, node, func(k *kernel) {
-		foreign := &netlink.Route{LinkIndex: k.device.Attrs().Index, Dst: networkOf(netip.MustParsePrefix("10.99.0.0/16")), Gw: via.AsSlice(), Protocol: unix.RTPROT_STATIC}
+		foreign := &netlink.Route{
+			LinkIndex: k.device.Attrs().Index, Dst: networkOf(netip.MustParsePrefix("10.99.0.0/16")), Gw: via.AsSlice(),
+			Protocol: unix.RTPROT_STATIC,
+		}
 		if err := k.RouteAdd(foreign); err != nil {
 			t.Fatal(err)
 		}

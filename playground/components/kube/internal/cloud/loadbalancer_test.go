@@ -33,15 +33,28 @@ func TestAllocate(t *testing.T) {
 		services []balanced
 		want     map[string]string // key to address, or to a part of the problem
 	}{
-		"none":                      {nil, map[string]string{}},
-		"lowest free, older first":  {[]balanced{service("d/b", 2, "", ""), service("d/a", 3, "", ""), service("d/c", 1, "", "")}, map[string]string{"d/c": "10.0.0.1", "d/b": "10.0.0.2", "d/a": "10.0.0.3"}},
-		"kept though younger":       {[]balanced{service("d/a", 1, "", ""), service("d/b", 2, "10.0.0.1", "")}, map[string]string{"d/b": "10.0.0.1", "d/a": "10.0.0.2"}},
-		"request before any":        {[]balanced{service("d/a", 1, "", ""), service("d/b", 2, "", "10.0.0.1")}, map[string]string{"d/b": "10.0.0.1", "d/a": "10.0.0.2"}},
-		"changed request":           {[]balanced{service("d/a", 1, "10.0.0.1", "10.0.0.3")}, map[string]string{"d/a": "10.0.0.3"}},
-		"requested, taken":          {[]balanced{service("d/a", 1, "10.0.0.1", ""), service("d/b", 2, "", "10.0.0.1")}, map[string]string{"d/a": "10.0.0.1", "d/b": "in use by Service d/a"}},
-		"requested, outside":        {[]balanced{service("d/a", 1, "", "10.0.9.1")}, map[string]string{"d/a": "not in the pool 10.0.0.1-10.0.0.3"}},
-		"requested, invalid":        {[]balanced{service("d/a", 1, "", "x")}, map[string]string{"d/a": "not an address"}},
-		"two hold the same":         {[]balanced{service("d/a", 1, "10.0.0.2", ""), service("d/b", 2, "10.0.0.2", "")}, map[string]string{"d/a": "10.0.0.2", "d/b": "10.0.0.1"}},
+		"none": {nil, map[string]string{}},
+		"lowest free, older first": {
+			[]balanced{service("d/b", 2, "", ""), service("d/a", 3, "", ""), service("d/c", 1, "", "")},
+			map[string]string{"d/c": "10.0.0.1", "d/b": "10.0.0.2", "d/a": "10.0.0.3"},
+		},
+		"kept though younger": {
+			[]balanced{service("d/a", 1, "", ""), service("d/b", 2, "10.0.0.1", "")}, map[string]string{"d/b": "10.0.0.1", "d/a": "10.0.0.2"},
+		},
+		"request before any": {
+			[]balanced{service("d/a", 1, "", ""), service("d/b", 2, "", "10.0.0.1")}, map[string]string{"d/b": "10.0.0.1", "d/a": "10.0.0.2"},
+		},
+		"changed request": {[]balanced{service("d/a", 1, "10.0.0.1", "10.0.0.3")}, map[string]string{"d/a": "10.0.0.3"}},
+		"requested, taken": {
+			[]balanced{service("d/a", 1, "10.0.0.1", ""), service("d/b", 2, "", "10.0.0.1")},
+			map[string]string{"d/a": "10.0.0.1", "d/b": "in use by Service d/a"},
+		},
+		"requested, outside": {[]balanced{service("d/a", 1, "", "10.0.9.1")}, map[string]string{"d/a": "not in the pool 10.0.0.1-10.0.0.3"}},
+		"requested, invalid": {[]balanced{service("d/a", 1, "", "x")}, map[string]string{"d/a": "not an address"}},
+		"two hold the same": {
+			[]balanced{service("d/a", 1, "10.0.0.2", ""), service("d/b", 2, "10.0.0.2", "")},
+			map[string]string{"d/a": "10.0.0.2", "d/b": "10.0.0.1"},
+		},
 		"outside the pool is moved": {[]balanced{service("d/a", 1, "10.9.9.9", "")}, map[string]string{"d/a": "10.0.0.1"}},
 		"no IPv4":                   {[]balanced{only6}, map[string]string{"d/six": "no IPv4"}},
 		"exhausted": {

@@ -37,7 +37,8 @@ func TestEvaluate(t *testing.T) {
 	metrics := &apiregistrationv1.APIService{Status: apiregistrationv1.APIServiceStatus{
 		Conditions: []apiregistrationv1.APIServiceCondition{{Type: apiregistrationv1.Available, Status: apiregistrationv1.ConditionTrue}},
 	}}
-	other, gone := node("liqo-milan", corev1.ConditionTrue, "KubeletReady", "the remote cluster answers"), node("liqo-naples", corev1.ConditionFalse, "KubeletNotReady", "")
+	other, gone := node("liqo-milan", corev1.ConditionTrue, "KubeletReady", "the remote cluster answers"),
+		node("liqo-naples", corev1.ConditionFalse, "KubeletNotReady", "")
 	other.Labels = map[string]string{"liqo.io/type": "virtual-node"}
 	gone.Labels = other.Labels
 	var many []*corev1.Node
@@ -72,8 +73,10 @@ func TestEvaluate(t *testing.T) {
 		"long list": {
 			criteria{nodes: 7},
 			snapshot{nodes: many},
-			`{"api":true,"nodes":{"ready":0,"total":7,"want":7},"notReady":["h-0: has not reported its state yet","h-1: has not reported its state yet","h-2: has not reported its state yet","h-3: has not reported its state yet","h-4: has not reported its state yet","and 2 more"],"done":false}`,
-			"0 of 7 nodes are Ready, not Ready: h-0: has not reported its state yet; h-1: has not reported its state yet; h-2: has not reported its state yet; h-3: has not reported its state yet; h-4: has not reported its state yet; and 2 more",
+			`{"api":true,"nodes":{"ready":0,"total":7,"want":7},"notReady":["h-0: has not reported its state yet","h-1: has not reported its state ` +
+				`yet","h-2: has not reported its state yet","h-3: has not reported its state yet","h-4: has not reported its state yet","and 2 more"],"done":false}`,
+			"0 of 7 nodes are Ready, not Ready: h-0: has not reported its state yet; h-1: has not reported its state yet; h-2: has not reported its " +
+				"state yet; h-3: has not reported its state yet; h-4: has not reported its state yet; and 2 more",
 		},
 		"addons missing": {
 			criteria{nodes: 1, addons: true},
@@ -83,7 +86,10 @@ func TestEvaluate(t *testing.T) {
 		},
 		"complete": {
 			criteria{nodes: 1, addons: true},
-			snapshot{nodes: []*corev1.Node{up}, deployments: []*appsv1.Deployment{deployment(coreDNS, 2), deployment(metricsServer, 2)}, services: []*apiregistrationv1.APIService{metrics}},
+			snapshot{
+				nodes: []*corev1.Node{up}, deployments: []*appsv1.Deployment{deployment(coreDNS, 2), deployment(metricsServer, 2)},
+				services: []*apiregistrationv1.APIService{metrics},
+			},
 			`{"api":true,"nodes":{"ready":1,"total":1,"want":1},"addons":{"coredns":true,"metrics-api":true,"metrics-server":true},"done":true}`,
 			"1 of 1 nodes are Ready",
 		},
