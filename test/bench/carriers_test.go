@@ -125,7 +125,10 @@ func carrierTable(results map[string]map[string][]float64) string {
 		for _, kind := range carrierKinds {
 			names = append(names, rowOf(kind, link))
 		}
-		fmt.Fprintf(&text, "\nPods on the gateways' nodes, %s; target: TLS and WebSocket ≥ 0.6 of UDP without loss, ≥ 0.5 with it\n%s", link.name, rows(names, results))
+		fmt.Fprintf(
+			&text, "\nPods on the gateways' nodes, %s; target: TLS and WebSocket ≥ 0.6 of UDP without loss, ≥ 0.5 with it\n%s", link.name,
+			rows(names, results),
+		)
 		text.WriteString(ratios(names, names[0], results))
 	}
 	return text.String()

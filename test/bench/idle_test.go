@@ -46,7 +46,10 @@ func TestIdleGateway(t *testing.T) {
 		start := time.Now()
 		idleFor(*idle)
 		used, seen := processorTime(t, number)-before, sample(number)
-		report += fmt.Sprintf("| %d | %s | %.2f %% | %.0f / %.0f / %.0f |\n", len(all), kind, 100*used.Seconds()/time.Since(start).Seconds(), seen[0], seen[1], seen[2])
+		report += fmt.Sprintf(
+			"| %d | %s | %.2f %% | %.0f / %.0f / %.0f |\n", len(all), kind, 100*used.Seconds()/time.Since(start).Seconds(), seen[0], seen[1],
+			seen[2],
+		)
 	}
 	row("none")
 	for i, peer := range peers {

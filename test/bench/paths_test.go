@@ -62,7 +62,9 @@ func liqoPaths(t *testing.T, clusters *env.Env, consumer, provider *env.Cluster)
 	if err != nil {
 		t.Fatal(err)
 	}
-	tunnel := wireguard.Pair(t, clusters, [2]netns.Place{beside(t, from, "liqo"), beside(t, to, "liqo")}, netip.AddrPortFrom(to.Node.Address, uint16(port)), barePort)
+	tunnel := wireguard.Pair(
+		t, clusters, [2]netns.Place{beside(t, from, "liqo"), beside(t, to, "liqo")}, netip.AddrPortFrom(to.Node.Address, uint16(port)), barePort,
+	)
 	paths := []path{{tunnelName, beside(t, from, "liqo"), beside(t, to, "liqo"), tunnel, 5301}}
 	view, err := networks.See(consumer, provider)
 	if err != nil {

@@ -209,7 +209,8 @@ func attackH1(t *testing.T) {
 	tenant := func(group, kind, body string) (int, string) {
 		return call(t, milan, token, http.MethodPost, "/apis/"+group+"/v1alpha1/namespaces/"+own+"/"+kind, body)
 	}
-	namespaceMap := `{"apiVersion":"virtualkubelet.liqo.io/v1alpha1","kind":"NamespaceMap","metadata":{"name":"evil","labels":{"liqo.io/replicated":"true","liqo.io/replication":"false"}},"spec":{"desiredMapping":{"evil":"evil"}}}`
+	namespaceMap := `{"apiVersion":"virtualkubelet.liqo.io/v1alpha1","kind":"NamespaceMap","metadata":{"name":"evil",` +
+		`"labels":{"liqo.io/replicated":"true","liqo.io/replication":"false"}},"spec":{"desiredMapping":{"evil":"evil"}}}`
 	wants := func(value string) {
 		t.Helper()
 		milan.Kubectl(t, "patch", "foreigncluster", milan.Foreign(t, rome).Name, "--type=merge", "-p", `{"spec":{"incomingPeeringEnabled":"`+value+`"}}`)
@@ -219,13 +220,16 @@ func attackH1(t *testing.T) {
 		status, text := tenant("virtualkubelet.liqo.io", "namespacemaps", namespaceMap)
 		return strconv.Itoa(status) + " " + text, status == http.StatusForbidden && milan.Foreign(t, rome).Status.Incoming.State == discovery.IncomingRefused
 	})
-	if status, text := tenant("net.liqo.io", "networkconfigs", `{"apiVersion":"net.liqo.io/v1alpha1","kind":"NetworkConfig","metadata":{"name":"evil"}}`); status != http.StatusForbidden {
+	if status, text := tenant(
+		"net.liqo.io", "networkconfigs", `{"apiVersion":"net.liqo.io/v1alpha1","kind":"NetworkConfig","metadata":{"name":"evil"}}`,
+	); status != http.StatusForbidden {
 		t.Errorf("a network: %d %s", status, text)
 	}
 	env.Eventually(t, env.Hang, "the tunnel is gone, and the consumer shows why", func() (string, bool) {
 		all, err := tunnels(milan)
 		seen := env.PeeringCondition(rome.Foreign(t, milan), discovery.OutgoingPeering)
-		return fmt.Sprintf("%d tunnels %v, %s %s", len(all.Items), err, seen.Status, seen.Message), err == nil && len(all.Items) == 0 && seen.Status != discovery.StatusEstablished
+		return fmt.Sprintf("%d tunnels %v, %s %s", len(all.Items), err, seen.Status, seen.Message), err == nil &&
+			len(all.Items) == 0 && seen.Status != discovery.StatusEstablished
 	})
 	if milan.TryKubectl("", "get", "namespace", "evil").Code == 0 {
 		t.Error("the refused peer has a namespace")

@@ -35,7 +35,10 @@ func carriersHere(t *testing.T) (until func(want string) time.Duration) {
 		}
 	})
 	lines := rome.Liqoctl(t, milan.PeerCommand(t)...)
-	for _, want := range []string{"Tunnel over UDP: ", "whether it works shows when", "Tunnel over TLS: ", "Tunnel over WebSocket: ", "/liqo/lane-0 works from this machine"} {
+	for _, want := range []string{
+		"Tunnel over UDP: ", "whether it works shows when", "Tunnel over TLS: ", "Tunnel over WebSocket: ",
+		"/liqo/lane-0 works from this machine",
+	} {
 		if !strings.Contains(lines.Out+lines.Err, want) {
 			t.Errorf("liqoctl peer does not print %q: %s", want, lines)
 		}
@@ -60,8 +63,8 @@ func onlyTCP(t *testing.T) {
 
 func open(t *testing.T) { clusters.Do(t, "fault", "heal", rome.Name, milan.Name) }
 
-// carriers: while UDP does not pass between the clusters, the tunnel goes over TLS, and returns to UDP afterwards, ten times. Neither a connection with a request each
-// 50 ms, as of a database, nor a long download breaks.
+// carriers: while UDP does not pass between the clusters, the tunnel goes over TLS, and returns to UDP afterwards, ten times. Neither a connection
+// with a request each 50 ms, as of a database, nor a long download breaks.
 func carriers(t *testing.T) {
 	const turns = 10
 	until := carriersHere(t)
@@ -101,9 +104,13 @@ func carriers(t *testing.T) {
 		}
 	}
 	var table strings.Builder
-	fmt.Fprintf(&table, "\n| turn | UDP closed until the status has TLS | gap of requests, of the download (target 5 s) | opened until the status has UDP | gap of requests, of the download (target 1 s) |\n|---|---|---|---|---|\n")
+	fmt.Fprintf(&table, "\n| turn | UDP closed until the status has TLS | gap of requests, of the download (target 5 s) | opened until the "+
+		"status has UDP | gap of requests, of the download (target 1 s) |\n|---|---|---|---|---|\n")
 	for i, one := range all {
-		fmt.Fprintf(&table, "| %d | %.1f s | %s | %.1f s | %s |\n", i+1, one.opened.Sub(one.closed).Seconds(), gapsIn(counted, one.closed, one.opened), one.back.Sub(one.opened).Seconds(), gapsIn(counted, one.opened, one.back))
+		fmt.Fprintf(
+			&table, "| %d | %.1f s | %s | %.1f s | %s |\n", i+1, one.opened.Sub(one.closed).Seconds(), gapsIn(counted, one.closed, one.opened),
+			one.back.Sub(one.opened).Seconds(), gapsIn(counted, one.opened, one.back),
+		)
 	}
 	clusters.Report(table.String())
 }
@@ -163,14 +170,17 @@ func behindNAT(t *testing.T) {
 	open(t)
 	until("UDP")
 	got := result()
-	clusters.Measure("carriers: a connection of pods behind NAT", "%d answers, longest gap %s, broken %d", got.Last.Good, gapsIn([]followed{got}, time.Time{}, time.Now()), got.Last.Broken)
+	clusters.Measure(
+		"carriers: a connection of pods behind NAT", "%d answers, longest gap %s, broken %d", got.Last.Good,
+		gapsIn([]followed{got}, time.Time{}, time.Now()), got.Last.Broken,
+	)
 	if got.Last.Broken > 0 || got.Last.Good == 0 {
 		t.Errorf("the connection of a pod: %+v", got.Last)
 	}
 }
 
-// throughProxies: only HTTP passes. The tunnel leaves through a forward proxy that wants a password, and enters through a reverse proxy with one path; the password
-// is nowhere but in its Secret.
+// throughProxies: only HTTP passes. The tunnel leaves through a forward proxy that wants a password, and enters through a reverse proxy with one
+// path; the password is nowhere but in its Secret.
 func throughProxies(t *testing.T) {
 	const password = "a-password-of-the-proxy"
 	until := carriersHere(t)
@@ -193,7 +203,10 @@ func throughProxies(t *testing.T) {
 	milan.Install(t, "--set", "gateway.config.streamPort=443,gateway.service.streamType=NodePort,gateway.config.webSocketURL="+entrance)
 	host := strings.TrimPrefix(exit, "http://")
 	secret := func(given string) {
-		rome.Apply(t, fmt.Sprintf("{apiVersion: v1, kind: Secret, metadata: {name: tunnel-proxy, namespace: liqo}, stringData: {HTTPS_PROXY: 'http://liqo:%s@%s'}}", given, host))
+		rome.Apply(
+			t,
+			fmt.Sprintf("{apiVersion: v1, kind: Secret, metadata: {name: tunnel-proxy, namespace: liqo}, stringData: {HTTPS_PROXY: 'http://liqo:%s@%s'}}", given, host),
+		)
 	}
 	secret("wrong")
 	t.Cleanup(func() { rome.Kubectl(t, "-n", "liqo", "delete", "secret", "tunnel-proxy", "--ignore-not-found") })
@@ -264,8 +277,8 @@ type followed struct {
 	Gaps [][2]time.Time
 }
 
-// connection sends requests of a kind over one connection from a pod of rome to one of milan. It has had an answer before the test goes on, and another one before the
-// result: after a long outage, TCP sends again as late as the outage was long.
+// connection sends requests of a kind over one connection from a pod of rome to one of milan. It has had an answer before the test goes on, and
+// another one before the result: after a long outage, TCP sends again as late as the outage was long.
 func connection(t *testing.T, kind string) (result func() followed) {
 	t.Helper()
 	place, address := podsApart(t)

@@ -35,7 +35,10 @@ func attackNH2Tunnel(t *testing.T) {
 		slowest = max(slowest, renewOnce(t, which, inTime))
 		wantInside(t, true)
 	}
-	clusters.Measure("renewal while the authentication service cannot be reached", "%v through the tunnel (%v directly)", slowest.Round(time.Millisecond), usual.Round(time.Millisecond))
+	clusters.Measure(
+		"renewal while the authentication service cannot be reached", "%v through the tunnel (%v directly)", slowest.Round(time.Millisecond),
+		usual.Round(time.Millisecond),
+	)
 	rome.NodeReady(t, milan)
 	clusters.Do(t, "fault", "heal", rome.Name, milan.Name)
 	renewOnce(t, "after the way is open again", env.Hang)

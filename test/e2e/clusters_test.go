@@ -274,13 +274,18 @@ func tokens(t *testing.T) {
 			t.Fatal(err)
 		}
 		return `{"apiVersion":"v1","kind":"List","items":[
-			{"apiVersion":"v1","kind":"Secret","metadata":{"name":"remote-token-` + milan.ID(t) + `","namespace":"liqo","labels":{"` + labels.ClusterID + `":"` + milan.ID(t) + `","` + labels.AuthToken + `":""}},"stringData":{"token":` + string(secret) + `}},
-			{"apiVersion":"discovery.liqo.io/v1alpha1","kind":"ForeignCluster","metadata":{"name":"milan"},"spec":{"clusterIdentity":{"clusterID":"` + milan.ID(t) + `","clusterName":"milan"},"outgoingPeeringEnabled":"Yes","foreignAuthUrl":"` + url[slices.Index(url, "--auth-url")+1] + `"}}]}`
+			{"apiVersion":"v1","kind":"Secret","metadata":{"name":"remote-token-` + milan.ID(t) + `","namespace":"liqo","labels":{"` +
+			labels.ClusterID + `":"` + milan.ID(t) + `","` + labels.AuthToken + `":""}},"stringData":{"token":` + string(secret) + `}},
+			{"apiVersion":"discovery.liqo.io/v1alpha1","kind":"ForeignCluster","metadata":{"name":"milan"},"spec":{"clusterIdentity":{"clusterID":"` +
+			milan.ID(t) + `","clusterName":"milan"},"outgoingPeeringEnabled":"Yes","foreignAuthUrl":"` + url[slices.Index(url, "--auth-url")+1] + `"}}]}`
 	}
 	for _, c := range []struct {
 		token string
 		want  discovery.PeeringConditionStatus
-	}{{"", discovery.StatusEmptyDenied}, {strings.Repeat("0", 64), discovery.StatusError}, {strings.Repeat("0", 64) + fingerprint, discovery.StatusDenied}, {good, discovery.StatusEstablished}} {
+	}{
+		{"", discovery.StatusEmptyDenied}, {strings.Repeat("0", 64), discovery.StatusError},
+		{strings.Repeat("0", 64) + fingerprint, discovery.StatusDenied}, {good, discovery.StatusEstablished},
+	} {
 		if result := rome.TryKubectl(manifest(c.token), "apply", "-f", "-"); result.Code != 0 {
 			t.Fatal(result)
 		}
@@ -382,7 +387,10 @@ func reinstalledConsumer(t *testing.T) {
 	clusters.Do(t, "component", "start", milan.Name, "kube-apiserver")
 	env.Healthy(t, milan)
 	rome.Liqoctl(t, "uninstall", "--purge")
-	rome.Liqoctl(t, "install", "--cluster-name", rome.Name, "--cluster-labels", "topology.liqo.io/region="+rome.Name, "--set", "discovery.config.clusterIDOverride="+id)
+	rome.Liqoctl(
+		t, "install", "--cluster-name", rome.Name, "--cluster-labels", "topology.liqo.io/region="+rome.Name, "--set",
+		"discovery.config.clusterIDOverride="+id,
+	)
 	if have := rome.ID(t); have != id {
 		t.Fatalf("cluster ID %s, want %s", have, id)
 	}

@@ -111,7 +111,10 @@ func unpeerPoints() []point {
 		{"the tunnel is being deleted or gone", not(tunnelsOf(rome, func(one network.TunnelEndpoint) bool { return one.DeletionTimestamp == nil }))},
 		{"the node is gone", func() bool { _, err := rome.VirtualNode(milan); return err != nil }},
 		{"the provider's slice is being deleted or gone", not(slicesOf(milan, func(s sharing.ResourceSlice) bool { return s.DeletionTimestamp == nil }))},
-		{"the provider's foreign cluster is being deleted or gone", not(foreignClusters(milan, func(fc discovery.ForeignCluster) bool { return fc.DeletionTimestamp == nil }))},
+		{
+			"the provider's foreign cluster is being deleted or gone",
+			not(foreignClusters(milan, func(fc discovery.ForeignCluster) bool { return fc.DeletionTimestamp == nil })),
+		},
 		{"the provider's tenant is being deleted or gone", not(namespaces(milan, func(ns corev1.Namespace) bool { return ns.DeletionTimestamp == nil }))},
 		{"the consumer's slice is gone", not(slicesOf(rome, any1))},
 	}

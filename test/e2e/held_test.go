@@ -64,7 +64,8 @@ func attackNH2(t *testing.T) {
 	if opened := last.Opened - first.Opened; renewed == renewals && (opened < holders*heldEach || last.Held == 0 || last.Answers == first.Answers) {
 		t.Errorf("in %v the four addresses opened %d connections, so this test proves nothing: %+v, and then %+v", took, opened, first, last)
 	}
-	clusters.Measure("authentication service held by four addresses", "renewals %d in %v, slowest %v (without them %v); connections: held %d, opened %d, ended by it %d, failed %d",
+	clusters.Measure("authentication service held by four addresses",
+		"renewals %d in %v, slowest %v (without them %v); connections: held %d, opened %d, ended by it %d, failed %d",
 		renewed, took, slowest.Round(time.Millisecond), usual.Round(time.Millisecond), last.Held, last.Opened, last.Ended, last.Failed)
 
 	milan.Kubectl(t, "delete", "namespace", heldNamespace, "--timeout=180s")
@@ -148,7 +149,8 @@ func heldBy(t *testing.T) (all heldNow) {
 			if err != nil {
 				return err.Error(), false
 			}
-			all.Held, all.Opened, all.Ended, all.Failed, all.Answers = all.Held+one.Held, all.Opened+one.Opened, all.Ended+one.Ended, all.Failed+one.Failed, all.Answers+one.Answers
+			all.Held, all.Opened, all.Ended, all.Failed, all.Answers = all.Held+one.Held, all.Opened+one.Opened, all.Ended+one.Ended, all.Failed+one.Failed,
+				all.Answers+one.Answers
 			if one.Why != "" {
 				all.Why = one.Why
 			}

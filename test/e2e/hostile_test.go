@@ -85,7 +85,9 @@ func hostilePeer(t *testing.T) {
 		return fmt.Sprintf(`{"kind":%q,"metadata":{"name":%q}}`, kind, name)
 	}
 	pod := `{"kind":"Pod","apiVersion":"v1","metadata":{"name":"evil"},"spec":{"containers":[{"name":"c","image":"playground.local/demo:1"}]}}`
-	binding := `{"kind":"ClusterRoleBinding","apiVersion":"rbac.authorization.k8s.io/v1","metadata":{"name":"evil"},"roleRef":{"apiGroup":"rbac.authorization.k8s.io","kind":"ClusterRole","name":"cluster-admin"},"subjects":[{"kind":"ServiceAccount","name":"liqo-peer","namespace":"` + own + `"}]}`
+	binding := `{"kind":"ClusterRoleBinding","apiVersion":"rbac.authorization.k8s.io/v1","metadata":{"name":"evil"},` +
+		`"roleRef":{"apiGroup":"rbac.authorization.k8s.io","kind":"ClusterRole","name":"cluster-admin"},"subjects":[{"kind":"ServiceAccount",` +
+		`"name":"liqo-peer","namespace":"` + own + `"}]}`
 	tokens := `{"kind":"TokenRequest","apiVersion":"authentication.k8s.io/v1","spec":{"audiences":[]}}`
 	forbidden := []struct{ method, path, body string }{
 		{"GET", core + "/secrets", ""},
@@ -171,7 +173,10 @@ func hostilePeer(t *testing.T) {
 		{"POST", "/apis/discovery.liqo.io/v1alpha1/foreignclusters", object("ForeignCluster", "evil")},
 		{"DELETE", "/apis/discovery.liqo.io/v1alpha1/foreignclusters/rome", ""},
 		{"PATCH", "/apis/discovery.liqo.io/v1alpha1/foreignclusters/rome/status", `{"status":{"incoming":{"state":"Accepted"}}}`},
-		{"PATCH", "/apis/virtualkubelet.liqo.io/v1alpha1/namespaces/" + own + "/namespacemaps/rome/status", `{"status":{"currentMapping":{"a":{"remoteNamespace":"kube-system","phase":"Accepted"}}}}`},
+		{
+			"PATCH", "/apis/virtualkubelet.liqo.io/v1alpha1/namespaces/" + own + "/namespacemaps/rome/status",
+			`{"status":{"currentMapping":{"a":{"remoteNamespace":"kube-system","phase":"Accepted"}}}}`,
+		},
 		{"GET", "/apis/virtualkubelet.liqo.io/v1alpha1/namespacemaps", ""},
 		{"GET", "/apis/virtualkubelet.liqo.io/v1alpha1/shadowpods", ""},
 		{"POST", "/apis/virtualkubelet.liqo.io/v1alpha1/namespaces/" + own + "/shadowpods", object("ShadowPod", "evil")},
@@ -268,8 +273,10 @@ func hostileNetwork(t *testing.T, token, own string) int {
 	if ours == "" || theirs == "" {
 		t.Fatalf("the network configurations in namespace %s are %q of ours and %q of the peer's, want both", own, ours, theirs)
 	}
-	evil := `{"apiVersion":"net.liqo.io/v1alpha1","kind":"NetworkConfig","metadata":{"name":"evil","labels":{"liqo.io/replication":"true","liqo.io/remoteID":"x"}},"spec":{` +
-		`"cluster":{"clusterID":"x","clusterName":"x"},"podCIDR":"10.0.0.0/16","externalCIDR":"10.1.0.0/16","endpointIP":"192.0.2.7","backendType":"wireguard","backend_config":{}}}`
+	evil := `{"apiVersion":"net.liqo.io/v1alpha1","kind":"NetworkConfig","metadata":{"name":"evil","labels":{"liqo.io/replication":"true",` +
+		`"liqo.io/remoteID":"x"}},"spec":{` +
+		`"cluster":{"clusterID":"x","clusterName":"x"},"podCIDR":"10.0.0.0/16","externalCIDR":"10.1.0.0/16","endpointIP":"192.0.2.7",` +
+		`"backendType":"wireguard","backend_config":{}}}`
 	answer := `{"status":{"processed":true,"podCIDRNAT":"10.0.0.0/16","externalCIDRNAT":"None"}}`
 	calls := []struct{ method, path, body string }{
 		{"POST", path, evil},
@@ -299,7 +306,8 @@ func hostileNetwork(t *testing.T, token, own string) int {
 func hostileNeighbour(t *testing.T, token, own string) {
 	t.Helper()
 	const slices = "/apis/sharing.liqo.io/v1alpha1/namespaces/"
-	name := fmt.Sprintf(`{"apiVersion":"sharing.liqo.io/v1alpha1","kind":"ResourceSlice","metadata":{"name":"ours","namespace":%q,"labels":{"liqo.io/replication":"true"}},"spec":{"consumerClusterID":"a","providerClusterID":"b","nodeName":"n"}}`, own)
+	name := fmt.Sprintf(`{"apiVersion":"sharing.liqo.io/v1alpha1","kind":"ResourceSlice","metadata":{"name":"ours","namespace":%q,`+
+		`"labels":{"liqo.io/replication":"true"}},"spec":{"consumerClusterID":"a","providerClusterID":"b","nodeName":"n"}}`, own)
 	if result := milan.TryKubectl(name, "apply", "-f", "-"); result.Code != 0 {
 		t.Fatal(result)
 	}

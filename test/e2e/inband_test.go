@@ -27,7 +27,9 @@ func inBand(t *testing.T) {
 		t.Errorf("the columns of milan are %q", columns)
 	}
 	inBandPod(t)
-	if result := rome.TryLiqoctl("peer", "out-of-band", "milan", "--auth-url", "https://192.0.2.1", "--cluster-id", milan.ID(t), "--auth-token", "a.b"); result.Code == 0 || !strings.Contains(result.Err, "InBand") {
+	if result := rome.TryLiqoctl(
+		"peer", "out-of-band", "milan", "--auth-url", "https://192.0.2.1", "--cluster-id", milan.ID(t), "--auth-token", "a.b",
+	); result.Code == 0 || !strings.Contains(result.Err, "InBand") {
 		t.Errorf("the same peering, out-of-band: %s", result)
 	}
 	unpeerInBand(t, rome, milan)
@@ -41,7 +43,10 @@ const inBandIdle = 20 * time.Second
 // inBandLong: the same over one TCP port, in both directions, with renewed identities, without a write while nothing happens, ended in each order.
 func inBandLong(t *testing.T) {
 	clusters.NeedsPlayground(t, "links that are closed")
-	milan.Install(t, "--set", "gateway.config.streamPort=443", "--set", "auth.tls=false", "--set", "auth.service.type=ClusterIP", "--set", "networking.config.traffic=offloaded")
+	milan.Install(
+		t, "--set", "gateway.config.streamPort=443", "--set", "auth.tls=false", "--set", "auth.service.type=ClusterIP", "--set",
+		"networking.config.traffic=offloaded",
+	)
 	rome.Install(t, "--set", "networking.config.traffic=offloaded")
 	t.Cleanup(func() {
 		for _, c := range both() {
@@ -138,7 +143,10 @@ func invited(t *testing.T) {
 	}
 	rome.Liqoctl(t, "unpeer", "in-band", "milan", "--force")
 	withdrawn := command()
-	milan.Liqoctl(t, "unpeer", "in-band", strings.TrimPrefix(strings.TrimSpace(milan.Kubectl(t, "get", "foreignclusters", "-l", "net.liqo.io/invitation", "-o", "name")), "foreigncluster.discovery.liqo.io/"), "--force")
+	milan.Liqoctl(t, "unpeer", "in-band", strings.TrimPrefix(
+		strings.TrimSpace(milan.Kubectl(t, "get", "foreignclusters", "-l", "net.liqo.io/invitation", "-o", "name")),
+		"foreigncluster.discovery.liqo.io/",
+	), "--force")
 	if result := rome.TryLiqoctl(append(withdrawn, "--timeout", "10s")...); result.Code == 0 {
 		t.Errorf("with an invitation that was withdrawn: %s", result)
 	}
@@ -178,7 +186,9 @@ func reverseInside(t *testing.T) {
 // gatewayPort is the port at which the gateway of a cluster is reached from outside.
 func gatewayPort(t *testing.T, c *env.Cluster) string {
 	t.Helper()
-	words := strings.Fields(c.Kubectl(t, "-n", "liqo", "get", "service", "liqo-gateway", "-o", "jsonpath={.spec.type} {.spec.ports[0].port} {.spec.ports[0].nodePort}"))
+	words := strings.Fields(c.Kubectl(
+		t, "-n", "liqo", "get", "service", "liqo-gateway", "-o", "jsonpath={.spec.type} {.spec.ports[0].port} {.spec.ports[0].nodePort}",
+	))
 	if len(words) == 3 && words[0] == "NodePort" {
 		return words[2]
 	}
@@ -258,7 +268,8 @@ func inBandPod(t *testing.T) {
 	rome.Kubectl(t, "create", "namespace", namespace)
 	defer func() {
 		// The controller manager reads milan through the tunnel; this machine has no way there.
-		if result := rome.TryLiqoctl("unoffload", "namespace", namespace); result.Code != 0 || !strings.Contains(result.Out+result.Err, "To be deleted in cluster milan") {
+		if result := rome.TryLiqoctl("unoffload", "namespace", namespace); result.Code != 0 ||
+			!strings.Contains(result.Out+result.Err, "To be deleted in cluster milan") {
 			t.Errorf("unoffload without --force: %s", result)
 			rome.Liqoctl(t, "unoffload", "namespace", namespace, "--force")
 		}
@@ -286,7 +297,10 @@ spec: {terminationGracePeriodSeconds: 0, containers: [{name: main, image: "playg
 		"logs":   {[]string{"-n", namespace, "logs", "works"}, "it works"},
 		"exec":   {[]string{"-n", namespace, "exec", "works", "--", "sh", "-c", "echo $((6*7))"}, "42"},
 		"events": {[]string{"-n", namespace, "get", "events"}, "pull policy of Never"},
-		"usage":  {[]string{"get", "--raw", "/api/v1/nodes/liqo-milan/proxy/metrics/resource"}, `pod_memory_working_set_bytes{namespace="` + namespace + `",pod="works"}`},
+		"usage": {
+			[]string{"get", "--raw", "/api/v1/nodes/liqo-milan/proxy/metrics/resource"},
+			`pod_memory_working_set_bytes{namespace="` + namespace + `",pod="works"}`,
+		},
 	} {
 		env.Eventually(t, env.Hang, what+" through the tunnel", func() (string, bool) {
 			r := rome.TryKubectl("", row.args...)

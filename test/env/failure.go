@@ -28,7 +28,11 @@ var asked = map[string][]string{
 	"events.txt":      {"get", "events", "-A", "--sort-by=.lastTimestamp"},
 	"peering.yaml":    {"get", "foreignclusters.discovery.liqo.io,resourceslices.sharing.liqo.io", "-A", "-o", "yaml"},
 	"network.yaml":    {"get", "networkconfigs.net.liqo.io,tunnelendpoints.net.liqo.io,ipmappings.net.liqo.io", "-A", "-o", "yaml"},
-	"offloading.yaml": {"get", "namespaceoffloadings.offloading.liqo.io,namespacemaps.virtualkubelet.liqo.io,shadowpods.virtualkubelet.liqo.io,shadowendpointslices.virtualkubelet.liqo.io", "-A", "-o", "yaml"},
+	"offloading.yaml": {
+		"get",
+		"namespaceoffloadings.offloading.liqo.io,namespacemaps.virtualkubelet.liqo.io,shadowpods.virtualkubelet.liqo.io,shadowendpointslices.virtualkubelet.liqo.io",
+		"-A", "-o", "yaml",
+	},
 }
 
 // hostState is what a node's network namespace is asked: links, addresses, routes, rules and packet rules.

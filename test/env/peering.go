@@ -185,7 +185,9 @@ func (c *Cluster) Columns(t testing.TB, other *Cluster) string {
 		return "absent"
 	}
 	words := []string{}
-	for _, kind := range []discovery.PeeringConditionType{discovery.OutgoingPeering, discovery.IncomingPeering, discovery.NetworkStatus, discovery.AuthenticationStatus} {
+	for _, kind := range []discovery.PeeringConditionType{
+		discovery.OutgoingPeering, discovery.IncomingPeering, discovery.NetworkStatus, discovery.AuthenticationStatus,
+	} {
 		words = append(words, string(PeeringCondition(fc, kind).Status))
 	}
 	return strings.Join(words, " ")

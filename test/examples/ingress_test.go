@@ -19,10 +19,16 @@ func TestGlobalIngress(t *testing.T) {
 	outputs := follow(t, "global-ingress", "global-ingress", []guide.Want{
 		{Command: "kubectl get foreignclusters", Match: []string{`gslb-us +OutOfBand +Established +None +Established +Established`}},
 		{Command: "kubectl get node --selector=liqo.io/type=virtual-node", Match: []string{`liqo-gslb-us +Ready`}},
-		{Command: "kubectl get pods -n podinfo -o wide", Match: []string{`podinfo-\S+ +1/1 +Running [^\n]* gslb-eu-worker `, `podinfo-\S+ +1/1 +Running [^\n]* liqo-gslb-us `}},
+		{
+			Command: "kubectl get pods -n podinfo -o wide",
+			Match:   []string{`podinfo-\S+ +1/1 +Running [^\n]* gslb-eu-worker `, `podinfo-\S+ +1/1 +Running [^\n]* liqo-gslb-us `},
+		},
 		{Command: "kubectl get ingress -n podinfo", Match: []string{ingress}},
 		{Command: `kubectl get ingress -n podinfo --kubeconfig "$KUBECONFIG_US"`, Match: []string{`podinfo +<none> +liqo.cloud.example.com +`}},
-		{Command: `kubectl get endpointslices -n podinfo --kubeconfig "$KUBECONFIG_US"`, Match: []string{`(?s)podinfo-\S+ +IPv4 +9898 +[0-9.]+ .*podinfo-\S+ +IPv4 +9898 +[0-9.]+ `}},
+		{
+			Command: `kubectl get endpointslices -n podinfo --kubeconfig "$KUBECONFIG_US"`,
+			Match:   []string{`(?s)podinfo-\S+ +IPv4 +9898 +[0-9.]+ .*podinfo-\S+ +IPv4 +9898 +[0-9.]+ `},
+		},
 		{Command: "answers", Match: []string{`^(10\.\S+\n){4}$`}},
 		{Command: "report curl", Match: []string{`HTTP/1.1 200 OK`, `"pod": ?"podinfo-`}},
 		{Command: "requests 5s; report load", Match: []string{both, `, 0 failed, 0 not sent`}},

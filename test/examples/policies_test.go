@@ -29,8 +29,14 @@ func TestOffloadingWithPolicies(t *testing.T) {
 		{Command: `kubectl get namespaces liqo-demo --kubeconfig="$KUBECONFIG_NAPLES"`, Match: []string{`liqo-demo +Active`}},
 		{Command: `kubectl get namespaces liqo-demo --kubeconfig="$KUBECONFIG_FLORENCE"`, Match: []string{`NotFound`}},
 		{Command: "kubectl get pod -n liqo-demo -o wide", Match: []string{south, centerWaits}},
-		{Command: "kubectl describe pod -n liqo-demo -l app=app-center", Match: []string{`FailedScheduling .*0/3 nodes are available.*didn't match Pod's node affinity`}},
-		{Command: "kubectl get pod -n liqo-demo -l app=app-center -o wide", Match: []string{`1/1 +Running .* (venice-control-plane|liqo-naples) `}, Not: []string{`florence`}},
+		{
+			Command: "kubectl describe pod -n liqo-demo -l app=app-center",
+			Match:   []string{`FailedScheduling .*0/3 nodes are available.*didn't match Pod's node affinity`},
+		},
+		{
+			Command: "kubectl get pod -n liqo-demo -l app=app-center -o wide",
+			Match:   []string{`1/1 +Running .* (venice-control-plane|liqo-naples) `}, Not: []string{`florence`},
+		},
 		{Command: `kubectl get namespaces liqo-demo --kubeconfig="$KUBECONFIG_FLORENCE"`, Match: []string{`liqo-demo +Active`}},
 		{Command: "kubectl get pod -n liqo-demo -o wide", Match: []string{south, `app-center-\S+ +1/1 +Running +.* liqo-florence `}},
 		{Command: "kubectl get pod -n liqo-demo -o custom-columns=NAME:.metadata.name,NODE:.spec.nodeName,PHASE:.status.phase,REASON:.status.reason", Match: []string{

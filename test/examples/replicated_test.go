@@ -16,7 +16,10 @@ func TestReplicatedDeployments(t *testing.T) {
 		rome  = `liqo-demo-app-\S+ +1/1 +Running +0 +[^\n]* liqo-europe-rome-edge `
 		milan = `liqo-demo-app-\S+ +1/1 +Running +0 +[^\n]* liqo-europe-milan-edge `
 	)
-	one := guide.Want{Command: pods, Match: []string{rome, milan}, Not: []string{`(?s)` + rome + `.*` + rome, `(?s)` + milan + `.*` + milan, `europe-cloud`, `Pending`}}
+	one := guide.Want{
+		Command: pods, Match: []string{rome, milan},
+		Not: []string{`(?s)` + rome + `.*` + rome, `(?s)` + milan + `.*` + milan, `europe-cloud`, `Pending`},
+	}
 	namespace := []string{`liqo-demo +Active`}
 	outputs := follow(t, "replicated-deployments", "replicated", []guide.Want{
 		{Command: "liqoctl status", Match: []string{`topology.liqo.io/type.*origin`}},

@@ -16,7 +16,8 @@ func TestServiceOffloading(t *testing.T) {
 		there    = ` --kubeconfig "$KUBECONFIG_NEWYORK"`
 		here     = `flights-\S+ +1/1 +Running [^\n]* london-control-plane `
 	)
-	services, nothing, schedule := []string{`flights-service +ClusterIP +[0-9.]+ .* 7999/TCP`}, []string{"^No resources found in liqo-demo namespace"}, []string{`"flight": "BA 175"`}
+	services, nothing, schedule := []string{`flights-service +ClusterIP +[0-9.]+ .* 7999/TCP`}, []string{"^No resources found in liqo-demo namespace"},
+		[]string{`"flight": "BA 175"`}
 	outputs := follow(t, "service-offloading", "service", []guide.Want{
 		{Command: "kubectl get foreignclusters", Match: []string{`newyork +OutOfBand +Established +None +Established +Established`}},
 		{Command: "kubectl get services --namespace liqo-demo", Match: services},

@@ -23,8 +23,8 @@ func networks(t *testing.T) (own, theirs netip.Prefix, remapped bool) {
 	return netip.MustParsePrefix(string(spec.LocalPodCIDR)), netip.MustParsePrefix(string(spec.RemotePodCIDR)), spec.RemoteNATPodCIDR != netv1alpha1.NotRemapped
 }
 
-// TestAddresses: addresses that a program reads from its API lead to the pods: at home all of them, in milan those of pods in milan, its own among them. The address of
-// a pod at home is one of milan's in milan, because both clusters have the same network (ADR 44).
+// TestAddresses: addresses that a program reads from its API lead to the pods: at home all of them, in milan those of pods in milan, its own among
+// them. The address of a pod at home is one of milan's in milan, because both clusters have the same network (ADR 44).
 func TestAddresses(t *testing.T) {
 	peered(t)
 	own, theirs, remapped := networks(t)

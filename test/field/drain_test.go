@@ -19,8 +19,8 @@ import (
 
 const controlPlane = "node-role.kubernetes.io/control-plane"
 
-// TestDrain: milan's administrator drains the node with the pods of rome, and the budget of rome's user is respected: pods are replaced one by one. milan has one worker,
-// so its control plane takes pods meanwhile.
+// TestDrain: milan's administrator drains the node with the pods of rome, and the budget of rome's user is respected: pods are replaced one by one.
+// milan has one worker, so its control plane takes pods meanwhile.
 func TestDrain(t *testing.T) {
 	if !*long {
 		t.Skip("NOT RUN: it drains a node, whose pods need some seconds each; use -long")
@@ -105,7 +105,10 @@ func TestStuck(t *testing.T) {
 func (s scene) allows(t *testing.T, remote, want string) {
 	t.Helper()
 	env.Eventually(t, env.Hang, "the budget in milan is "+want, func() (string, bool) {
-		r := milan.TryKubectl("", "-n", remote, "get", "pdb", "drain", "-o", "jsonpath={.spec.minAvailable} {.status.disruptionsAllowed} {.metadata.generation} {.status.observedGeneration}")
+		r := milan.TryKubectl(
+			"", "-n", remote, "get", "pdb", "drain", "-o",
+			"jsonpath={.spec.minAvailable} {.status.disruptionsAllowed} {.metadata.generation} {.status.observedGeneration}",
+		)
 		fields := strings.Fields(r.Out)
 		return r.String() + s.events("drain"), r.Code == 0 && len(fields) == 4 && fields[0]+" "+fields[1] == want && fields[2] == fields[3]
 	})
@@ -123,7 +126,10 @@ func (s scene) inMilan(t *testing.T, remote string) []corev1.Pod {
 // names are the pods with a label in rome, with their UIDs and nodes.
 func (s scene) names(t *testing.T, label string) string {
 	t.Helper()
-	return s.kubectl(t, "get", "pods", "-l", label, "--sort-by=.metadata.name", "-o", `jsonpath={range .items[*]}{.metadata.name} {.metadata.uid} {.spec.nodeName}{"\n"}{end}`)
+	return s.kubectl(
+		t, "get", "pods", "-l", label, "--sort-by=.metadata.name", "-o",
+		`jsonpath={range .items[*]}{.metadata.name} {.metadata.uid} {.spec.nodeName}{"\n"}{end}`,
+	)
 }
 
 // openControlPlane lets pods run on milan's control planes until the test ends, if no other node is left for those of a node.
@@ -154,8 +160,8 @@ func ready(pod *corev1.Pod) bool {
 	return false
 }
 
-// followReady follows the pods of a namespace with a label, event by event. What it returns ends that, and returns how many were Ready when the fewest were, with what
-// happened.
+// followReady follows the pods of a namespace with a label, event by event. What it returns ends that, and returns how many were Ready when the
+// fewest were, with what happened.
 func followReady(t *testing.T, c *env.Cluster, namespace string, labels map[string]string) (least func() (int, string)) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
@@ -171,7 +177,10 @@ func followReady(t *testing.T, c *env.Cluster, namespace string, labels map[stri
 			now[pods.Items[i].Name] = true
 		}
 	}
-	w, err := c.API.Watch(ctx, &corev1.PodList{}, append(selected, &client.ListOptions{Namespace: namespace, Raw: &metav1.ListOptions{ResourceVersion: pods.ResourceVersion}})...)
+	w, err := c.API.Watch(
+		ctx, &corev1.PodList{},
+		append(selected, &client.ListOptions{Namespace: namespace, Raw: &metav1.ListOptions{ResourceVersion: pods.ResourceVersion}})...,
+	)
 	if err != nil {
 		t.Fatal(err)
 	}

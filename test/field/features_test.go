@@ -9,8 +9,8 @@ import (
 	"liqo.io/liqo/test/env"
 )
 
-// TestFeatures: what a pod asks for is what its processes find, in both clusters. Package internal/offloading/features proves for every field that it arrives; here
-// kernels and kubelets show some of them.
+// TestFeatures: what a pod asks for is what its processes find, in both clusters. Package internal/offloading/features proves for every field that it
+// arrives; here kernels and kubelets show some of them.
 func TestFeatures(t *testing.T) {
 	together(t)
 	for _, name := range manifestsIn(t, "features") {
@@ -51,7 +51,10 @@ func lived(t *testing.T) {
 
 		s.kubectl(t, "delete", "pod", double, "--wait=false")
 		env.Eventually(t, env.Hang, "pod "+double+" states how it ended", func() (string, bool) {
-			seen := rome.TryKubectl("", "-n", s.name, "get", "pod", double, "-o", `jsonpath={.status.containerStatuses[0].state.terminated.exitCode} {.status.containerStatuses[0].state.terminated.message}`).Out
+			seen := rome.TryKubectl(
+				"", "-n", s.name, "get", "pod", double, "-o",
+				`jsonpath={.status.containerStatuses[0].state.terminated.exitCode} {.status.containerStatuses[0].state.terminated.message}`,
+			).Out
 			messages[double] = strings.TrimSpace(seen)
 			return seen, strings.HasPrefix(seen, "3 ")
 		})

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package field tests that an application cannot distinguish a provider from its own cluster: programs as people have them, each once at home and once at the provider, with
-// the same answer expected from both. The manifests are in testdata; each states what it is about and what is right.
+// Package field tests that an application cannot distinguish a provider from its own cluster: programs as people have them, each once at home and
+// once at the provider, with the same answer expected from both. The manifests are in testdata; each states what it is about and what is right.
 //
 // It uses two clusters that are given, or brings the playground's scenario quick-start up and takes it down. Each test makes its own namespace:
 // go test ./test/field -v -keep -run 'TestSame/names'
@@ -86,8 +86,9 @@ func (s scene) kubectl(t *testing.T, args ...string) string {
 
 // play applies a manifest of testdata in a namespace of its own, which is offloaded under another name, and which ends with the test.
 //
-// A pod named double becomes two: home, which runs in rome, and remote, which runs in milan. Any other pod or template with a label `at` is put there. Containers
-// without an image get the tools, and small requests. OFFLOADED is the name of the namespace. A ConfigMap named want is not applied: its key `log` is what each double has to print.
+// A pod named double becomes two: home, which runs in rome, and remote, which runs in milan. Any other pod or template with a label `at` is put
+// there. Containers without an image get the tools, and small requests. OFFLOADED is the name of the namespace. A ConfigMap named want is not
+// applied: its key `log` is what each double has to print.
 func play(t *testing.T, name string) scene {
 	t.Helper()
 	return playAs(t, name, strings.ReplaceAll(name, "/", "-"))
@@ -179,7 +180,9 @@ func complete(pod map[string]any, at string) {
 		spec["nodeSelector"] = map[string]any{"liqo.io/type": "virtual-node"}
 	case "home":
 		spec["affinity"] = map[string]any{"nodeAffinity": map[string]any{"requiredDuringSchedulingIgnoredDuringExecution": map[string]any{
-			"nodeSelectorTerms": []any{map[string]any{"matchExpressions": []any{map[string]any{"key": "liqo.io/type", "operator": "NotIn", "values": []any{"virtual-node"}}}}},
+			"nodeSelectorTerms": []any{
+				map[string]any{"matchExpressions": []any{map[string]any{"key": "liqo.io/type", "operator": "NotIn", "values": []any{"virtual-node"}}}},
+			},
 		}}}
 	}
 	if _, set := spec["terminationGracePeriodSeconds"]; !set {

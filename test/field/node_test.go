@@ -78,7 +78,8 @@ func TestCordon(t *testing.T) {
 		closed := node.Spec.Unschedulable || slices.ContainsFunc(node.Spec.Taints, func(taint corev1.Taint) bool {
 			return taint.Key == "virtual-node.liqo.io/no-new-pods" && taint.Effect == corev1.TaintEffectNoSchedule
 		})
-		return fmt.Sprintf("unschedulable %t, taints %v, allocatable %v", node.Spec.Unschedulable, node.Spec.Taints, node.Status.Allocatable), closed || node.Status.Allocatable.Cpu().IsZero()
+		return fmt.Sprintf("unschedulable %t, taints %v, allocatable %v", node.Spec.Unschedulable, node.Spec.Taints, node.Status.Allocatable), closed ||
+			node.Status.Allocatable.Cpu().IsZero()
 	})
 	node, err := rome.VirtualNode(milan)
 	if err != nil {

@@ -57,8 +57,8 @@ func (s scene) phase(t *testing.T, want string) {
 	})
 }
 
-// TestSelector: milan is installed with labels of its cluster, rome's administrator peers with it, and the documented selector chooses it. Before that, and after milan has
-// changed a label, every message names the label and the command that accepts it.
+// TestSelector: milan is installed with labels of its cluster, rome's administrator peers with it, and the documented selector chooses it. Before
+// that, and after milan has changed a label, every message names the label and the command that accepts it.
 func TestSelector(t *testing.T) {
 	peered(t)
 	const documented = "region in (B),provider in (AWS)"
@@ -95,7 +95,8 @@ func TestSelector(t *testing.T) {
 	if printed := again.Out + again.Err; !strings.Contains(printed, "provider=AWS, region=B") {
 		t.Errorf("liqoctl peer does not show the labels:\n%s", printed)
 	}
-	if list := rome.Kubectl(t, "get", "foreigncluster", "milan", "-o", "jsonpath={.spec.acceptedLabels}"); !strings.Contains(list, `"provider=AWS"`) || !strings.Contains(list, `"region=B"`) {
+	if list := rome.Kubectl(t, "get", "foreigncluster", "milan", "-o", "jsonpath={.spec.acceptedLabels}"); !strings.Contains(list, `"provider=AWS"`) ||
+		!strings.Contains(list, `"region=B"`) {
 		t.Errorf("accepted are %s", list)
 	}
 	s.phase(t, "Ready")

@@ -74,7 +74,8 @@ func TestBalancers(t *testing.T) {
 	s := play(t, "balancers")
 	var manifest strings.Builder
 	for i := range 12 {
-		fmt.Fprintf(&manifest, "---\napiVersion: v1\nkind: Service\nmetadata: {name: lb-%d, namespace: %s}\nspec: {type: LoadBalancer, selector: {app: backend}, ports: [{name: http, port: 8080}]}\n", i, s.name)
+		fmt.Fprintf(&manifest, "---\napiVersion: v1\nkind: Service\nmetadata: {name: lb-%d, namespace: %s}\nspec: {type: LoadBalancer, selector: "+
+			"{app: backend}, ports: [{name: http, port: 8080}]}\n", i, s.name)
 	}
 	rome.Apply(t, manifest.String())
 	s.prints(t)
@@ -98,8 +99,8 @@ func TestDomainLabels(t *testing.T) {
 	}
 }
 
-// TestEndpoints: a pod of milan is an endpoint in both clusters when it is one in rome: not before its readiness gate is open, not after its Service lost the selector, and with the
-// port of a Service that took the place of a headless one.
+// TestEndpoints: a pod of milan is an endpoint in both clusters when it is one in rome: not before its readiness gate is open, not after its Service
+// lost the selector, and with the port of a Service that took the place of a headless one.
 func TestEndpoints(t *testing.T) {
 	peered(t)
 	s := play(t, "endpoints")

@@ -100,7 +100,10 @@ func (c *checker) read() {
 		case f.Marker != nil:
 			c.marker(f)
 		case f.Gap != nil:
-			c.report.Gaps = append(c.report.Gaps, fmt.Sprintf("%s %s from %s to %s: %s", f.Cluster, f.Gap.Kind, f.Gap.Since.Format(time.TimeOnly), f.At.Format(time.TimeOnly), f.Gap.Why))
+			c.report.Gaps = append(
+				c.report.Gaps,
+				fmt.Sprintf("%s %s from %s to %s: %s", f.Cluster, f.Gap.Kind, f.Gap.Since.Format(time.TimeOnly), f.At.Format(time.TimeOnly), f.Gap.Why),
+			)
 		case f.Pod != nil:
 			if f.Cluster == consumer {
 				if c.locals[f.Pod.UID] == nil {
@@ -200,7 +203,10 @@ func (c *checker) runsOf(uid string, list []*run) {
 		switch end := a.ended; {
 		case c.excused(a, b.start):
 		case end != nil && (end.Code == 0 && a.policy != "Always" || a.policy == "Never"):
-			c.violation(lawFinished, uid, b.start, "container %s had ended with code %d at %s and was started again at %s: its message was %q", b.name, end.Code, clock(end.Ended), clock(b.start), end.Message)
+			c.violation(
+				lawFinished, uid, b.start, "container %s had ended with code %d at %s and was started again at %s: its message was %q", b.name,
+				end.Code, clock(end.Ended), clock(b.start), end.Message,
+			)
 		case end != nil && end.Code == restartCode && a.policy != "Never":
 		case c.withdrawn(uid, a, b, ended):
 		default:
@@ -208,7 +214,10 @@ func (c *checker) runsOf(uid string, list []*run) {
 			if end != nil {
 				code = fmt.Sprint(end.Code)
 			}
-			c.violation(lawRestart, uid, b.start, "container %s ran as %.12s until %s (exit code %s), and as %.12s from %s", b.name, a.id, clock(a.until), code, b.id, clock(b.start))
+			c.violation(
+				lawRestart, uid, b.start, "container %s ran as %.12s until %s (exit code %s), and as %.12s from %s", b.name, a.id, clock(a.until),
+				code, b.id, clock(b.start),
+			)
 		}
 	}
 }

@@ -37,7 +37,10 @@ func difference(local, remote *Pod) string {
 		case (l.Running == nil) != (c.Running == nil) || (l.Ended == nil) != (c.Ended == nil):
 			return fmt.Sprintf("container %s runs or has ended in one cluster only", c.Name)
 		case l.Ended != nil && (l.Ended.Code != c.Ended.Code || l.Ended.Message != c.Ended.Message):
-			return fmt.Sprintf("container %s ended in the consumer with %d %q, in the provider with %d %q", c.Name, l.Ended.Code, l.Ended.Message, c.Ended.Code, c.Ended.Message)
+			return fmt.Sprintf(
+				"container %s ended in the consumer with %d %q, in the provider with %d %q", c.Name, l.Ended.Code, l.Ended.Message, c.Ended.Code,
+				c.Ended.Message,
+			)
 		case l.Restarts < c.Restarts:
 			return fmt.Sprintf("container %s was restarted %d times in the consumer, %d in the provider", c.Name, l.Restarts, c.Restarts)
 		}

@@ -114,7 +114,8 @@ func (r *recorder) record(f Fact) {
 func record(ctx context.Context, args []string, in io.Reader, out io.Writer) (err error) {
 	flags := flag.NewFlagSet("record", flag.ContinueOnError)
 	local, remote := flags.String("consumer", "", "kubeconfig of the consumer"), flags.String("provider", "", "kubeconfigs of the providers")
-	namespace, node, to := flags.String("namespace", "", "of the pods in the consumer; empty: all"), flags.String("node", "", "virtual node of each provider"), flags.String("to", "", "file")
+	namespace, node, to := flags.String("namespace", "", "of the pods in the consumer; empty: all"),
+		flags.String("node", "", "virtual node of each provider"), flags.String("to", "", "file")
 	if err := flags.Parse(args); err != nil {
 		return err
 	}
@@ -163,7 +164,10 @@ func (r *recorder) open(local, namespace string, remotes, nodes []string) error 
 			return err
 		}
 		r.sources = append(r.sources,
-			&source{cluster: consumer, resource: pods, namespace: namespace, options: metav1.ListOptions{FieldSelector: "spec.nodeName=" + nodes[i]}, client: localAPI, record: r.record},
+			&source{
+				cluster: consumer, resource: pods, namespace: namespace, options: metav1.ListOptions{FieldSelector: "spec.nodeName=" + nodes[i]},
+				client: localAPI, record: r.record,
+			},
 			&source{cluster: provider, resource: pods, options: metav1.ListOptions{LabelSelector: labels.Origin}, client: remoteAPI, record: r.record},
 			&source{cluster: provider, resource: shadows, options: metav1.ListOptions{LabelSelector: labels.Origin}, client: remoteAPI, record: r.record})
 	}

@@ -45,7 +45,10 @@ func pod(cluster string, object *unstructured.Unstructured) (*Pod, error) {
 }
 
 func container(status *corev1.ContainerStatus) Container {
-	c := Container{Name: status.Name, ID: status.ContainerID, Restarts: status.RestartCount, Ended: end(status.State.Terminated), Previous: end(status.LastTerminationState.Terminated)}
+	c := Container{
+		Name: status.Name, ID: status.ContainerID, Restarts: status.RestartCount, Ended: end(status.State.Terminated),
+		Previous: end(status.LastTerminationState.Terminated),
+	}
 	if status.State.Running != nil {
 		c.Running = &status.State.Running.StartedAt.Time
 	}

@@ -23,7 +23,10 @@ import (
 )
 
 func object(uid, version, phase string) string {
-	return fmt.Sprintf(`{"kind":"Pod","apiVersion":"v1","metadata":{"name":"pod-%s","namespace":"faults","uid":"%s","resourceVersion":"%s"},"status":{"phase":"%s"}}`, uid, uid, version, phase)
+	return fmt.Sprintf(
+		`{"kind":"Pod","apiVersion":"v1","metadata":{"name":"pod-%s","namespace":"faults","uid":"%s","resourceVersion":"%s"},"status":{"phase":"%s"}}`,
+		uid, uid, version, phase,
+	)
 }
 
 func listed(version string, objects ...string) string {
@@ -186,7 +189,8 @@ func TestObject(t *testing.T) {
 		t.Fatal(err)
 	}
 	runs := collect([]Fact{{At: at(20), Cluster: provider, Pod: p}})["a"]
-	if len(runs) != 2 || runs[0].id != "c1" || runs[0].ended == nil || runs[0].ended.Message != "run 1" || !runs[1].until.Equal(at(20)) || runs[1].node != "n" || p.Owner != "ShadowPod/p" {
+	if len(runs) != 2 || runs[0].id != "c1" || runs[0].ended == nil || runs[0].ended.Message != "run 1" ||
+		!runs[1].until.Equal(at(20)) || runs[1].node != "n" || p.Owner != "ShadowPod/p" {
 		t.Errorf("%+v", runs)
 	}
 }

@@ -18,7 +18,8 @@ import (
 
 // ofDefinition reports whether an object is a resource definition of Liqo, or the API that Kubernetes makes of it.
 func ofDefinition(line string) bool {
-	return strings.HasSuffix(line, ".liqo.io") && (strings.HasPrefix(line, "apiextensions.k8s.io/customresourcedefinitions /") || strings.HasPrefix(line, "apiregistration.k8s.io/apiservices /"))
+	return strings.HasSuffix(line, ".liqo.io") && (strings.HasPrefix(line, "apiextensions.k8s.io/customresourcedefinitions /") ||
+		strings.HasPrefix(line, "apiregistration.k8s.io/apiservices /"))
 }
 
 // keptByHelm is what the document promises of `helm uninstall`: it keeps the resource definitions, the namespaces with what Kubernetes puts there, and
@@ -99,7 +100,8 @@ func packaged(t *testing.T) string {
 func refusedByHelm(t *testing.T, c *env.Cluster, values, install string) {
 	t.Helper()
 	for set, want := range map[string]string{
-		"auth.colour=red": "colour", "gateway.replicas=9": "replicas", "gateway.config.listeningPort=4879": "overlay", "networkManager.config.podCIDR=": "podCIDR is empty",
+		"auth.colour=red": "colour", "gateway.replicas=9": "replicas", "gateway.config.listeningPort=4879": "overlay",
+		"networkManager.config.podCIDR=": "podCIDR is empty",
 	} {
 		if text, err := try(c, values, install+" --set "+set); err == nil || !strings.Contains(text, want) {
 			t.Errorf("%s: %v, want an error with %q:\n%s", set, err, want, text)

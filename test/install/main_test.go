@@ -162,7 +162,9 @@ func unoffload(t *testing.T, flags ...string) {
 
 // ask requests a page of the Service, or of an address, from the pod in rome.
 func ask(host string) execution.Result {
-	return rome.TryKubectl("", "-n", namespace, "exec", "here", "--", "curl", "-sS", "--max-time", "5", "-o", "/dev/null", "-w", "%{http_code}", "http://"+host+"/")
+	return rome.TryKubectl(
+		"", "-n", namespace, "exec", "here", "--", "curl", "-sS", "--max-time", "5", "-o", "/dev/null", "-w", "%{http_code}", "http://"+host+"/",
+	)
 }
 
 // reached waits until the pod in rome reaches the one in milan by its Service.

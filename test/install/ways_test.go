@@ -201,7 +201,10 @@ func TestNoAddresses(t *testing.T) {
 		t.Error("kubectl exec in the pod in milan printed nothing")
 	}
 	for _, c := range clusters.Clusters {
-		if have := c.Kubectl(t, "-n", namespace, "get", "shadowendpointslices,endpointslices", "-o", "jsonpath={.items[*].metadata.labels.endpointslice\\.kubernetes\\.io/managed-by}"); strings.Contains(have, "liqo") {
+		if have := c.Kubectl(
+			t, "-n", namespace, "get", "shadowendpointslices,endpointslices", "-o",
+			"jsonpath={.items[*].metadata.labels.endpointslice\\.kubernetes\\.io/managed-by}",
+		); strings.Contains(have, "liqo") {
 			t.Errorf("endpoints of the other cluster are in %s: %s", c.Name, have)
 		}
 	}

@@ -83,7 +83,8 @@ func nothingInTheClear(t *testing.T) {
 		must(t, client.Node.Net(), netip.Addr{}, "udp", traffic.Endpoint(address, traffic.EchoPort), "--bytes", "1000", "--word", what)
 		passed, clear := 0, 0
 		for _, packets := range between() {
-			if here.NodeCIDR.Contains(packets.From) && there.NodeCIDR.Contains(packets.To) || there.NodeCIDR.Contains(packets.From) && here.NodeCIDR.Contains(packets.To) {
+			if here.NodeCIDR.Contains(packets.From) && there.NodeCIDR.Contains(packets.To) ||
+				there.NodeCIDR.Contains(packets.From) && here.NodeCIDR.Contains(packets.To) {
 				passed += packets.Frames
 				clear += packets.Found
 			}
@@ -117,7 +118,8 @@ func narrowed(t *testing.T, all ...*env.Cluster) {
 	undo()
 	t.Cleanup(undo)
 	// Sets "do not fragment" on all packets, and drops the ICMP errors.
-	router.Run(t, "nft", "add table ip narrow; add chain ip narrow out { type filter hook output priority 0; }; add rule ip narrow out icmp type destination-unreachable drop; "+
+	router.Run(t, "nft", "add table ip narrow; add chain ip narrow out { type filter hook output priority 0; }; add rule ip narrow out icmp "+
+		"type destination-unreachable drop; "+
 		"add chain ip narrow in { type filter hook prerouting priority -300; }; add rule ip narrow in ip protocol udp ip frag-off set 0x4000")
 	for _, c := range all {
 		router.Run(t, "ip", "route", "add", c.NodeCIDR.String(), "dev", bridge(c), "mtu", fmt.Sprint(narrow), "table", "77")

@@ -97,9 +97,13 @@ func hairpin(t *testing.T) {
 	t.Cleanup(func() { clusters.Do(t, "nat", "remove", alpha.Name) })
 	inside := see(t, beta, alpha).Spec.Lanes[0].Carriers[0]
 	clusters.Do(t, "nat", "forward", alpha.Name, fmt.Sprintf("udp/%d", inside.Port), "--to", fmt.Sprintf("%s:%d", inside.Addresses[0], inside.Port))
-	install(t, map[*env.Cluster]string{alpha: "gateway.config.addressOverride=" + address, beta: "gateway.service.type=ClusterIP", gamma: "gateway.service.type=ClusterIP"})
+	install(t, map[*env.Cluster]string{
+		alpha: "gateway.config.addressOverride=" + address, beta: "gateway.service.type=ClusterIP", gamma: "gateway.service.type=ClusterIP",
+	})
 	t.Cleanup(func() {
-		install(t, map[*env.Cluster]string{alpha: "gateway.config.addressOverride=", beta: "gateway.service.type=LoadBalancer", gamma: "gateway.service.type=LoadBalancer"})
+		install(t, map[*env.Cluster]string{
+			alpha: "gateway.config.addressOverride=", beta: "gateway.service.type=LoadBalancer", gamma: "gateway.service.type=LoadBalancer",
+		})
 		answered(t, beta, alpha)
 		answered(t, gamma, alpha)
 	})
@@ -113,7 +117,10 @@ func hairpin(t *testing.T) {
 		c.Kubectl(t, "-n", "liqo", "delete", "pod", "-l", gatewayLabel+"="+gatewayActive)
 	}
 	for _, other := range []*env.Cluster{beta, gamma} {
-		clusters.Measure("gateway behind a forwarded port of a NAT router, new gateways, until pods of "+other.Name+" have answers", "%.1f s", answered(t, other, alpha).Seconds())
+		clusters.Measure(
+			"gateway behind a forwarded port of a NAT router, new gateways, until pods of "+other.Name+" have answers", "%.1f s",
+			answered(t, other, alpha).Seconds(),
+		)
 		sample(t, other, alpha)
 	}
 }

@@ -50,7 +50,8 @@ func claim(t *testing.T, consumer, provider *env.Cluster) *claimant {
 
 	var identities corev1.SecretList
 	local := consumer.Foreign(t, provider).Status.TenantNamespace.Local
-	if err := consumer.API.List(ctx, &identities, client.InNamespace(local), client.MatchingLabels{labels.LocalIdentity: "true"}); err != nil || len(identities.Items) != 1 {
+	if err := consumer.API.List(ctx, &identities, client.InNamespace(local), client.MatchingLabels{labels.LocalIdentity: "true"}); err != nil ||
+		len(identities.Items) != 1 {
 		t.Fatalf("%d identities, %v", len(identities.Items), err)
 	}
 	config := rest.AnonymousClientConfig(provider.Config())
@@ -60,7 +61,8 @@ func claim(t *testing.T, consumer, provider *env.Cluster) *claimant {
 		t.Fatal(err)
 	}
 	var secret corev1.Secret
-	if err := consumer.API.Get(ctx, client.ObjectKey{Namespace: "liqo", Name: "liqo-cluster-key"}, &secret); err != nil || len(secret.Data["key"]) != ed25519.SeedSize {
+	if err := consumer.API.Get(ctx, client.ObjectKey{Namespace: "liqo", Name: "liqo-cluster-key"}, &secret); err != nil ||
+		len(secret.Data["key"]) != ed25519.SeedSize {
 		t.Fatalf("the cluster key of %s has %d bytes, %v", consumer.Name, len(secret.Data["key"]), err)
 	}
 	c := &claimant{api: api, id: consumer.ID(t), key: ed25519.NewKeyFromSeed(secret.Data["key"])}
@@ -73,7 +75,8 @@ func claim(t *testing.T, consumer, provider *env.Cluster) *claimant {
 	c.first = all.Items[0].DeepCopy()
 	c.first.ResourceVersion, c.first.UID, c.first.ManagedFields, c.first.Finalizers, c.first.OwnerReferences = "", "", nil, nil, nil
 	c.first.Status = network.NetworkConfigStatus{}
-	if value, err := base64.StdEncoding.DecodeString(c.first.Spec.Signatures[0].Value); err != nil || !ed25519.Verify(public(c.key), message(c.id, &c.first.Spec), value) {
+	if value, err := base64.StdEncoding.DecodeString(c.first.Spec.Signatures[0].Value); err != nil ||
+		!ed25519.Verify(public(c.key), message(c.id, &c.first.Spec), value) {
 		t.Fatalf("%s signs its network in another way than this test, whose claims would be refused for that reason (%v)", consumer.Name, err)
 	}
 	t.Cleanup(func() { c.withdraw(t) }) // its controller manager writes its own network again, which would be a change while another one is agreed

@@ -57,7 +57,10 @@ func reachedByNodes(t *testing.T) {
 			t.Errorf("%d of %d requests from %s to the host were lost (%s); want none", n.Lost, n.Sent, which.from.Name, n.Why)
 		}
 	}
-	if events := beta.Kubectl(t, "get", "events", "-A", "--field-selector", "reason="+network.ReasonNetworkOverlapsNode+",involvedObject.name="+gamma.Name, "-o", "name"); events == "" {
+	if events := beta.Kubectl(
+		t, "get", "events", "-A", "--field-selector", "reason="+network.ReasonNetworkOverlapsNode+",involvedObject.name="+gamma.Name, "-o",
+		"name",
+	); events == "" {
 		t.Error("no event of beta's ForeignCluster of gamma names the route")
 	}
 

@@ -88,7 +88,9 @@ func claimedAddresses(t *testing.T) {
 	if arrived > 0 {
 		t.Errorf("%d packets for the host arrived at gamma's gateway", arrived)
 	}
-	if events := beta.Kubectl(t, "get", "events", "-A", "--field-selector", "reason="+network.ReasonNetworkChanged+",involvedObject.name="+gamma.Name, "-o", "name"); events == "" {
+	if events := beta.Kubectl(
+		t, "get", "events", "-A", "--field-selector", "reason="+network.ReasonNetworkChanged+",involvedObject.name="+gamma.Name, "-o", "name",
+	); events == "" {
 		t.Error("no event of beta's ForeignCluster of gamma names the change")
 	}
 	peer.wouldArrive(t, lane)
@@ -113,7 +115,10 @@ func startOutsider(t *testing.T) {
 	gate := outsider.Prev()
 	router.Run(t, "ip", "addr", "add", gate.String()+"/30", "dev", name)
 	router.Run(t, "ip", "link", "set", name, "up")
-	for _, args := range [][]string{{"link", "set", "lo", "up"}, {"addr", "add", outsider.String() + "/30", "dev", "eth0"}, {"link", "set", "eth0", "up"}, {"route", "add", "default", "via", gate.String()}} {
+	for _, args := range [][]string{
+		{"link", "set", "lo", "up"}, {"addr", "add", outsider.String() + "/30", "dev", "eth0"}, {"link", "set", "eth0", "up"},
+		{"route", "add", "default", "via", gate.String()},
+	} {
 		place.Run(t, "ip", args...)
 	}
 	server, _ := traffic.Start(t, clusters, place, "serve")

@@ -245,7 +245,8 @@ func (o outage) String() string {
 	if !o.healed {
 		heal = "**not**"
 	}
-	return fmt.Sprintf("| %s | %d | %s | %s | %d | %d | %d of %d | %s | %s | %s |", o.fault.name, o.lanes, versus(o.requests, o.fault.gap), versus(o.stream, 2*o.fault.gap),
+	return fmt.Sprintf("| %s | %d | %s | %s | %d | %d | %d of %d | %s | %s | %s |", o.fault.name, o.lanes, versus(o.requests, o.fault.gap),
+		versus(o.stream, 2*o.fault.gap),
 		o.broken, o.lost, o.hit, flowCount(), heal, versus(o.stale, staleTarget), versus(o.local, 0))
 }
 
@@ -254,7 +255,8 @@ func printOutages(table []outage) {
 	if len(table) == 0 {
 		return
 	}
-	text := "outages\n  | fault | lanes | longest gap, requests | longest gap, stream | streams broken | requests lost | pairs hit | healed after the fault ended | Established without traffic | longest gap within a cluster |\n" +
+	text := "outages\n  | fault | lanes | longest gap, requests | longest gap, stream | streams broken | requests lost | pairs hit | healed " +
+		"after the fault ended | Established without traffic | longest gap within a cluster |\n" +
 		"  |---|---|---|---|---|---|---|---|---|---|\n"
 	for _, o := range table {
 		text += "  " + o.String() + "\n"

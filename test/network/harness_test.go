@@ -81,7 +81,10 @@ func TestHarness(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		f.measuresGap(t, []flow{{"local", client.Node, server.Node}}, func() { signal(syscall.SIGSTOP) }, func() bool { return true }, func() { signal(syscall.SIGCONT) })
+		f.measuresGap(
+			t, []flow{{"local", client.Node, server.Node}}, func() { signal(syscall.SIGSTOP) }, func() bool { return true },
+			func() { signal(syscall.SIGCONT) },
+		)
 	})
 	t.Run("bare WireGuard", func(t *testing.T) {
 		here, there := alpha.Nodes[1], beta.Nodes[0]

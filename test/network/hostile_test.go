@@ -41,7 +41,10 @@ func hostilePeer(t *testing.T) {
 	port := uint16(traffic.EchoPort)
 	send := func(t *testing.T, from, to netip.Addr, port uint16, what string) {
 		t.Helper()
-		peer.Run(t, filepath.Join(clusters.Bin, "traffic"), "send", "--link", intruder, "--from", from.String(), "--to", traffic.Endpoint(to, int(port)), "--word", what)
+		peer.Run(
+			t, filepath.Join(clusters.Bin, "traffic"), "send", "--link", intruder, "--from", from.String(), "--to", traffic.Endpoint(to, int(port)),
+			"--word", what,
+		)
 	}
 	both := []*env.Cluster{alpha, beta}
 	onlyBeta := both[1:] // for gamma the same address may be one of alpha's pods

@@ -118,7 +118,9 @@ func nodesWithoutPodNetworks(t *testing.T) {
 		sample(t, alpha, gamma)
 	}()
 	install(t, map[*env.Cluster]string{gamma: ""})
-	if args := gamma.Kubectl(t, "-n", "liqo", "get", "deployment/liqo-gateway", "-o", "jsonpath={.spec.template.spec.containers[0].args}"); !strings.Contains(args, "--watch-pods") {
+	if args := gamma.Kubectl(
+		t, "-n", "liqo", "get", "deployment/liqo-gateway", "-o", "jsonpath={.spec.template.spec.containers[0].args}",
+	); !strings.Contains(args, "--watch-pods") {
 		t.Errorf("liqoctl did not detect that a node has no pod network: %s", args)
 	}
 	answered(t, alpha, gamma)

@@ -46,7 +46,9 @@ func liqoctlTest(t *testing.T) {
 	}
 	for _, one := range []*env.Cluster{alpha, beta} { // the addresses that the other cluster shows, or why they are not tested
 		shown := kinds[one.Name+" pod to pod of its cluster at the address that the other cluster shows TCP"]
-		if named := slices.ContainsFunc(report.NotTested, func(why string) bool { return strings.Contains(why, "shows the pods of "+one.Name+" at ") }); shown == named {
+		if named := slices.ContainsFunc(report.NotTested, func(why string) bool {
+			return strings.Contains(why, "shows the pods of "+one.Name+" at ")
+		}); shown == named {
 			t.Errorf("shown addresses in %s: tested %t, reported as not tested %t: %q", one.Name, shown, named, report.NotTested)
 		}
 	}

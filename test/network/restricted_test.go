@@ -73,7 +73,10 @@ func restrictedTraffic(t *testing.T) {
 		_, back := ask(t, there, "udp", traffic.Endpoint(hereAddress, traffic.EchoPort), "--timeout", "1s")
 		return fmt.Sprint(out, back), out == nil && back == nil
 	})
-	must(t, here, valid(t)(fromAlpha.Source(local[0].Address)), "http", traffic.Endpoint(thereAddress, traffic.EchoPort+1), "--bytes", "10000000", "--timeout", "30s")
+	must(
+		t, here, valid(t)(fromAlpha.Source(local[0].Address)), "http", traffic.Endpoint(thereAddress, traffic.EchoPort+1), "--bytes", "10000000",
+		"--timeout", "30s",
+	)
 
 	other, theirs := traffic.AllServers(t, alpha)[0], traffic.AllServers(t, beta)[0]
 	theirAddress, otherAddress := valid(t)(fromAlpha.Pod(theirs.Address)), valid(t)(fromBeta.Pod(other.Address))
@@ -96,7 +99,8 @@ func restrictedTraffic(t *testing.T) {
 		}
 	}
 	// Gamma restricts nothing, but beta's own value counts for beta's pods.
-	if _, err := ask(t, inside(t, traffic.AllServers(t, gamma)[0]), "udp", traffic.Endpoint(valid(t)(see(t, gamma, beta).Pod(theirs.Address)), traffic.EchoPort), "--timeout", "300ms"); err == nil {
+	if _, err := ask(t, inside(t, traffic.AllServers(t, gamma)[0]), "udp", traffic.Endpoint(valid(t)(see(t, gamma, beta).
+		Pod(theirs.Address)), traffic.EchoPort), "--timeout", "300ms"); err == nil {
 		t.Error("a pod of a third cluster reaches a pod of beta that belongs to no peering")
 	}
 }

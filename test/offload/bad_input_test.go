@@ -60,12 +60,18 @@ func badPods(t *testing.T) {
 		manifest string
 		words    []string
 	}{
-		"sandbox":         {customPod("sandbox", "", "runtimeClassName: "+s.name, ""), []string{"runtimeClassName", "runWithout"}},
-		"host-path":       {customPod("host-path", "", "volumes: [{name: v, hostPath: {path: /etc}}]", ""), []string{"hostPath", "baseline"}},
-		"privileged":      {customPod("privileged", "", "", "securityContext: {privileged: true}"), []string{"privileged", "baseline"}},
-		"host-port":       {customPod("host-port", "", "", "ports: [{containerPort: 80, hostPort: 8099}]"), []string{"hostPort", "baseline"}},
-		"preset":          {customPod("preset", "liqo.io/anti-affinity-preset: bogus", "", ""), []string{"liqo.io/anti-affinity-preset", "bogus", "soft, hard or propagate"}},
-		"preset-labels":   {customPod("preset-labels", "liqo.io/anti-affinity-preset: hard, liqo.io/anti-affinity-labels: nothing", "", ""), []string{"liqo.io/anti-affinity-labels", "nothing"}},
+		"sandbox":    {customPod("sandbox", "", "runtimeClassName: "+s.name, ""), []string{"runtimeClassName", "runWithout"}},
+		"host-path":  {customPod("host-path", "", "volumes: [{name: v, hostPath: {path: /etc}}]", ""), []string{"hostPath", "baseline"}},
+		"privileged": {customPod("privileged", "", "", "securityContext: {privileged: true}"), []string{"privileged", "baseline"}},
+		"host-port":  {customPod("host-port", "", "", "ports: [{containerPort: 80, hostPort: 8099}]"), []string{"hostPort", "baseline"}},
+		"preset": {
+			customPod("preset", "liqo.io/anti-affinity-preset: bogus", "", ""),
+			[]string{"liqo.io/anti-affinity-preset", "bogus", "soft, hard or propagate"},
+		},
+		"preset-labels": {
+			customPod("preset-labels", "liqo.io/anti-affinity-preset: hard, liqo.io/anti-affinity-labels: nothing", "", ""),
+			[]string{"liqo.io/anti-affinity-labels", "nothing"},
+		},
 		"preset-no-label": {customPod("preset-no-label", "liqo.io/anti-affinity-preset: soft", "", ""), []string{"liqo.io/anti-affinity-preset", "label"}},
 	} {
 		s.apply(t, one.manifest)
@@ -167,7 +173,10 @@ func badCommands(t *testing.T) {
 func badOffloadings(t *testing.T) {
 	name := newNamespace(t)
 	apply := func(object, spec string) execution.Result {
-		return rome.TryKubectl(fmt.Sprintf("{apiVersion: offloading.liqo.io/v1alpha1, kind: NamespaceOffloading, metadata: {name: %s, namespace: %s}, spec: %s}", object, name, spec), "apply", "-f", "-")
+		return rome.TryKubectl(
+			fmt.Sprintf("{apiVersion: offloading.liqo.io/v1alpha1, kind: NamespaceOffloading, metadata: {name: %s, namespace: %s}, spec: %s}", object, name, spec),
+			"apply", "-f", "-",
+		)
 	}
 	refused := func(result execution.Result, words ...string) {
 		t.Helper()
@@ -179,7 +188,10 @@ func badOffloadings(t *testing.T) {
 	}
 	refused(apply("other", "{}"), "must be called 'offloading'")
 	refused(apply("offloading", "{podOffloadingStrategy: Anywhere}"), "podOffloadingStrategy", "Anywhere")
-	refused(apply("offloading", "{clusterSelector: {nodeSelectorTerms: [{matchExpressions: [{key: a, operator: Near, values: [b]}]}]}}"), "clusterSelector", "Near")
+	refused(
+		apply("offloading", "{clusterSelector: {nodeSelectorTerms: [{matchExpressions: [{key: a, operator: Near, values: [b]}]}]}}"),
+		"clusterSelector", "Near",
+	)
 	refused(apply("offloading", "{clusterSelector: {nodeSelectorTerms: [{matchExpressions: [{key: a, operator: In}]}]}}"), "clusterSelector")
 	refused(apply("offloading", "{clusterSelector: {nodeSelectorTerms: [{}]}}"), "nodeSelectorTerms[0] is empty")
 	if all, err := rome.Objects(offloadingKind, name); err != nil || len(all) > 0 {

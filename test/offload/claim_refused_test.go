@@ -10,7 +10,8 @@ import (
 )
 
 // storageClass is a further virtual class.
-const storageClass = `{apiVersion: storage.k8s.io/v1, kind: StorageClass, metadata: {name: NAME}, provisioner: liqo.io/storage, volumeBindingMode: WaitForFirstConsumer, MORE}`
+const storageClass = `{apiVersion: storage.k8s.io/v1, kind: StorageClass, metadata: {name: NAME}, provisioner: liqo.io/storage, ` +
+	`volumeBindingMode: WaitForFirstConsumer, MORE}`
 
 // TestClaimRefused: a claim that would not start with the data, or with the parameters, that its user asks for gets an event and no volume. The volumes of the
 // playground are directories, whose provisioner makes no copies and whose mounts have no options: the copy itself is proven by TestProvisioner.
@@ -42,8 +43,10 @@ func TestClaimRefused(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			s.apply(t, strings.NewReplacer("NAME", name, "storageClassName: liqo,", "storageClassName: "+test.class+", "+strings.TrimPrefix(test.source+", ", ", ")).Replace(claim))
-			affinity := "affinity: {nodeAffinity: {requiredDuringSchedulingIgnoredDuringExecution: {nodeSelectorTerms: [{matchExpressions: [{key: liqo.io/type, operator: " + test.where + "}]}]}}}"
+			s.apply(t, strings.NewReplacer("NAME", name, "storageClassName: liqo,", "storageClassName: "+test.class+", "+strings.TrimPrefix(test.source+", ", ", ")).
+				Replace(claim))
+			affinity := "affinity: {nodeAffinity: {requiredDuringSchedulingIgnoredDuringExecution: {nodeSelectorTerms: [{matchExpressions: [{key: " +
+				"liqo.io/type, operator: " + test.where + "}]}]}}}"
 			s.apply(t, strings.NewReplacer("NAME", name, "AFFINITY", affinity).Replace(mounting))
 			s.wantEvent(t, "PersistentVolumeClaim", name, "ProvisioningFailed", test.want)
 			found := s.wantLocal(t, claimKind, name, "{status: {phase: Pending}}")
@@ -58,7 +61,8 @@ func TestClaimRefused(t *testing.T) {
 	t.Run("mount options", func(t *testing.T) {
 		t.Parallel()
 		s.apply(t, strings.NewReplacer("NAME", "options-here", "storageClassName: liqo", "storageClassName: "+options).Replace(claim))
-		s.apply(t, strings.NewReplacer("NAME", "options-here", "AFFINITY", "nodeSelector: {kubernetes.io/hostname: "+rome.Nodes[len(rome.Nodes)-1].Name+"}").Replace(mounting))
+		s.apply(t, strings.NewReplacer("NAME", "options-here", "AFFINITY", "nodeSelector: {kubernetes.io/hostname: "+rome.Nodes[len(rome.Nodes)-1].Name+"}").
+			Replace(mounting))
 		wantObject(t, rome, volumeKind, "", s.volumeOf(t, "options-here"), "{spec: {mountOptions: [noatime]}}")
 		// At the provider, the options are those of its class: the pod runs although directories have none.
 		s.apply(t, strings.NewReplacer("NAME", "options-there", "storageClassName: liqo", "storageClassName: "+options).Replace(claim))

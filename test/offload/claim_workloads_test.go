@@ -59,7 +59,8 @@ func TestWorkloadClaims(t *testing.T) {
 			now := s.kubectl(t, "get", "statefulset", "db", "-o", "jsonpath={.status.readyReplicas}")
 			return now, now == "2"
 		})
-		if nodes := strings.Fields(s.kubectl(t, "get", "pods", "-o", "jsonpath={.items[*].spec.nodeName}")); !slices.Contains(nodes, worker) || !slices.Contains(nodes, virtualNode) {
+		if nodes := strings.Fields(s.kubectl(t, "get", "pods", "-o", "jsonpath={.items[*].spec.nodeName}")); !slices.Contains(nodes, worker) ||
+			!slices.Contains(nodes, virtualNode) {
 			t.Errorf("the replicas run on %v", nodes)
 		}
 		for _, pod := range []string{"db-0", "db-1"} {
@@ -102,7 +103,8 @@ func TestWorkloadClaims(t *testing.T) {
 		t.Parallel()
 		s := offload(t)
 		class := s.name + "-kept"
-		if result := rome.TryKubectl(strings.NewReplacer("NAME", class, "MORE", "reclaimPolicy: Retain").Replace(storageClass), "apply", "-f", "-"); result.Code != 0 {
+		if result := rome.TryKubectl(strings.NewReplacer("NAME", class, "MORE", "reclaimPolicy: Retain").
+			Replace(storageClass), "apply", "-f", "-"); result.Code != 0 {
 			t.Fatal(result)
 		}
 		t.Cleanup(func() { rome.Kubectl(t, "delete", "storageclass", class) })
@@ -140,7 +142,9 @@ const ofNamespace = "storage.liqo.io/virtual-pvc-namespace="
 // copies are the claims of both clusters that hold data of the namespace.
 func (s namespace) copies(t *testing.T) (all []string) {
 	t.Helper()
-	for _, name := range strings.Fields(rome.Kubectl(t, "get", claimKindName, "-n", storageNamespace, "-l", ofNamespace+s.name, "-o", "jsonpath={.items[*].metadata.name}")) {
+	for _, name := range strings.Fields(rome.Kubectl(
+		t, "get", claimKindName, "-n", storageNamespace, "-l", ofNamespace+s.name, "-o", "jsonpath={.items[*].metadata.name}",
+	)) {
 		all = append(all, rome.Name+" "+name)
 	}
 	for _, name := range strings.Fields(s.remoteKubectl(t, "get", claimKindName, "-o", "jsonpath={.items[*].metadata.name}")) {

@@ -44,7 +44,10 @@ func TestClaimWrites(t *testing.T) {
 					return events, false
 				}
 			}
-			recorded := rome.Kubectl(t, "get", "persistentvolumes", "-l", "liqo.io/remote-cluster-id", "-o", `jsonpath={range .items[?(@.spec.claimRef.namespace=="`+s.name+`")]}{.metadata.annotations.storage\.liqo\.io/remote-volume}{"\n"}{end}`)
+			recorded := rome.Kubectl(
+				t, "get", "persistentvolumes", "-l", "liqo.io/remote-cluster-id", "-o",
+				`jsonpath={range .items[?(@.spec.claimRef.namespace=="`+s.name+`")]}{.metadata.annotations.storage\.liqo\.io/remote-volume}{"\n"}{end}`,
+			)
 			return recorded, name == "here" || len(strings.Fields(recorded)) == n
 		})
 		total, calls := s.claimCalls(t, name, start)
@@ -73,7 +76,10 @@ func (s namespace) claimCalls(t *testing.T, prefix string, from time.Time) (tota
 			about["persistentvolumeclaims/"+storageNamespace+"/"+uid], about["persistentvolumes//pvc-"+uid] = true, true
 		}
 	}
-	for _, line := range strings.Fields(s.kubectl(t, "get", "events", "-o", `jsonpath={range .items[?(@.involvedObject.kind=="PersistentVolumeClaim")]}{.involvedObject.name}/{.metadata.name}{"\n"}{end}`)) {
+	for _, line := range strings.Fields(s.kubectl(
+		t, "get", "events", "-o",
+		`jsonpath={range .items[?(@.involvedObject.kind=="PersistentVolumeClaim")]}{.involvedObject.name}/{.metadata.name}{"\n"}{end}`,
+	)) {
 		if name, event, _ := strings.Cut(line, "/"); strings.HasPrefix(name, prefix) {
 			about["events/"+s.name+"/"+event] = true
 		}

@@ -48,7 +48,8 @@ func TestSettingsCustomResources(t *testing.T) {
 		t.Cleanup(func() { c.Kubectl(t, "delete", "crd", "widgets.example.com", timeout) })
 		c.Kubectl(t, "wait", "crd/widgets.example.com", "--for=condition=Established", timeout)
 	}
-	refused := rome.TryKubectl("apiVersion: offloading.liqo.io/v1alpha1\nkind: NamespaceOffloading\nmetadata: {name: offloading, namespace: default}\nspec: {customResources: [{apiVersion: v1, kind: Pod}]}", "apply", "-f", "-")
+	refused := rome.TryKubectl("apiVersion: offloading.liqo.io/v1alpha1\nkind: NamespaceOffloading\nmetadata: {name: offloading, namespace: "+
+		"default}\nspec: {customResources: [{apiVersion: v1, kind: Pod}]}", "apply", "-f", "-")
 	if refused.Code == 0 || !strings.Contains(refused.String(), "such as example.com/v1") {
 		t.Errorf("a kind of Kubernetes is accepted, or the refusal does not help: %s", refused)
 	}
@@ -62,7 +63,10 @@ spec: {namespaceMappingStrategy: DefaultName, podOffloadingStrategy: LocalAndRem
 	wantObject(t, rome, offloadingKind, name, "offloading", "{status: {offloadingPhase: Ready}}")
 	s := namespace{name, remoteName(t, name)}
 	s.apply(t, "{apiVersion: example.com/v1, kind: Widget, metadata: {name: lamp}, spec: {color: red}}")
-	s.wantEvent(t, "NamespaceOffloading", "offloading", "Warning", "FailedReflection", "virtual kubelets may not read widgets.example.com", "virtualKubelet.customResources")
+	s.wantEvent(
+		t, "NamespaceOffloading", "offloading", "Warning", "FailedReflection", "virtual kubelets may not read widgets.example.com",
+		"virtualKubelet.customResources",
+	)
 	rome.Liqoctl(t, "upgrade", "--set", "virtualKubelet.customResources={widgets.example.com}")
 	t.Cleanup(func() { rome.Liqoctl(t, "upgrade", "--set", "virtualKubelet.customResources=null") })
 	s.wantEvent(t, "NamespaceOffloading", "offloading", "Warning", "FailedReflection", "grants no rights on widgets.example.com", "peers.customResources")

@@ -28,7 +28,11 @@ spec:
 // agents returns how many pods of the DaemonSet are on the virtual node, and on other nodes.
 func (s namespace) agents(t *testing.T) (virtual, real int) {
 	t.Helper()
-	for _, node := range strings.Fields(s.kubectl(t, "get", "pods", "-l", "app=agent", "-o", `jsonpath={range .items[*]}{.spec.nodeName}{.spec.affinity.nodeAffinity.requiredDuringSchedulingIgnoredDuringExecution.nodeSelectorTerms[0].matchFields[0].values[0]}{"\n"}{end}`)) {
+	for _, node := range strings.Fields(s.kubectl(
+		t, "get", "pods", "-l", "app=agent", "-o",
+		`jsonpath={range .items[*]}{.spec.nodeName}{.spec.affinity.nodeAffinity.requiredDuringSchedulingIgnoredDuringExecution.`+
+			`nodeSelectorTerms[0].matchFields[0].values[0]}{"\n"}{end}`,
+	)) {
 		if strings.Contains(node, virtualNode) {
 			virtual++
 		} else {
@@ -79,7 +83,10 @@ func TestDaemonSets(t *testing.T) {
 		})
 		back()
 		env.Eventually(t, env.Hang, "the API server reaches the webhook again", func() (string, bool) {
-			probe := rome.TryKubectl(strings.Replace(agent, "name: agent", "name: probe", 1), "-n", s.name, "create", "--dry-run=server", "-f", "-", "-o", "jsonpath={.spec.template.spec.affinity}")
+			probe := rome.TryKubectl(
+				strings.Replace(agent, "name: agent", "name: probe", 1), "-n", s.name, "create", "--dry-run=server", "-f", "-", "-o",
+				"jsonpath={.spec.template.spec.affinity}",
+			)
 			return probe.String(), strings.Contains(probe.Out, "liqo.io/type")
 		})
 		// Liqo leaves it as it is, until its owner changes it: that change is not stopped by the pod on the virtual node.

@@ -58,7 +58,8 @@ func TestHabits(t *testing.T) {
 		test func(*testing.T)
 	}{
 		// One after the other: "drain" cordons the node on which the others start pods.
-		{"describe", describe}, {"rollout", rollout}, {"wait", waits}, {"debug copy", debugCopy}, {"debug node", debugNode}, {"eviction", eviction}, {"drain", drain}, {"autoscale", autoscale},
+		{"describe", describe}, {"rollout", rollout}, {"wait", waits}, {"debug copy", debugCopy}, {"debug node", debugNode},
+		{"eviction", eviction}, {"drain", drain}, {"autoscale", autoscale},
 	} {
 		t.Run(one.name, one.test)
 	}
@@ -122,7 +123,10 @@ func debugCopy(t *testing.T) {
 	s.running(t, "web")
 	debug := func(name string, flags ...string) {
 		t.Helper()
-		args := append([]string{"debug", "web", "--copy-to=" + name, "--image=" + env.ToolsImage, "--image-pull-policy=Never", "--container=debugger", "--share-processes", "--attach=false"}, flags...)
+		args := append([]string{
+			"debug", "web", "--copy-to=" + name, "--image=" + env.ToolsImage, "--image-pull-policy=Never", "--container=debugger",
+			"--share-processes", "--attach=false",
+		}, flags...)
 		s.kubectl(t, append(args, "--", "sleep", "infinity")...)
 	}
 	debug("refused")
@@ -138,7 +142,10 @@ func debugCopy(t *testing.T) {
 // debugNode: the virtual node is no machine, and the provider admits no pod of a peer to the files of its nodes. An event on the pod reports that.
 func debugNode(t *testing.T) {
 	s := offload(t)
-	result := rome.TryKubectl("", "-n", s.name, "debug", "node/"+virtualNode, "--image="+env.ToolsImage, "--image-pull-policy=Never", "--attach=false", "--", "sleep", "infinity")
+	result := rome.TryKubectl(
+		"", "-n", s.name, "debug", "node/"+virtualNode, "--image="+env.ToolsImage, "--image-pull-policy=Never", "--attach=false", "--", "sleep",
+		"infinity",
+	)
 	if result.Code != 0 {
 		t.Fatal(result)
 	}

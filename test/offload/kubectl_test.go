@@ -75,7 +75,8 @@ func TestKubectl(t *testing.T) {
 	together(t)
 	s := offload(t)
 	for name, place := range map[string]string{
-		"inrome":  "affinity: {nodeAffinity: {requiredDuringSchedulingIgnoredDuringExecution: {nodeSelectorTerms: [{matchExpressions: [{key: liqo.io/type, operator: DoesNotExist}]}]}}}",
+		"inrome": "affinity: {nodeAffinity: {requiredDuringSchedulingIgnoredDuringExecution: {nodeSelectorTerms: [{matchExpressions: [{key: " +
+			"liqo.io/type, operator: DoesNotExist}]}]}}}",
 		"inmilan": "nodeSelector: {liqo.io/type: virtual-node}",
 	} {
 		s.apply(t, strings.NewReplacer("NAME", name, "PLACE", place).Replace(kubectlPods))
@@ -113,10 +114,13 @@ func normalized(s namespace, name, text string) string {
 // sameResults compares exit codes, output and error messages.
 func sameResults(t *testing.T, s namespace) {
 	for _, command := range []string{
-		"logs POD -c first", "logs POD -c main --tail=-1 --limit-bytes=20", "logs POD -c first --timestamps", "logs POD -c first --prefix", "logs POD --limit-bytes=20",
+		"logs POD -c first", "logs POD -c main --tail=-1 --limit-bytes=20", "logs POD -c first --timestamps", "logs POD -c first --prefix",
+		"logs POD --limit-bytes=20",
 		"logs POD -c missing", "logs POD -c main --previous", "logs POD-fails -c first", "logs POD-fails -c main", "logs POD-ends", "logs POD-ends --tail=2",
-		"logs POD-ends --since=1h", "logs POD-ends --since-time=2038-01-01T00:00:00Z", "logs POD-ends -f", "logs POD-restarts --previous", "logs POD-restarts", "logs POD-restarts -f --previous",
-		"exec POD -c main -- sh -c 'echo out; echo err >&2; exit 7'", "exec POD -c main -- nothing", "exec POD -c missing -- true", "exec -i POD -c main -- cat", "exec POD -- echo default",
+		"logs POD-ends --since=1h", "logs POD-ends --since-time=2038-01-01T00:00:00Z", "logs POD-ends -f", "logs POD-restarts --previous",
+		"logs POD-restarts", "logs POD-restarts -f --previous",
+		"exec POD -c main -- sh -c 'echo out; echo err >&2; exit 7'", "exec POD -c main -- nothing", "exec POD -c missing -- true",
+		"exec -i POD -c main -- cat", "exec POD -- echo default",
 		"exec POD-ends -- true", "exec POD-fails -c main -- true", "exec POD -c main -- sh -c 'yes | head -c 300000 | sha256sum'", "exec -it POD -c main -- cat",
 		"attach POD-ends", "attach POD -c missing", "port-forward POD-ends 0:80", "debug POD --image=playground.local/tools:1 -c main",
 	} {
@@ -320,11 +324,18 @@ func portForward(t *testing.T, s namespace) {
 }
 
 func debug(t *testing.T, s namespace) {
-	result := rome.TryKubectl("", "-n", s.name, "debug", "inmilan", "--image="+env.ToolsImage, "--image-pull-policy=Never", "-c", "debugger", "--target=main", "--attach", "--", "sh", "-c", "for n in $(seq 8); do sleep 1; ps | grep 'line $i' || exit 1; done") // repeated, because kubectl does not show output from before it is attached
+	// repeated, because kubectl does not show output from before it is attached
+	result := rome.TryKubectl(
+		"", "-n", s.name, "debug", "inmilan", "--image="+env.ToolsImage, "--image-pull-policy=Never", "-c", "debugger", "--target=main",
+		"--attach", "--", "sh", "-c", "for n in $(seq 8); do sleep 1; ps | grep 'line $i' || exit 1; done",
+	)
 	if result.Code != 0 || !strings.Contains(result.Out, "for i in 1 2 3") {
 		t.Errorf("the ephemeral container does not show the processes of its target: %s", result)
 	}
-	s.wantLocal(t, podKind, "inmilan", "{spec: {ephemeralContainers: [{name: debugger}]}, status: {ephemeralContainerStatuses: [{name: debugger, state: {terminated: {exitCode: 0}}}]}}")
+	s.wantLocal(
+		t, podKind, "inmilan",
+		"{spec: {ephemeralContainers: [{name: debugger}]}, status: {ephemeralContainerStatuses: [{name: debugger, state: {terminated: {exitCode: 0}}}]}}",
+	)
 	if output := s.kubectl(t, "logs", "inmilan", "-c", "debugger"); !strings.Contains(output, "for i in 1 2 3") {
 		t.Errorf("its log is %q", output)
 	}
@@ -332,7 +343,9 @@ func debug(t *testing.T, s namespace) {
 
 func top(t *testing.T, s namespace) {
 	// metrics-server collects every 15 s.
-	for _, args := range [][]string{{"top", "pod", "inmilan", "--containers", "--no-headers"}, {"top", "pod", "--no-headers"}, {"top", "node", virtualNode, "--no-headers"}} {
+	for _, args := range [][]string{
+		{"top", "pod", "inmilan", "--containers", "--no-headers"}, {"top", "pod", "--no-headers"}, {"top", "node", virtualNode, "--no-headers"},
+	} {
 		env.Eventually(t, env.Hang, "kubectl "+strings.Join(args, " ")+" shows the pod", func() (string, bool) {
 			result := rome.TryKubectl("", append([]string{"-n", s.name}, args...)...)
 			rows := map[string]bool{}

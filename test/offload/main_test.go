@@ -50,7 +50,8 @@ func TestMain(m *testing.M) {
 
 // accepts are the values with which milan lets its peers decide what these tests reflect and a default installation refuses.
 var accepts = []string{
-	"--set", "peers.services.types={ClusterIP,NodePort,LoadBalancer,ExternalName}", "--set", "peers.services.nodePorts=true", "--set", "peers.services.loadBalancerClasses={example.org/none}", "--set", "peers.tolerations={mine,late}",
+	"--set", "peers.services.types={ClusterIP,NodePort,LoadBalancer,ExternalName}", "--set", "peers.services.nodePorts=true", "--set",
+	"peers.services.loadBalancerClasses={example.org/none}", "--set", "peers.tolerations={mine,late}",
 	"--set", "peers.ingresses.hosts={*,example.org,}", // the last is empty: no host
 	"--set", "peers.metadata.secrets.labels={secret.example.org/*}", "--set", "peers.metadata.configMaps.labels={secret.example.org/*}",
 }

@@ -30,7 +30,8 @@ func TestMaintenance(t *testing.T) {
 	s := deployed(t, idle, 2)
 	// Kubernetes would evict it at once from a node that is not Ready.
 	s.apply(t, strings.Replace(strings.ReplaceAll(plainPod, "NAME", "impatient"), "spec:",
-		"spec:\n  tolerations: [{key: node.kubernetes.io/not-ready, operator: Exists, effect: NoExecute, tolerationSeconds: 0}, {key: node.kubernetes.io/unreachable, operator: Exists, effect: NoExecute, tolerationSeconds: 0}]", 1))
+		"spec:\n  tolerations: [{key: node.kubernetes.io/not-ready, operator: Exists, effect: NoExecute, tolerationSeconds: 0}, {key: "+
+			"node.kubernetes.io/unreachable, operator: Exists, effect: NoExecute, tolerationSeconds: 0}]", 1))
 	s.running(t, "impatient")
 	const pods = `jsonpath={range .items[*]}{.metadata.uid} {.metadata.deletionTimestamp} {.status.containerStatuses[0].restartCount} {.spec.nodeName}{"\n"}{end}`
 	before := strings.Split(strings.TrimSpace(s.kubectl(t, "get", "pods", "-o", pods)), "\n")
@@ -82,7 +83,9 @@ func TestKubeletPages(t *testing.T) {
 			t.Errorf("%s lacks %q: %.300s", path, want, result)
 		}
 	}
-	if manager := rome.Kubectl(t, "-n", "kube-node-lease", "get", "lease", virtualNode, "--show-managed-fields", "-o", "jsonpath={.metadata.managedFields[*].manager}"); !strings.Contains(manager, "liqo-virtual-kubelet") {
+	if manager := rome.Kubectl(
+		t, "-n", "kube-node-lease", "get", "lease", virtualNode, "--show-managed-fields", "-o", "jsonpath={.metadata.managedFields[*].manager}",
+	); !strings.Contains(manager, "liqo-virtual-kubelet") {
 		t.Errorf("the lease of the virtual node is written by %q", manager)
 	}
 }

@@ -131,8 +131,8 @@ type command struct {
 	output bytes.Buffer
 }
 
-// TestMoveSurvives kills each part of the system in each phase of moves: at the beginning of the phase, and at random moments. A strike counts for each move that
-// was in the same phase before and after it. The same command ends each move, with its data whole and in one place.
+// TestMoveSurvives kills each part of the system in each phase of moves: at the beginning of the phase, and at random moments. A strike counts for
+// each move that was in the same phase before and after it. The same command ends each move, with its data whole and in one place.
 func TestMoveSurvives(t *testing.T) {
 	if !*long {
 		t.Skip("NOT RUN: it takes half an hour; use -long")
@@ -163,8 +163,8 @@ func TestMoveSurvives(t *testing.T) {
 	}
 }
 
-// survives moves all claims to the provider and back: once in each direction with the victim killed at the beginning of each phase, and then until it was killed
-// at enough random moments of each phase.
+// survives moves all claims to the provider and back: once in each direction with the victim killed at the beginning of each phase, and then until it
+// was killed at enough random moments of each phase.
 func (c *crash) survives(t *testing.T, name string, before map[string]string) {
 	beginnings, hits, took := map[string]int{}, map[string]int{}, []time.Duration{}
 	enough := func() bool {

@@ -101,7 +101,10 @@ func TestMoveOnline(t *testing.T) {
 	if after := s.kubectl(t, "exec", "db-0", "--", "sh", "-c", sum); after != before {
 		t.Errorf("the volume has\n%s\nbefore:\n%s", after, before)
 	}
-	if result := rome.TryKubectl("", "-n", s.name, "exec", "db-0", "--", "sh", "-c", "cd /data; dd if=large bs=1M skip=2 count=20 2>/dev/null | cmp - patch && [ ! -e old ]"); result.Code != 0 {
+	if result := rome.TryKubectl(
+		"", "-n", s.name, "exec", "db-0", "--", "sh", "-c",
+		"cd /data; dd if=large bs=1M skip=2 count=20 2>/dev/null | cmp - patch && [ ! -e old ]",
+	); result.Code != 0 {
 		t.Errorf("what was changed while it was copied is not there: %s", result)
 	}
 	// Every number that was written is there once, in order: nothing was lost, and no second copy was written.
@@ -136,7 +139,10 @@ func TestMoveOnline(t *testing.T) {
 	}
 	took, steps = time.Since(start), history()
 	t.Log(steps)
-	clusters.Measure("the same data moved in the same direction, without its application", "first pass %d s, all %.1f s", passes(t, steps)[0].Seconds, took.Seconds())
+	clusters.Measure(
+		"the same data moved in the same direction, without its application", "first pass %d s, all %.1f s", passes(t, steps)[0].Seconds,
+		took.Seconds(),
+	)
 }
 
 // passes are those of a history.
@@ -240,14 +246,22 @@ spec:
   - {name: main, image: "localhost/liqo-mover:VERSION", imagePullPolicy: Never, volumeMounts: [{name: data, mountPath: /data}, {name: keys, mountPath: /keys}], securityContext: {runAsUser: 0},
      command: [/bin/dash, -c, "PREPARE; exec sleep 100000"]}
 `
-	image := strings.TrimSpace(rome.Kubectl(t, "-n", "liqo", "get", "deployment", "liqo-controller-manager", "-o", "jsonpath={.spec.template.spec.containers[0].image}"))
-	prepare := `mkdir -p /run/sshd /root /tmp; printf 'root:x:0:0:root:/root:/bin/dash\\nsshd:x:100:65534:sshd:/run/sshd:/bin/false\\n' >/etc/passwd; printf 'root:x:0:\\nnogroup:x:65534:\\n' >/etc/group`
-	s.apply(t, strings.NewReplacer("PRIVATE", private, "PUBLIC", public, "TO", to, "FROM", from, "VERSION", image[strings.LastIndex(image, ":")+1:], "PREPARE", prepare).Replace(pods))
+	image := strings.TrimSpace(rome.Kubectl(
+		t, "-n", "liqo", "get", "deployment", "liqo-controller-manager", "-o", "jsonpath={.spec.template.spec.containers[0].image}",
+	))
+	prepare := `mkdir -p /run/sshd /root /tmp; printf 'root:x:0:0:root:/root:/bin/dash\\nsshd:x:100:65534:sshd:/run/sshd:/bin/false\\n' ` +
+		`>/etc/passwd; printf 'root:x:0:\\nnogroup:x:65534:\\n' >/etc/group`
+	s.apply(t, strings.NewReplacer(
+		"PRIVATE", private, "PUBLIC", public, "TO", to, "FROM", from, "VERSION", image[strings.LastIndex(image, ":")+1:], "PREPARE", prepare,
+	).Replace(pods))
 	s.running(t, "receives", "sends")
 	address := strings.TrimSpace(s.kubectl(t, "get", "pod", "receives", "-o", "jsonpath={.status.podIP}"))
 	shell := "ssh -F none -p 2222 -i /keys/private -o StrictHostKeyChecking=no -o UserKnownHostsFile=/dev/null -o LogLevel=ERROR"
 	start := time.Now()
-	rsync := []string{"exec", "sends", "--", "rsync", "-aHAXS", "--numeric-ids", "--inplace", "--delete", "--exclude=/lost+found", "--rsh=" + shell, "/data/", "root@" + address + ":/data/"}
+	rsync := []string{
+		"exec", "sends", "--", "rsync", "-aHAXS", "--numeric-ids", "--inplace", "--delete", "--exclude=/lost+found", "--rsh=" + shell, "/data/",
+		"root@" + address + ":/data/",
+	}
 	s.kubectl(t, rsync...)
 	once := time.Since(start)
 	s.kubectl(t, append(rsync, "--checksum", "--dry-run")...)

@@ -15,7 +15,8 @@ const files = `set -e; cd /data; mkdir -p a/b "with space"; echo one >a/one; ln 
 touch -d @1000000000 a/one; dd if=/dev/zero of=holes bs=1 count=1 seek=8000000 2>/dev/null; for i in $(seq 300); do echo $i >a/b/$i; done; sync`
 
 // content is a listing by tools that know nothing of the mover. A copy may have more holes than the original.
-const content = `cd /data; find . -name lost+found -prune -o -exec stat -c '%n %F %a %u %g %s %h %Y' {} + | sed '/ directory /s/ [0-9]* [0-9]* \([0-9]*\)$/ \1/' | sort; find . -type f | sort | xargs -d '\n' cat | cksum; readlink a/b/link; [ $(stat -c %b holes) -le 8 ] && echo holes`
+const content = `cd /data; find . -name lost+found -prune -o -exec stat -c '%n %F %a %u %g %s %h %Y' {} + | sed '/ directory /s/ [0-9]* ` +
+	`[0-9]* \([0-9]*\)$/ \1/' | sort; find . -type f | sort | xargs -d '\n' cat | cksum; readlink a/b/link; [ $(stat -c %b holes) -le 8 ] && echo holes`
 
 func (s namespace) move(args ...string) execution.Result {
 	return rome.TryLiqoctl(append([]string{"move", "volume", "-n", s.name}, args...)...)
@@ -90,7 +91,9 @@ func TestMoveVolume(t *testing.T) {
 	s.kubectl(t, "delete", "pod", "data", timeout)
 	s.kubectl(t, "delete", "persistentvolumeclaim", "data", timeout)
 	wantGone(t, rome, volumeKind, "", volume)
-	if left := rome.Kubectl(t, "get", claimKindName, "-n", storageNamespace, "-l", "storage.liqo.io/virtual-pvc-namespace="+s.name, "-o", "name"); strings.TrimSpace(left) != "" {
+	if left := rome.Kubectl(
+		t, "get", claimKindName, "-n", storageNamespace, "-l", "storage.liqo.io/virtual-pvc-namespace="+s.name, "-o", "name",
+	); strings.TrimSpace(left) != "" {
 		t.Errorf("the deletion of the claim has left %s", fmt.Sprint(left))
 	}
 }

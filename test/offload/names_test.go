@@ -69,7 +69,8 @@ func TestNames(t *testing.T) {
 		return strings.TrimSpace(r.Out)
 	}
 	all := []string{
-		"web", "web." + s.name, "web." + s.name + ".svc", "web." + s.name + ".svc.cluster.local", "web-0.web", "web-0.web." + s.name + ".svc.cluster.local", "alias", "alias." + s.name + ".svc.cluster.local",
+		"web", "web." + s.name, "web." + s.name + ".svc", "web." + s.name + ".svc.cluster.local", "web-0.web",
+		"web-0.web." + s.name + ".svc.cluster.local", "alias", "alias." + s.name + ".svc.cluster.local",
 	}
 	for _, pod := range []string{"here", "there"} {
 		for _, name := range all {
@@ -85,8 +86,12 @@ func TestNames(t *testing.T) {
 		}
 	}
 	// The API server's name leads to that of rome, also for a program that does not read the hosts file.
-	server := strings.TrimSpace(rome.TryKubectl("", "-n", s.name, "exec", "there", "--", "busybox", "awk", "/ kubernetes.default.svc( |$)/ || /\tkubernetes.default.svc/ {print $1; exit}", "/etc/hosts").Out)
-	if r := rome.TryKubectl("", "-n", s.name, "exec", "there", "--", "busybox", "nslookup", "kubernetes.default.svc.cluster.local."); server == "" || !strings.Contains(r.Out, server) {
+	server := strings.TrimSpace(rome.TryKubectl(
+		"", "-n", s.name, "exec", "there", "--", "busybox", "awk",
+		"/ kubernetes.default.svc( |$)/ || /\tkubernetes.default.svc/ {print $1; exit}", "/etc/hosts",
+	).Out)
+	if r := rome.TryKubectl("", "-n", s.name, "exec", "there", "--", "busybox", "nslookup", "kubernetes.default.svc.cluster.local."); server == "" ||
+		!strings.Contains(r.Out, server) {
 		t.Errorf("the API server has the address %q in the hosts file, and by its name:\n%s", server, r)
 	}
 	if !*long {

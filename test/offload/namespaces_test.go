@@ -35,7 +35,8 @@ func TestNamespaces(t *testing.T) {
 	together(t)
 	for name, step := range map[string]func(*testing.T){
 		"default name": defaultName, "same name": sameName, "long name": longName, "Local": localOnly, "Remote": remoteOnly, "LocalAndRemote": localAndRemote,
-		"cluster selector": clusterSelector, "all in one command": allInOneCommand, "name is taken": nameTaken, "remote namespace is deleted": remoteDeleted, "unoffload": unoffload,
+		"cluster selector": clusterSelector, "all in one command": allInOneCommand, "name is taken": nameTaken,
+		"remote namespace is deleted": remoteDeleted, "unoffload": unoffload,
 		"unoffload refuses": unoffloadRefuses,
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -47,7 +48,10 @@ func TestNamespaces(t *testing.T) {
 
 func defaultName(t *testing.T) {
 	s := offload(t)
-	tenant := milan.Kubectl(t, "get", "namespaces", "-l", "discovery.liqo.io/tenant-namespace=true,discovery.liqo.io/cluster-id="+identity(t, rome), "-o", "jsonpath={.items[*].metadata.name}")
+	tenant := milan.Kubectl(
+		t, "get", "namespaces", "-l", "discovery.liqo.io/tenant-namespace=true,discovery.liqo.io/cluster-id="+identity(t, rome), "-o",
+		"jsonpath={.items[*].metadata.name}",
+	)
 	if want := s.name + strings.TrimPrefix(tenant, "liqo-tenant"); s.remote != want || !strings.HasPrefix(tenant, "liqo-tenant-rome-") {
 		t.Errorf("namespace %s has the name %s in milan, want %s", s.name, s.remote, want)
 	}
@@ -199,7 +203,8 @@ func remoteOnly(t *testing.T) {
 
 func localAndRemote(t *testing.T) {
 	s := offload(t)
-	local := strings.Replace(plainPod, "nodeSelector: {liqo.io/type: virtual-node}", "affinity: {nodeAffinity: {requiredDuringSchedulingIgnoredDuringExecution: {nodeSelectorTerms: [{matchExpressions: [{key: liqo.io/type, operator: DoesNotExist}]}]}}}", 1)
+	local := strings.Replace(plainPod, "nodeSelector: {liqo.io/type: virtual-node}", "affinity: {nodeAffinity: "+
+		"{requiredDuringSchedulingIgnoredDuringExecution: {nodeSelectorTerms: [{matchExpressions: [{key: liqo.io/type, operator: DoesNotExist}]}]}}}", 1)
 	s.apply(t, strings.ReplaceAll(local, "NAME", "local"))
 	s.apply(t, strings.ReplaceAll(plainPod, "NAME", "remote"))
 	s.running(t, "local", "remote")
@@ -234,7 +239,10 @@ func clusterSelector(t *testing.T) {
 		t.Errorf("pods run on %v, which was not selected", nodes)
 	}
 
-	rome.Liqoctl(t, "offload", "namespace", s.name, "-l", "liqo.io/remote-cluster-id=none", "-l", "liqo.io/type in (virtual-node),liqo.io/remote-cluster-id="+identity(t, milan))
+	rome.Liqoctl(
+		t, "offload", "namespace", s.name, "-l", "liqo.io/remote-cluster-id=none", "-l",
+		"liqo.io/type in (virtual-node),liqo.io/remote-cluster-id="+identity(t, milan),
+	)
 	wantObject(t, milan, namespaceKind, "", s.remote, "{status: {phase: Active}}")
 	s.kubectl(t, "delete", "pod", "waits") // its affinity was set at its creation
 	s.apply(t, strings.ReplaceAll(plainPod, "NAME", "waits"))
@@ -254,7 +262,8 @@ func allInOneCommand(t *testing.T) {
 		mu.Unlock()
 		deleteAfterwards(t, rome, name)
 		rome.Apply(t, "{apiVersion: v1, kind: Namespace, metadata: {name: "+name+"}}\n---\n"+
-			"{apiVersion: offloading.liqo.io/v1alpha1, kind: NamespaceOffloading, metadata: {name: offloading, namespace: "+name+"}, spec: {podOffloadingStrategy: Remote}}\n---"+
+			"{apiVersion: offloading.liqo.io/v1alpha1, kind: NamespaceOffloading, metadata: {name: offloading, namespace: "+
+			name+"}, spec: {podOffloadingStrategy: Remote}}\n---"+
 			strings.Replace(deployment, "{name: web}", "{name: web, namespace: "+name+"}", 1))
 		env.Eventually(t, env.Hang, "the namespace has a remote name", func() (string, bool) {
 			found := object(t, rome, offloadingKind, name, "offloading")
@@ -308,7 +317,8 @@ func nameTaken(t *testing.T) {
 func remoteDeleted(t *testing.T) {
 	s := offload(t)
 	s.apply(t, strings.ReplaceAll(plainPod, "NAME", "p"))
-	s.apply(t, "{apiVersion: v1, kind: ConfigMap, metadata: {name: c}, data: {k: v}}\n---\n{apiVersion: v1, kind: Service, metadata: {name: web}, spec: {selector: {app: x}, ports: [{port: 80}]}}")
+	s.apply(t, "{apiVersion: v1, kind: ConfigMap, metadata: {name: c}, data: {k: v}}\n---\n{apiVersion: v1, kind: Service, metadata: {name: "+
+		"web}, spec: {selector: {app: x}, ports: [{port: 80}]}}")
 	s.running(t, "p")
 	local, remote := s.local(t, podKind, "p").GetUID(), object(t, milan, namespaceKind, "", s.remote).GetUID()
 	milan.Kubectl(t, "delete", "namespace", s.remote, timeout)
@@ -342,7 +352,9 @@ func unoffload(t *testing.T) {
 		t.Errorf("running pods have moved after the change to LocalAndRemote: %v", nodes)
 	}
 	result := rome.Liqoctl(t, "unoffload", "namespace", s.name)
-	for _, line := range []string{`Offloading of namespace "` + s.name + `" correctly disabled`, "Unoffloading completed successfully", "To be deleted in cluster milan"} {
+	for _, line := range []string{
+		`Offloading of namespace "` + s.name + `" correctly disabled`, "Unoffloading completed successfully", "To be deleted in cluster milan",
+	} {
 		if !strings.Contains(result.Out+result.Err, line) {
 			t.Errorf("the output lacks %q: %s", line, result)
 		}
@@ -373,13 +385,15 @@ func unoffloadRefuses(t *testing.T) {
 	s.apply(t, "{apiVersion: v1, kind: ConfigMap, metadata: {name: c}}")
 	s.wantRemote(t, configMapKind, "c", "{}")
 	s.remoteKubectl(t, "create", "configmap", "precious", "--from-literal=k=v")
-	if result := milan.TryKubectl("{apiVersion: v1, kind: PersistentVolumeClaim, metadata: {name: data}, spec: {accessModes: [ReadWriteOnce], resources: {requests: {storage: 1Mi}}}}",
+	if result := milan.TryKubectl("{apiVersion: v1, kind: PersistentVolumeClaim, metadata: {name: data}, spec: {accessModes: [ReadWriteOnce], "+
+		"resources: {requests: {storage: 1Mi}}}}",
 		"-n", s.remote, "apply", "-f", "-"); result.Code != 0 {
 		t.Fatal(result)
 	}
 	for _, args := range [][]string{{"unoffload", "namespace", s.name}, {"offload", "namespace", s.name, "-l", "liqo.io/remote-cluster-id=none"}} {
 		result := rome.TryLiqoctl(args...)
-		if result.Code == 0 || !strings.Contains(result.Err, "ConfigMap precious") || !strings.Contains(result.Err, "(PersistentVolumeClaims) data") || !strings.Contains(result.Err, "--force") {
+		if result.Code == 0 || !strings.Contains(result.Err, "ConfigMap precious") ||
+			!strings.Contains(result.Err, "(PersistentVolumeClaims) data") || !strings.Contains(result.Err, "--force") {
 			t.Errorf("%v would delete objects of milan's users: %s", args, result)
 		}
 	}

@@ -61,7 +61,8 @@ func TestPeeringLeavesNoWarning(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, event := range all {
-		if fields.At(event.Object, "involvedObject.name") == virtualNode && (fields.At(event.Object, "type") == "Warning" || fields.At(event.Object, "reason") == "CIDRAssignmentFailed") {
+		if fields.At(event.Object, "involvedObject.name") == virtualNode && (fields.At(event.Object, "type") == "Warning" ||
+			fields.At(event.Object, "reason") == "CIDRAssignmentFailed") {
 			t.Errorf("%v %v: %v", event.Object["type"], event.Object["reason"], event.Object["message"])
 		}
 	}

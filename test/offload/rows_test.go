@@ -48,7 +48,8 @@ func lifecycle(t *testing.T, s namespace, o reflectedObject) {
 	}
 	version := func(v string) string { return strings.ReplaceAll(o.manifest, "%s", v) }
 	labelled := func(v string) string {
-		return `metadata: {labels: {version: ` + v + `, virtualkubelet.liqo.io/origin: ROMEID, virtualkubelet.liqo.io/destination: MILANID}, annotations: {note: ` + v + `}}`
+		return `metadata: {labels: {version: ` + v +
+			`, virtualkubelet.liqo.io/origin: ROMEID, virtualkubelet.liqo.io/destination: MILANID}, annotations: {note: ` + v + `}}`
 	}
 	resource := strings.ToLower(o.kind[strings.LastIndex(o.kind, "/")+1:])
 	remoteResource := strings.ToLower(o.shadow[strings.LastIndex(o.shadow, "/")+1:])
@@ -126,7 +127,10 @@ immutable: true
 	s.wantRemote(t, configMapKind, "whole", "{data: {text: other, more: null}, binaryData: null}")
 
 	s.apply(t, "{apiVersion: v1, kind: ConfigMap, metadata: {name: skipped, annotations: {liqo.io/skip-reflection: ''}}}")
-	o := reflectedObject{kind: configMapKind, name: "lifecycle", manifest: "{apiVersion: v1, kind: ConfigMap, metadata: {name: lifecycle, " + meta + "}, data: {v: '%s'}}"}
+	o := reflectedObject{
+		kind: configMapKind, name: "lifecycle",
+		manifest: "{apiVersion: v1, kind: ConfigMap, metadata: {name: lifecycle, " + meta + "}, data: {v: '%s'}}",
+	}
 	lifecycle(t, s, o)
 	if found := s.inMilan(t, configMapKind, "skipped"); found != nil {
 		t.Errorf("a ConfigMap with the skip annotation was reflected: %s", inJSON(found))
@@ -185,7 +189,10 @@ immutable: true
 	s.apply(t, "{apiVersion: v1, kind: Secret, metadata: {name: pull}, data: {other: AAEC}}")
 	s.wantRemote(t, secretKind, "pull", "{type: Opaque, data: {other: AAEC, .dockerconfigjson: null}}")
 
-	o := reflectedObject{kind: secretKind, name: "lifecycle", manifest: "{apiVersion: v1, kind: Secret, metadata: {name: lifecycle, " + meta + "}, stringData: {v: '%s'}}"}
+	o := reflectedObject{
+		kind: secretKind, name: "lifecycle",
+		manifest: "{apiVersion: v1, kind: Secret, metadata: {name: lifecycle, " + meta + "}, stringData: {v: '%s'}}",
+	}
 	lifecycle(t, s, o)
 	for _, never := range []string{"account", "sh.helm.release.v1.x.v1"} {
 		if found := s.inMilan(t, secretKind, never); found != nil {
@@ -228,11 +235,15 @@ spec:
   - http: {paths: [{path: /r, pathType: Exact, backend: {resource: {apiGroup: example.org, kind: Bucket, name: b}}}]}
 `)
 	s.wantRemote(t, ingressKind, "older", "{metadata: {annotations: {c: d, kubernetes.io/ingress.class: null}}}")
-	milan.Kubectl(t, "-n", s.remote, "patch", "ingress", "whole", "--subresource=status", "--type=merge", "-p", `{"status":{"loadBalancer":{"ingress":[{"ip":"192.0.2.1"}]}}}`)
+	milan.Kubectl(
+		t, "-n", s.remote, "patch", "ingress", "whole", "--subresource=status", "--type=merge", "-p",
+		`{"status":{"loadBalancer":{"ingress":[{"ip":"192.0.2.1"}]}}}`,
+	)
 
 	o := reflectedObject{
 		kind: ingressKind, name: "lifecycle",
-		manifest: "{apiVersion: networking.k8s.io/v1, kind: Ingress, metadata: {name: lifecycle, " + meta + "}, spec: {defaultBackend: {service: {name: web, port: {number: 80}}}}}",
+		manifest: "{apiVersion: networking.k8s.io/v1, kind: Ingress, metadata: {name: lifecycle, " +
+			meta + "}, spec: {defaultBackend: {service: {name: web, port: {number: 80}}}}}",
 	}
 	lifecycle(t, s, o)
 	if ip := fields.At(s.local(t, ingressKind, "whole").Object, "status.loadBalancer.ingress"); ip != nil {

@@ -21,11 +21,12 @@ import (
 const silence = 10 * time.Minute
 
 // placed gives the pods of a StatefulSet to virtual nodes (Exists) or to the others (DoesNotExist).
-const placed = "affinity: {nodeAffinity: {requiredDuringSchedulingIgnoredDuringExecution: {nodeSelectorTerms: [{matchExpressions: [{key: liqo.io/type, operator: WHERE}]}]}}}"
+const placed = "affinity: {nodeAffinity: {requiredDuringSchedulingIgnoredDuringExecution: {nodeSelectorTerms: [{matchExpressions: [{key: " +
+	"liqo.io/type, operator: WHERE}]}]}}}"
 
 // TestSilence: a provider does not answer for ten minutes, and every process of Liqo is restarted meanwhile. In a namespace that keeps its pods for that long,
-// databases on both sides write on, on the same volumes, in the same pods. In another one, Kubernetes replaces what it would replace of any lost node, and nothing
-// is left or runs twice when the provider is back.
+// databases on both sides write on, on the same volumes, in the same pods. In another one, Kubernetes replaces what it would replace of any lost
+// node, and nothing is left or runs twice when the provider is back.
 func TestSilence(t *testing.T) {
 	if !*long {
 		t.Skip("NOT RUN: it takes eleven minutes; use -long")
@@ -105,11 +106,15 @@ spec: {template: {metadata: {labels: {app: long}}, spec: ENDING}}
 
 func replacedByKubernetes(t *testing.T, in namespace) *lostPods {
 	t.Helper()
-	const container = `terminationGracePeriodSeconds: 1, containers: [{name: main, image: "playground.local/tools:1", imagePullPolicy: Never, command: [sh, -c, "trap exit TERM; while true; do sleep 0.1; done"]}]`
+	const container = `terminationGracePeriodSeconds: 1, containers: [{name: main, image: "playground.local/tools:1", imagePullPolicy: Never, ` +
+		`command: [sh, -c, "trap exit TERM; while true; do sleep 0.1; done"]}]`
 	const terms = `matchExpressions: [{key: liqo.io/type, operator: Exists}]`
 	const prefers = `affinity: {nodeAffinity: {preferredDuringSchedulingIgnoredDuringExecution: [{weight: 100, preference: {` + terms + `}}]}}`
 	const requires = `affinity: {nodeAffinity: {requiredDuringSchedulingIgnoredDuringExecution: {nodeSelectorTerms: [{` + terms + `}]}}}`
-	in.apply(t, strings.NewReplacer("POD", "{"+container+", "+prefers+"}", "THERE", "{"+container+", "+requires+"}", "ENDING", "{restartPolicy: Never, "+container+", "+prefers+"}").Replace(workloads))
+	in.apply(t, strings.NewReplacer(
+		"POD", "{"+container+", "+prefers+"}", "THERE", "{"+container+", "+requires+"}", "ENDING",
+		"{restartPolicy: Never, "+container+", "+prefers+"}",
+	).Replace(workloads))
 	lost := &lostPods{in: in, before: map[string]string{}}
 	env.Eventually(t, env.Hang, "four pods run at the provider", func() (string, bool) {
 		pods := lost.pods(t)

@@ -124,7 +124,8 @@ spec:
 		s.remoteKubectl(t, "annotate", "--overwrite", "pod", "crashing", fmt.Sprintf("test/syncs=%d", syncs))
 		remote, local := s.inMilan(t, podKind, "crashing"), s.local(t, podKind, "crashing")
 		count, _ = fields.At(local.Object, "status.containerStatuses.0.restartCount").(int64)
-		differ := fields.Differences(local.Object, "status: {phase: Running, containerStatuses: [{ready: false, restartCount: '*', state: {waiting: {reason: CrashLoopBackOff, message: '*'}}, lastState: {terminated: {exitCode: 5, reason: Error}}}]}")
+		differ := fields.Differences(local.Object, "status: {phase: Running, containerStatuses: [{ready: false, restartCount: '*', state: "+
+			"{waiting: {reason: CrashLoopBackOff, message: '*'}}, lastState: {terminated: {exitCode: 5, reason: Error}}}]}")
 		if was := fields.At(remote.Object, "status.containerStatuses.0.restartCount"); count == 0 || was != count {
 			differ = append(differ, fmt.Sprintf("%d restarts, in milan %v", count, was))
 		}

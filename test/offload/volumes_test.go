@@ -18,7 +18,8 @@ const (
 )
 
 // claim is all that a user writes.
-const claim = `{apiVersion: v1, kind: PersistentVolumeClaim, metadata: {name: NAME, labels: {app: db}}, spec: {storageClassName: liqo, accessModes: [ReadWriteOnce], resources: {requests: {storage: 25Mi}}}}`
+const claim = `{apiVersion: v1, kind: PersistentVolumeClaim, metadata: {name: NAME, labels: {app: db}}, spec: {storageClassName: liqo, ` +
+	`accessModes: [ReadWriteOnce], resources: {requests: {storage: 25Mi}}}}`
 
 // mounting is a pod that uses the claim of its name. WHERE is an operator: Exists for virtual nodes, DoesNotExist for the others.
 const mounting = `
@@ -37,7 +38,8 @@ func (s namespace) mount(t *testing.T, name, where string) {
 	t.Helper()
 	affinity := ""
 	if where != "" {
-		affinity = "affinity: {nodeAffinity: {requiredDuringSchedulingIgnoredDuringExecution: {nodeSelectorTerms: [{matchExpressions: [{key: liqo.io/type, operator: " + where + "}]}]}}}"
+		affinity = "affinity: {nodeAffinity: {requiredDuringSchedulingIgnoredDuringExecution: {nodeSelectorTerms: [{matchExpressions: [{key: " +
+			"liqo.io/type, operator: " + where + "}]}]}}}"
 	}
 	s.apply(t, strings.NewReplacer("NAME", name, "AFFINITY", affinity).Replace(mounting))
 	s.running(t, name)
@@ -98,7 +100,10 @@ func ownVolumes(t *testing.T) {
 		s.mount(t, name, where)
 		s.write(t, name, "first-"+name)
 	}
-	there := s.wantRemote(t, claimKind, "there", "{metadata: {labels: {app: db}}, spec: {storageClassName: standard, resources: {requests: {storage: 25Mi}}}, status: {phase: Bound}}")
+	there := s.wantRemote(
+		t, claimKind, "there",
+		"{metadata: {labels: {app: db}}, spec: {storageClassName: standard, resources: {requests: {storage: 25Mi}}}, status: {phase: Bound}}",
+	)
 	remoteVolume := fmt.Sprint(fields.At(there.Object, "spec.volumeName"))
 	wantObject(t, rome, volumeKind, "", s.volumeOf(t, "there"), "{metadata: {annotations: {storage.liqo.io/remote-volume: "+remoteVolume+"}}}")
 	if found := s.inMilan(t, claimKind, "here"); found != nil {
@@ -122,7 +127,8 @@ func ownVolumes(t *testing.T) {
 		{"unoffload", "namespace", s.name}, {"offload", "namespace", s.name, "-l", "liqo.io/remote-cluster-id=none"}, {"unpeer", "out-of-band", milan.Name},
 	} {
 		result := rome.TryLiqoctl(args...)
-		if result.Code == 0 || !strings.Contains(result.Err, "there (25Mi)") || !strings.Contains(result.Err, "cluster "+milan.Name) || strings.Contains(result.Err, " here (") || strings.Contains(result.Err, "/here (") {
+		if result.Code == 0 || !strings.Contains(result.Err, "there (25Mi)") || !strings.Contains(result.Err, "cluster "+milan.Name) ||
+			strings.Contains(result.Err, " here (") || strings.Contains(result.Err, "/here (") {
 			t.Errorf("%v does not name the claim whose data is in milan: %s", args, result)
 		}
 	}

@@ -76,7 +76,9 @@ func nothingNew(t *testing.T, c *env.Cluster, before []string) {
 	t.Helper()
 	before = slices.Clone(before)
 	for _, line := range c.Everything(t) {
-		for _, expected := range []string{"net.liqo.io/ipmappings /liqo-milan-", "/secrets liqo/sh.helm.release.v1.", "apps/replicasets liqo", "apps/controllerrevisions liqo"} {
+		for _, expected := range []string{
+			"net.liqo.io/ipmappings /liqo-milan-", "/secrets liqo/sh.helm.release.v1.", "apps/replicasets liqo", "apps/controllerrevisions liqo",
+		} {
 			if strings.HasPrefix(line, expected) {
 				before = append(before, line)
 			}

@@ -50,14 +50,18 @@ func (p program) chart(t *testing.T) string {
 			t.Fatal(err)
 		}
 	}
-	made := execution.Run("", filepath.Join(clusters.Bin, "helm"), "template", "cert-manager", folder, "--namespace", p.namespace, "-f", filepath.Join(folder, "here.yaml"))
+	made := execution.Run(
+		"", filepath.Join(clusters.Bin, "helm"), "template", "cert-manager", folder, "--namespace", p.namespace, "-f",
+		filepath.Join(folder, "here.yaml"),
+	)
 	if made.Code != 0 {
 		t.Fatal(made)
 	}
 	return made.Out
 }
 
-// TestCertManager: cert-manager by its own chart, two of each of its programs, one in each cluster. It issues, and refuses what is wrong, with those of either cluster.
+// TestCertManager: cert-manager by its own chart, two of each of its programs, one in each cluster. It issues, and refuses what is wrong, with those
+// of either cluster.
 func TestCertManager(t *testing.T) {
 	parts := []string{"controller", "webhook", "cainjector"}
 	var images []string
@@ -111,15 +115,21 @@ func (p program) issues(t *testing.T, name string) {
 		return r.String(), r.Code == 0
 	})
 	bad := fmt.Sprintf("apiVersion: cert-manager.io/v1\nkind: Certificate\nmetadata: {name: bad-%s}\nspec: {secretName: bad, issuerRef: {name: ca}}\n", name)
-	if r := rome.TryKubectl(bad, "-n", p.namespace, "apply", "-f", "-"); r.Code == 0 || !strings.Contains(r.Err, `admission webhook "webhook.cert-manager.io" denied the request`) {
+	if r := rome.TryKubectl(bad, "-n", p.namespace, "apply", "-f", "-"); r.Code == 0 ||
+		!strings.Contains(r.Err, `admission webhook "webhook.cert-manager.io" denied the request`) {
 		t.Errorf("a certificate without a name should be refused by the webhook: %s", r)
 	}
 	p.kubectl(t, "wait", "certificate/authority-"+name, "certificate/web-"+name, "--for=condition=Ready", "--timeout=180s")
-	if issued := p.kubectl(t, "get", "secret", "web-"+name, "-o", `jsonpath={.type} {.metadata.annotations.cert-manager\.io/issuer-name}`); issued != "kubernetes.io/tls ca-"+name {
+	if issued := p.kubectl(
+		t, "get", "secret", "web-"+name, "-o", `jsonpath={.type} {.metadata.annotations.cert-manager\.io/issuer-name}`,
+	); issued != "kubernetes.io/tls ca-"+name {
 		t.Errorf("the Secret of web-%s is %q", name, issued)
 	}
 	env.Eventually(t, env.Hang, "the event of the controller", func() (string, bool) {
-		seen := p.try("get", "events", "--field-selector", "involvedObject.kind=Certificate,involvedObject.name=web-"+name, "-o", `jsonpath={range .items[*]}{.reason} {.message}{"\n"}{end}`).Out
+		seen := p.try(
+			"get", "events", "--field-selector", "involvedObject.kind=Certificate,involvedObject.name=web-"+name, "-o",
+			`jsonpath={range .items[*]}{.reason} {.message}{"\n"}{end}`,
+		).Out
 		return seen, strings.Contains(seen, "Issuing The certificate has been successfully issued")
 	})
 }

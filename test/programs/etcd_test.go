@@ -100,7 +100,9 @@ func (p program) lead(t *testing.T, member string) {
 func (p program) put(t *testing.T, key, value string) {
 	t.Helper()
 	env.Eventually(t, env.Hang, "the quorum takes a write", func() (string, bool) {
-		r := p.etcd(p.leader(), "kv/put", map[string]any{"key": base64.StdEncoding.EncodeToString([]byte(key)), "value": base64.StdEncoding.EncodeToString([]byte(value))})
+		r := p.etcd(p.leader(), "kv/put", map[string]any{
+			"key": base64.StdEncoding.EncodeToString([]byte(key)), "value": base64.StdEncoding.EncodeToString([]byte(value)),
+		})
 		return r.String(), r.Code == 0 && strings.Contains(r.Out, "revision")
 	})
 }

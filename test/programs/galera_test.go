@@ -59,7 +59,11 @@ func TestGalera(t *testing.T) {
 }
 
 func (p program) mariadb(pod, statement string) execution.Result {
-	return p.try("exec", pod, "--", "sh", "-c", `MYSQL_PWD=$PASSWORD mariadb --no-defaults --host=127.0.0.1 --user=user --batch --skip-column-names my_database --execute="$0"`, statement)
+	return p.try(
+		"exec", pod, "--", "sh", "-c",
+		`MYSQL_PWD=$PASSWORD mariadb --no-defaults --host=127.0.0.1 --user=user --batch --skip-column-names my_database --execute="$0"`,
+		statement,
+	)
 }
 
 func (p program) sql(t *testing.T, pod, statement string) {

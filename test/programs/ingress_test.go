@@ -25,7 +25,8 @@ func TestTraefik(t *testing.T) {
 	p.ingress(t, "traefik", "/")
 }
 
-// ingress starts the application and what is in front of it, and sends requests through each replica of that, and through the Service. Each of them is answered.
+// ingress starts the application and what is in front of it, and sends requests through each replica of that, and through the Service. Each of them
+// is answered.
 func (p program) ingress(t *testing.T, name string, paths ...string) {
 	t.Helper()
 	p.apply(t, "web")

@@ -24,7 +24,10 @@ import (
 var (
 	keep = flag.Bool("keep", false, "use the clusters that are up, with Liqo installed and peered if it is, and leave them up (for work on these tests)")
 
-	scenario = flag.String("scenario", env.Pair, "of two clusters; in stateful, addresses that programs at the provider read from the API are those at which they reach pods")
+	scenario = flag.String(
+		"scenario", env.Pair,
+		"of two clusters; in stateful, addresses that programs at the provider read from the API are those at which they reach pods",
+	)
 
 	clusters    *env.Env
 	rome, milan *env.Cluster // consumer and provider

@@ -30,10 +30,15 @@ const (
 func TestOperator(t *testing.T) {
 	p := start(t, "operator", "operator-image.tar")
 	key, certificate := serving(t, "operator-webhook-service."+p.namespace+".svc")
-	p.kubectl(t, "create", "secret", "generic", "webhook-server-cert", "--type=kubernetes.io/tls", "--from-literal=tls.key="+key, "--from-literal=tls.crt="+certificate)
+	p.kubectl(
+		t, "create", "secret", "generic", "webhook-server-cert", "--type=kubernetes.io/tls", "--from-literal=tls.key="+key,
+		"--from-literal=tls.crt="+certificate,
+	)
 	t.Cleanup(func() {
-		rome.Kubectl(t, "delete", "--ignore-not-found", "mutatingwebhookconfiguration/"+p.namespace+"-mutating-webhook-configuration", "validatingwebhookconfiguration/"+p.namespace+"-validating-webhook-configuration",
-			"clusterrole/"+p.namespace+"-manager-role", "clusterrole/"+p.namespace+"-metrics-reader", "clusterrolebinding/"+p.namespace+"-manager-rolebinding", "clusterrolebinding/"+p.namespace+"-metrics-reader")
+		rome.Kubectl(t, "delete", "--ignore-not-found", "mutatingwebhookconfiguration/"+p.namespace+"-mutating-webhook-configuration",
+			"validatingwebhookconfiguration/"+p.namespace+"-validating-webhook-configuration",
+			"clusterrole/"+p.namespace+"-manager-role", "clusterrole/"+p.namespace+"-metrics-reader",
+			"clusterrolebinding/"+p.namespace+"-manager-rolebinding", "clusterrolebinding/"+p.namespace+"-metrics-reader")
 		rome.Kubectl(t, "delete", "--ignore-not-found", "crd/pages.pages.example.com")
 	})
 	p.apply(t, "operator", "CABUNDLE", base64.StdEncoding.EncodeToString([]byte(certificate)))
@@ -68,7 +73,10 @@ func TestOperator(t *testing.T) {
 func (p program) serves(t *testing.T, page, pod string) {
 	t.Helper()
 	manifest := func(name, replicas string) string {
-		return fmt.Sprintf("apiVersion: pages.example.com/v1\nkind: Page\nmetadata: {name: %s, namespace: %s}\nspec: {text: hello from %s%s}\n", name, p.namespace, page, replicas)
+		return fmt.Sprintf(
+			"apiVersion: pages.example.com/v1\nkind: Page\nmetadata: {name: %s, namespace: %s}\nspec: {text: hello from %s%s}\n", name, p.namespace,
+			page, replicas,
+		)
 	}
 	// A Service follows its pods: the API server may call the one that has just gone for a moment.
 	env.Eventually(t, env.Hang, "the API server calls the webhooks", func() (string, bool) {
@@ -78,7 +86,8 @@ func (p program) serves(t *testing.T, page, pod string) {
 	if by := p.kubectl(t, "get", "page", page, "-o", `jsonpath={.metadata.annotations.pages\.example\.com/defaulted-by} {.spec.replicas}`); by != pod+" 1" {
 		t.Errorf("the mutating webhook has written %q, want %q", by, pod+" 1")
 	}
-	if r := rome.TryKubectl(manifest(page+"-bad", ", replicas: 9"), "apply", "-f", "-"); r.Code == 0 || !strings.Contains(r.Err, "9 replicas are not between 0 and 5, by "+pod) {
+	if r := rome.TryKubectl(manifest(page+"-bad", ", replicas: 9"), "apply", "-f", "-"); r.Code == 0 ||
+		!strings.Contains(r.Err, "9 replicas are not between 0 and 5, by "+pod) {
 		t.Errorf("the validating webhook should refuse 9 replicas, in the words of %s: %s", pod, r)
 	}
 	p.kubectl(t, "wait", "page/"+page, "--for=condition=Available", "--timeout=180s")
@@ -87,13 +96,19 @@ func (p program) serves(t *testing.T, page, pod string) {
 	}
 	uid := p.kubectl(t, "get", "page", page, "-o", "jsonpath={.metadata.uid}")
 	for _, kind := range []string{"configmap", "deployment"} {
-		owner := p.kubectl(t, "get", kind, page, "-o", "jsonpath={.metadata.ownerReferences[*].kind} {.metadata.ownerReferences[*].uid} {.metadata.ownerReferences[*].controller}")
+		owner := p.kubectl(
+			t, "get", kind, page, "-o",
+			"jsonpath={.metadata.ownerReferences[*].kind} {.metadata.ownerReferences[*].uid} {.metadata.ownerReferences[*].controller}",
+		)
 		if want := "Page " + uid + " true"; owner != want {
 			t.Errorf("%s %s is owned by %q, want %q", kind, page, owner, want)
 		}
 	}
 	env.Eventually(t, env.Hang, "the event of the operator", func() (string, bool) {
-		seen := p.try("get", "events.events.k8s.io", "--field-selector", "regarding.name="+page, "-o", `jsonpath={range .items[*]}{.regarding.kind} {.reason} {.reportingController} {.reportingInstance} {.note}{"\n"}{end}`).Out
+		seen := p.try(
+			"get", "events.events.k8s.io", "--field-selector", "regarding.name="+page, "-o",
+			`jsonpath={range .items[*]}{.regarding.kind} {.reason} {.reportingController} {.reportingInstance} {.note}{"\n"}{end}`,
+		).Out
 		return seen, strings.Contains(seen, "Page Written page-controller page-controller-"+pod+" "+pod+" wrote the text\n")
 	})
 	// Its owner gone, everything goes: the API server's own garbage collector follows the references.
@@ -115,9 +130,14 @@ func (p program) metrics(t *testing.T) {
 	home, remote := p.ready(t, 2, operator)
 	for _, pod := range append(home, remote...) {
 		ask := func(header string) string {
-			return p.try("exec", "client", "--", "sh", "-c", "curl -s -k -m 10 -o /tmp/page -w '%{http_code} ' "+header+" https://"+pod.Status.PodIP+":8443/metrics; grep -c ^rest_client_requests_total /tmp/page").String()
+			return p.try(
+				"exec", "client", "--", "sh", "-c",
+				"curl -s -k -m 10 -o /tmp/page -w '%{http_code} ' "+header+" https://"+pod.Status.PodIP+":8443/metrics; grep -c ^rest_client_requests_total /tmp/page",
+			).String()
 		}
-		for header, want := range map[string]string{"": "401 0", `-H "Authorization: Bearer $(cat /var/run/secrets/kubernetes.io/serviceaccount/token)"`: "200 [1-9]"} {
+		for header, want := range map[string]string{
+			"": "401 0", `-H "Authorization: Bearer $(cat /var/run/secrets/kubernetes.io/serviceaccount/token)"`: "200 [1-9]",
+		} {
 			env.Eventually(t, env.Hang, "metrics of "+pod.Name+" on "+pod.Spec.NodeName, func() (string, bool) {
 				seen := ask(header)
 				return seen, regexp.MustCompile("stdout: " + want).MatchString(seen)

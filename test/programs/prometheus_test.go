@@ -22,7 +22,8 @@ func nodeJobs() string {
 	for _, page := range kubelet {
 		for _, way := range []struct{ name, relabel string }{
 			{"kubelet", fmt.Sprintf("[{target_label: __metrics_path__, replacement: %s}]", page)},
-			{"proxy", fmt.Sprintf("[{target_label: __address__, replacement: 'kubernetes.default.svc:443'}, {source_labels: [__meta_kubernetes_node_name], regex: (.+), target_label: __metrics_path__, replacement: '/api/v1/nodes/$1/proxy%s'}]", page)},
+			{"proxy", fmt.Sprintf("[{target_label: __address__, replacement: 'kubernetes.default.svc:443'}, {source_labels: "+
+				"[__meta_kubernetes_node_name], regex: (.+), target_label: __metrics_path__, replacement: '/api/v1/nodes/$1/proxy%s'}]", page)},
 		} {
 			fmt.Fprintf(&text, `
     - job_name: %s%s

@@ -43,7 +43,10 @@ func late(t *testing.T, root string, rome *env.Cluster) {
 	if from < 0 || to < from {
 		t.Fatalf("the guide asks no pods: commands %d to %d", from, to)
 	}
-	shell := guide.Shell{Folder: filepath.Join(root, "examples", "quick-start"), Env: []string{"KUBECONFIG=" + kubeconfig, "PATH=" + clusters.Tools + ":/usr/bin:/bin"}}
+	shell := guide.Shell{
+		Folder: filepath.Join(root, "examples", "quick-start"),
+		Env:    []string{"KUBECONFIG=" + kubeconfig, "PATH=" + clusters.Tools + ":/usr/bin:/bin"},
+	}
 	outputs, err := shell.Run(t.Context(), commands[from:to])
 	if err != nil {
 		t.Fatalf("%v\n%s", err, guide.Transcript(outputs))

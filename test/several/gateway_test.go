@@ -16,8 +16,8 @@ import (
 	"liqo.io/liqo/test/env/traffic"
 )
 
-// gatewayRestarts: a connection from one provider to the other passes the gateway of rome, which tracks it. It survives that the gateway is killed, and that its
-// pod is replaced: the next one tracks it from the client's next packet on, with the same address and port.
+// gatewayRestarts: a connection from one provider to the other passes the gateway of rome, which tracks it. It survives that the gateway is killed,
+// and that its pod is replaced: the next one tracks it from the client's next packet on, with the same address and port.
 func gatewayRestarts(t *testing.T) {
 	peered(t, star()...)
 	a := deploy(t, rome, "tracked", milan, turin)

@@ -47,7 +47,8 @@ func keysOfMoves(t *testing.T) {
 		{rome.Nodes[0].Name, map[*env.Cluster][]string{milan: nil, turin: {"source"}}},
 	} {
 		seen := a.keysDuring(t, func() {
-			if result := rome.TryLiqoctl("move", "volume", "data", "-n", a.name, "--target-node", move.to); result.Code != 0 || !strings.Contains(result.Out, "verified") {
+			if result := rome.TryLiqoctl("move", "volume", "data", "-n", a.name, "--target-node", move.to); result.Code != 0 ||
+				!strings.Contains(result.Out, "verified") {
 				t.Fatalf("move to %s: %s", move.to, result)
 			}
 		})

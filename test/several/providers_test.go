@@ -225,8 +225,8 @@ func requests(t *testing.T, from netns.Place, address string) (stop func() (sent
 	return func() (int, []string) { ended(); return sent, failed }
 }
 
-// oneIsDead cuts milan off. Pods start in turin and objects reach it as before, at once and after milan has been found to be silent. When milan returns, its pods
-// are as they were.
+// oneIsDead cuts milan off. Pods start in turin and objects reach it as before, at once and after milan has been found to be silent. When milan
+// returns, its pods are as they were.
 func oneIsDead(t *testing.T) {
 	peered(t, star()...)
 	a := deploy(t, rome, "dead", milan, turin)

@@ -235,7 +235,8 @@ const late = 2 * time.Minute
 // rolloutPause is how often a rollout that has not ended by then is looked at.
 const rolloutPause = 5 * time.Second
 
-// ended notes that nothing more follows from an action. A rollout goes on for as long as its new pods have no node, for instance because their providers have left.
+// ended notes that nothing more follows from an action. A rollout goes on for as long as its new pods have no node, for instance because their
+// providers have left.
 func (a *applier) ended(name string, action plan.Action) {
 	kind, _, _ := strings.Cut(action.Object, "/")
 	if kind == "deployment" || kind == "statefulset" {
@@ -420,7 +421,10 @@ spec:
     metadata: {labels: {app: batch}}
     spec:%[3]s`, name, value, recorder.Pod("Never", fmt.Sprintf(`"--for=%ds"`, 5+10*value), false))
 	case "service":
-		return fmt.Sprintf("{apiVersion: v1, kind: Service, metadata: {name: %[1]s, annotations: {version: '%[2]d'}}, spec: {selector: {app: %[1]s}, ports: [{port: 80}]}}", name, value)
+		return fmt.Sprintf(
+			"{apiVersion: v1, kind: Service, metadata: {name: %[1]s, annotations: {version: '%[2]d'}}, spec: {selector: {app: %[1]s}, ports: [{port: 80}]}}",
+			name, value,
+		)
 	}
 	return fmt.Sprintf("{apiVersion: v1, kind: ConfigMap, metadata: {name: %s}, data: {version: '%d'}}", name, value)
 }

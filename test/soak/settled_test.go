@@ -116,7 +116,10 @@ func pods(s plan.State) string {
 		ended := pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
 		if pod.DeletionTimestamp != nil || !ended && env.Condition(pod, corev1.PodReady) != corev1.ConditionTrue {
 			count++
-			bad = fmt.Sprintf("%s/%s on %s is %s (%s), deleted at %v", pod.Namespace, pod.Name, pod.Spec.NodeName, pod.Status.Phase, pod.Status.Reason, pod.DeletionTimestamp)
+			bad = fmt.Sprintf(
+				"%s/%s on %s is %s (%s), deleted at %v", pod.Namespace, pod.Name, pod.Spec.NodeName, pod.Status.Phase, pod.Status.Reason,
+				pod.DeletionTimestamp,
+			)
 		}
 	}
 	if count > 0 {
@@ -153,7 +156,10 @@ func remote(s plan.State, id string) string {
 	if len(missing)+len(extra) == 0 {
 		return ""
 	}
-	return fmt.Sprintf("%d of %d remote objects are missing or differ: %.300v; %d should not be there: %.300v", len(missing), len(want), missing, len(extra), extra)
+	return fmt.Sprintf(
+		"%d of %d remote objects are missing or differ: %.300v; %d should not be there: %.300v", len(missing), len(want), missing, len(extra),
+		extra,
+	)
 }
 
 // reflected are the remote namespaces of the consumer in a provider, and their ConfigMaps and Services with their versions.

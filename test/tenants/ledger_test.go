@@ -58,7 +58,10 @@ spec: {namespaceMappingStrategy: DefaultName, podOffloadingStrategy: Remote}
 	})
 	hostile.Apply(t, manifest.String())
 	env.Eventually(t, env.Hang, "all namespaces are offloaded", func() (string, bool) {
-		phases := strings.Fields(hostile.Kubectl(t, "get", "namespaceoffloadings.offloading.liqo.io", "-A", "-l", "example.com/test=many", "-o", "jsonpath={.items[*].status.offloadingPhase}"))
+		phases := strings.Fields(hostile.Kubectl(
+			t, "get", "namespaceoffloadings.offloading.liqo.io", "-A", "-l", "example.com/test=many", "-o",
+			"jsonpath={.items[*].status.offloadingPhase}",
+		))
 		ready := 0
 		for _, phase := range phases {
 			if phase == "Ready" {
@@ -104,7 +107,10 @@ func TestAttackNH4(t *testing.T) {
 					return
 				}
 				path := "/api/v1/namespaces/" + all[number%many] + "/services"
-				body := fmt.Sprintf(`{"apiVersion":"v1","kind":"Service","metadata":{"name":"port-%d","labels":%s},"spec":{"type":"NodePort","ports":[{"port":80}]}}`, number, a.own())
+				body := fmt.Sprintf(
+					`{"apiVersion":"v1","kind":"Service","metadata":{"name":"port-%d","labels":%s},"spec":{"type":"NodePort","ports":[{"port":80}]}}`,
+					number, a.own(),
+				)
 				status, text := a.call(ctx, http.MethodPost, path, body)
 				for again := 0; again < 50 && busy(status); again++ {
 					status, text = a.call(ctx, http.MethodPost, path, body)
@@ -136,7 +142,10 @@ func TestAttackNH4(t *testing.T) {
 			}
 		}
 	}
-	clusters.Measure("node ports over many namespaces", "%d tried in %d namespaces: %s; %d held, at most %d may be", each*many, many, a.outcome(), ports, mostPorts)
+	clusters.Measure(
+		"node ports over many namespaces", "%d tried in %d namespaces: %s; %d held, at most %d may be", each*many, many, a.outcome(), ports,
+		mostPorts,
+	)
 	if ports > mostPorts || refused.Load() == 0 {
 		t.Errorf("the hostile consumer holds %d node ports, and %d Services were refused; want at most %d", ports, refused.Load(), mostPorts)
 	}
@@ -197,10 +206,19 @@ func TestAttackNH5(t *testing.T) {
 	single.wait()
 
 	most := int64(burst + bytesPerSecond*took.Seconds())
-	clusters.Measure("a peer that rewrites large objects", "%s in %s; accepted %s, at most %s may be; %s before it first had to wait", w.text(), took.Round(time.Second), mebi(w.accepted.Load()), mebi(most), mebi(w.burst.Load()))
+	clusters.Measure(
+		"a peer that rewrites large objects", "%s in %s; accepted %s, at most %s may be; %s before it first had to wait", w.text(),
+		took.Round(time.Second), mebi(w.accepted.Load()), mebi(most), mebi(w.burst.Load()),
+	)
 	clusters.Measure("etcd meanwhile", "grew by %s (%s to %s)", mebi(grown), mebi(size), mebi(size+grown))
-	clusters.Measure("pod of another consumer", "Ready after %s, %s before the attack (medians of 5); the processors were %d %% busy", median(during), median(quiet), share)
-	clusters.Measure("pod of another consumer, with one write at a time", "Ready after %s (median of 5); the processors were %d %% busy; %s", median(beside), shareBeside, single.text())
+	clusters.Measure(
+		"pod of another consumer", "Ready after %s, %s before the attack (medians of 5); the processors were %d %% busy", median(during),
+		median(quiet), share,
+	)
+	clusters.Measure(
+		"pod of another consumer, with one write at a time", "Ready after %s (median of 5); the processors were %d %% busy; %s", median(beside),
+		shareBeside, single.text(),
+	)
 	if w.accepted.Load() > most {
 		t.Errorf("%s were accepted in %s, want at most %s", mebi(w.accepted.Load()), took, mebi(most))
 	}

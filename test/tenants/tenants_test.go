@@ -75,14 +75,18 @@ func TestAttackH5(t *testing.T) {
 	env.Eventually(t, time.Hour, "half of the attack is over", func() (string, bool) { return fmt.Sprint(a.tried.Load()), a.tried.Load() > int64(*objects/2) })
 	busy := starts(t, "half-way", 7)
 	latency = answers(t, 50)
-	clusters.Measure("under attack", "pod of another consumer Ready after %s half-way (%.2f times as long), %s in the first seconds (%.2f times; medians of %d), answer of the provider's API server in %s (median of %d)",
+	clusters.Measure("under attack", "pod of another consumer Ready after %s half-way (%.2f times as long), %s in the first seconds (%.2f "+
+		"times; medians of %d), answer of the provider's API server in %s (median of %d)",
 		median(busy), ratio(busy), median(first), ratio(first), len(busy), median(latency), len(latency))
 	if a.tried.Load() >= int64(*objects) {
 		t.Error("the attack was over before the measurement; try more objects")
 	}
 	a.wait()
 	took := time.Since(began)
-	clusters.Measure("attack", "%d objects tried in %s (%.0f a second); %s", a.tried.Load(), took.Round(time.Second), float64(a.tried.Load())/took.Seconds(), a.outcome())
+	clusters.Measure(
+		"attack", "%d objects tried in %s (%.0f a second); %s", a.tried.Load(), took.Round(time.Second), float64(a.tried.Load())/took.Seconds(),
+		a.outcome(),
+	)
 	if slowest := slices.Max(append(first, busy...)); slowest > outage {
 		t.Errorf("a pod of another consumer took %s to start", slowest)
 	}
@@ -109,7 +113,10 @@ func peered(t *testing.T) {
 		c.Installed(t)
 	}
 	// By default a consumer is granted nearly everything that is free, also the pods of a node that its pods do not tolerate. Then nothing is left for others.
-	provider.Liqoctl(t, "install", "--cluster-name", provider.Name, "--set", "controllerManager.config.resourceSharingPercentage=20", "--set", "peers.ingresses.hosts={*.rome.example}")
+	provider.Liqoctl(
+		t, "install", "--cluster-name", provider.Name, "--set", "controllerManager.config.resourceSharingPercentage=20", "--set",
+		"peers.ingresses.hosts={*.rome.example}",
+	)
 	for _, consumer := range []*env.Cluster{hostile, good} {
 		env.Peered(t, consumer, provider)
 	}
@@ -141,7 +148,9 @@ func starts(t *testing.T, name string, count int) (all []time.Duration) {
 			ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: pod},
 			Spec: corev1.PodSpec{
 				TerminationGracePeriodSeconds: new(int64),
-				Containers:                    []corev1.Container{{Name: "server", Image: "localhost/traffic:dev", ImagePullPolicy: corev1.PullNever, Args: []string{"serve"}}},
+				Containers: []corev1.Container{
+					{Name: "server", Image: "localhost/traffic:dev", ImagePullPolicy: corev1.PullNever, Args: []string{"serve"}},
+				},
 			},
 		})
 		if err != nil {
@@ -216,7 +225,9 @@ func newAttacker(t *testing.T) *attack {
 	t.Helper()
 	fc := hostile.Foreign(t, provider)
 	var identities corev1.SecretList
-	if err := hostile.API.List(t.Context(), &identities, client.InNamespace(fc.Status.TenantNamespace.Local), client.MatchingLabels{labels.LocalIdentity: "true"}); err != nil || len(identities.Items) != 1 {
+	if err := hostile.API.List(
+		t.Context(), &identities, client.InNamespace(fc.Status.TenantNamespace.Local), client.MatchingLabels{labels.LocalIdentity: "true"},
+	); err != nil || len(identities.Items) != 1 {
 		t.Fatalf("%d identities, %v", len(identities.Items), err)
 	}
 	config := rest.AnonymousClientConfig(provider.Config())
@@ -306,7 +317,8 @@ type filler struct {
 
 // own are the labels of what a consumer writes, in JSON.
 func (a *attack) own() []byte {
-	own, _ := json.Marshal(map[string]string{labels.Replicated: "true", labels.Replication: "false", labels.Origin: a.id, labels.OriginID: a.id}) // strings cannot fail
+	// strings cannot fail
+	own, _ := json.Marshal(map[string]string{labels.Replicated: "true", labels.Replication: "false", labels.Origin: a.id, labels.OriginID: a.id})
 	return own
 }
 
@@ -324,11 +336,20 @@ func (a *attack) kinds() []filler {
 		{"/api/v1" + remote + "configmaps", object("v1", "ConfigMap", `,"data":{"a":`+string(text)+`}`)},
 		{"/api/v1" + remote + "secrets", object("v1", "Secret", `,"stringData":{"a":`+string(text)+`}`)},
 		{"/api/v1" + remote + "services", object("v1", "Service", `,"spec":{"ports":[{"port":80}]}`)},
-		{"/apis/networking.k8s.io/v1" + remote + "ingresses", object("networking.k8s.io/v1", "Ingress", `,"spec":{"rules":[{"host":"a.rome.example","http":{"paths":[{"path":"/","pathType":"Prefix","backend":{"service":{"name":"a","port":{"number":80}}}}]}}]}`)},
+		{"/apis/networking.k8s.io/v1" + remote + "ingresses", object(
+			"networking.k8s.io/v1", "Ingress",
+			`,"spec":{"rules":[{"host":"a.rome.example","http":{"paths":[{"path":"/","pathType":"Prefix","backend":{"service":{"name":"a","port":{"number":80}}}}]}}]}`,
+		)},
 		{"/apis/virtualkubelet.liqo.io/v1alpha1" + remote + "shadowpods", object("virtualkubelet.liqo.io/v1alpha1", "ShadowPod", pod)},
-		{"/apis/virtualkubelet.liqo.io/v1alpha1" + remote + "shadowendpointslices", object("virtualkubelet.liqo.io/v1alpha1", "ShadowEndpointSlice", `,"spec":{"template":{"endpoints":[],"addressType":"IPv4"}}`)},
+		{
+			"/apis/virtualkubelet.liqo.io/v1alpha1" + remote + "shadowendpointslices",
+			object("virtualkubelet.liqo.io/v1alpha1", "ShadowEndpointSlice", `,"spec":{"template":{"endpoints":[],"addressType":"IPv4"}}`),
+		},
 		{"/apis/sharing.liqo.io/v1alpha1/namespaces/" + a.tenant + "/resourceslices", object("sharing.liqo.io/v1alpha1", "ResourceSlice", `,"spec":{}`)},
-		{"/apis/virtualkubelet.liqo.io/v1alpha1/namespaces/" + a.tenant + "/namespacemaps", object("virtualkubelet.liqo.io/v1alpha1", "NamespaceMap", `,"spec":{"desiredMapping":{}}`)},
+		{
+			"/apis/virtualkubelet.liqo.io/v1alpha1/namespaces/" + a.tenant + "/namespacemaps",
+			object("virtualkubelet.liqo.io/v1alpha1", "NamespaceMap", `,"spec":{"desiredMapping":{}}`),
+		},
 	}
 }
 

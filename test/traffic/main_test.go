@@ -174,7 +174,8 @@ func TestDatagram(t *testing.T) {
 	if err := lines.Decode(&first); err != nil || !first["listening"] {
 		t.Fatal(err, first)
 	}
-	if err := run(t.Context(), []string{"send", "--link", "lo", "--from", "127.9.8.7", "--to", socket.LocalAddr().String(), "--word", "open sesame", "--count", "3"}, io.Discard); err != nil {
+	if err := run(t.Context(), []string{"send", "--link", "lo", "--from", "127.9.8.7", "--to", socket.LocalAddr().
+		String(), "--word", "open sesame", "--count", "3"}, io.Discard); err != nil {
 		t.Fatal(err)
 	}
 	buffer := make([]byte, 100)

@@ -185,19 +185,30 @@ func (r *results) growthTable() string {
 	var text strings.Builder
 	for _, what := range slices.Sorted(maps.Keys(r.Growth)) {
 		steps := r.Growth[what]
-		fmt.Fprintf(&text, "\n| %s | after (s) | CPU of Liqo (s) | all CPU (s) | CPU of Liqo without a change (%% of a core) | memory of Liqo, RSS / anonymous / PSS (MiB) |\n|---|---|---|---|---|---|\n", what)
+		fmt.Fprintf(&text, "\n| %s | after (s) | CPU of Liqo (s) | all CPU (s) | CPU of Liqo without a change (%% of a core) | memory of Liqo, "+
+			"RSS / anonymous / PSS (MiB) |\n|---|---|---|---|---|---|\n", what)
 		for _, g := range steps {
-			fmt.Fprintf(&text, "| %d | %.0f | %.1f | %.1f | %.1f | %.0f / %.0f / %.0f |\n", g.Count, g.Seconds, g.CPU.Liqo, g.CPU.Machine, 100*g.Idle.Liqo/restFor.Seconds(), g.Memory.RSS, g.Memory.Anonymous, g.Memory.PSS)
+			fmt.Fprintf(
+				&text, "| %d | %.0f | %.1f | %.1f | %.1f | %.0f / %.0f / %.0f |\n", g.Count, g.Seconds, g.CPU.Liqo, g.CPU.Machine,
+				100*g.Idle.Liqo/restFor.Seconds(), g.Memory.RSS, g.Memory.Anonymous, g.Memory.PSS,
+			)
 		}
 		last := steps[len(steps)-1]
-		fmt.Fprintf(&text, "\n| process, with %d %s | RSS / anonymous (MiB) | anonymous memory | CPU without a change (%% of a core) |\n|---|---|---|---|\n", last.Count, what)
+		fmt.Fprintf(
+			&text,
+			"\n| process, with %d %s | RSS / anonymous (MiB) | anonymous memory | CPU without a change (%% of a core) |\n|---|---|---|---|\n",
+			last.Count, what,
+		)
 		for _, label := range slices.Sorted(maps.Keys(last.Memory.By)) {
 			var x, y []float64
 			for _, g := range steps {
 				x, y = append(x, float64(g.Count)), append(y, g.Memory.By[label][1])
 			}
 			constant, slope := line(x, y)
-			fmt.Fprintf(&text, "| %s | %.0f / %.0f | %.0f MiB + %.1f KiB each | %.1f |\n", label, last.Memory.By[label][0], last.Memory.By[label][1], constant, 1024*slope, 100*last.Idle.By[label]/restFor.Seconds())
+			fmt.Fprintf(
+				&text, "| %s | %.0f / %.0f | %.0f MiB + %.1f KiB each | %.1f |\n", label, last.Memory.By[label][0], last.Memory.By[label][1], constant,
+				1024*slope, 100*last.Idle.By[label]/restFor.Seconds(),
+			)
 		}
 	}
 	return text.String()

@@ -144,5 +144,6 @@ func machine() string {
 	cores, _ := filepath.Glob("/sys/devices/system/cpu/cpu[0-9]*")
 	load, _ := os.ReadFile("/proc/loadavg")
 	kernel, _ := os.ReadFile("/proc/sys/kernel/osrelease")
-	return strconv.Itoa(len(cores)) + " cores, kernel " + strings.TrimSpace(string(kernel)) + ", load before the first measurement " + strings.Join(strings.Fields(string(load))[:3], " ")
+	return strconv.Itoa(len(cores)) + " cores, kernel " + strings.TrimSpace(string(kernel)) +
+		", load before the first measurement " + strings.Join(strings.Fields(string(load))[:3], " ")
 }

@@ -84,7 +84,10 @@ func (b *bench) objects(t *testing.T) {
 	}
 	for _, step := range slices.Sorted(maps.Keys(b.results.Writes)) {
 		w := b.results.Writes[step]
-		t.Logf("%s: visible p50 / p99 %v s (missed %d of %d), writes %.2f: consumer %v, provider %v", step, w.Visible, w.Missed, w.Rounds, w.per(), w.Consumer.ByCall, w.Provider.ByCall)
+		t.Logf(
+			"%s: visible p50 / p99 %v s (missed %d of %d), writes %.2f: consumer %v, provider %v", step, w.Visible, w.Missed, w.Rounds, w.per(),
+			w.Consumer.ByCall, w.Provider.ByCall,
+		)
 	}
 }
 
@@ -128,7 +131,10 @@ func periodic(c audit.Call) bool {
 }
 
 func (w writes) plus(more writes) writes {
-	sum := writes{Total: w.Total + more.Total, Across: w.Across + more.Across, Reviews: w.Reviews + more.Reviews, ByCall: map[string]int{}, Failed: map[string]int{}}
+	sum := writes{
+		Total: w.Total + more.Total, Across: w.Across + more.Across, Reviews: w.Reviews + more.Reviews, ByCall: map[string]int{},
+		Failed: map[string]int{},
+	}
 	for _, one := range []writes{w, more} {
 		for name, n := range one.ByCall {
 			sum.ByCall[name] += n
@@ -218,12 +224,18 @@ func (l life) addresses(round string) {
 			})
 		}
 		kind := fmt.Sprintf("EndpointSlice of %d ", n)
-		l.step(kind+"create", func() error { return api.Create(ctx, slice) }, func(kind watch.EventType, o client.Object) bool { return of(o) && kind == watch.Added })
+		l.step(kind+"create", func() error { return api.Create(ctx, slice) }, func(kind watch.EventType, o client.Object) bool {
+			return of(o) &&
+				kind == watch.Added
+		})
 		l.step(kind+"change", func() error {
 			slice.Endpoints[0].Addresses[0] = fmt.Sprintf(consumerAddress, n+1)
 			return api.Update(ctx, slice)
 		}, func(kind watch.EventType, o client.Object) bool { return of(o) && kind == watch.Modified })
-		l.step(kind+"delete", func() error { return api.Delete(ctx, slice) }, func(kind watch.EventType, o client.Object) bool { return of(o) && kind == watch.Deleted })
+		l.step(kind+"delete", func() error { return api.Delete(ctx, slice) }, func(kind watch.EventType, o client.Object) bool {
+			return of(o) &&
+				kind == watch.Deleted
+		})
 	}
 	l.step("Service delete", func() error { return api.Delete(ctx, service) }, func(kind watch.EventType, o client.Object) bool {
 		return isService(o) && kind == watch.Deleted

@@ -133,8 +133,14 @@ func (r *results) tabulate(t *testing.T) {
 	perThousand := 1000 / float64(most.Pods)
 	r.bound(fmt.Sprintf("CPU of Liqo's processes per 1,000 pods (s; bursts of %d)", most.Pods), "12.0", 5, 3,
 		r.of(most, func(b burst) float64 { return b.CPU.Liqo * perThousand }))
-	r.bound(fmt.Sprintf("memory of the virtual kubelet at %d pods, RSS (MiB)", most.Pods), bySize[most.Pods].rss, 70, 50, r.of(most, func(b burst) float64 { return b.Memory.of("virtual-kubelet") }))
-	r.bound(fmt.Sprintf("memory of all of Liqo at %d pods, RSS (MiB)", most.Pods), bySize[most.Pods].all, 280, 200, r.of(most, func(b burst) float64 { return b.Memory.RSS }))
+	r.bound(
+		fmt.Sprintf("memory of the virtual kubelet at %d pods, RSS (MiB)", most.Pods), bySize[most.Pods].rss, 70, 50,
+		r.of(most, func(b burst) float64 { return b.Memory.of("virtual-kubelet") }),
+	)
+	r.bound(
+		fmt.Sprintf("memory of all of Liqo at %d pods, RSS (MiB)", most.Pods), bySize[most.Pods].all, 280, 200,
+		r.of(most, func(b burst) float64 { return b.Memory.RSS }),
+	)
 	r.ofObjects()
 	if r.Idle != nil {
 		others := 0
@@ -148,7 +154,10 @@ func (r *results) tabulate(t *testing.T) {
 		r.bound(fmt.Sprintf("idle %.0f s: writes that are neither leases nor node status", r.Idle.Seconds), "0", 0, 0, []float64{float64(others)})
 	}
 	if r.Restart != nil {
-		r.bound(fmt.Sprintf("restart of the virtual kubelet with %d unchanged objects: writes of them", r.Restart.Objects), "", 0, 0, []float64{float64(r.Restart.OfObjects.Total)})
+		r.bound(
+			fmt.Sprintf("restart of the virtual kubelet with %d unchanged objects: writes of them", r.Restart.Objects), "", 0, 0,
+			[]float64{float64(r.Restart.OfObjects.Total)},
+		)
 	}
 }
 
@@ -210,13 +219,17 @@ func (r *results) report(t *testing.T) {
 	t.Helper()
 	r.tabulate(t)
 	var text strings.Builder
-	fmt.Fprintf(&text, "\n%s; reference: release 0.8.3 on the same class of machine\n\n| Measure | Reference | Must be | Aim | Measured here (median) | |\n|---|---|---|---|---|---|\n", r.Machine)
+	fmt.Fprintf(&text, "\n%s; reference: release 0.8.3 on the same class of machine\n\n| Measure | Reference | Must be | Aim | Measured here "+
+		"(median) | |\n|---|---|---|---|---|---|\n", r.Machine)
 	for _, w := range r.Rows {
 		must, aim := "", ""
 		if w.Bounded {
 			must, aim = fmt.Sprintf("≤ %.3g", w.Must), fmt.Sprintf("%.3g", w.Aim)
 		}
-		fmt.Fprintf(&text, "| %s | %s | %s | %s | %.3g (n=%d%s) | %s |\n", w.Measure, w.Reference, must, aim, w.Measured, w.N, strings.TrimRight(", "+w.Remark, ", "), w.Verdict)
+		fmt.Fprintf(
+			&text, "| %s | %s | %s | %s | %.3g (n=%d%s) | %s |\n", w.Measure, w.Reference, must, aim, w.Measured, w.N,
+			strings.TrimRight(", "+w.Remark, ", "), w.Verdict,
+		)
 	}
 	for i := len(r.Bursts) - 1; i >= 0; i-- {
 		if b := r.Bursts[i]; b.Offloaded && !b.Real && b.Pods == slices.Max(podCounts(t)) {

@@ -38,7 +38,10 @@ func (b *bench) idle(t *testing.T) {
 		Consumer: countWrites(t, b.consumer, from, to, nil), Provider: countWrites(t, b.provider, from, to, nil),
 	}
 	r := b.results.Idle
-	t.Logf("idle for %.0f s: consumer %v and %d reviews, provider %v and %d reviews, bytes %.0f and %.0f back, CPU %.2f s\n%v", r.Seconds, r.Consumer.ByCall, r.Consumer.Reviews, r.Provider.ByCall, r.Provider.Reviews, r.Bytes.To, r.Bytes.Back, r.CPU.Liqo, r.Memory)
+	t.Logf(
+		"idle for %.0f s: consumer %v and %d reviews, provider %v and %d reviews, bytes %.0f and %.0f back, CPU %.2f s\n%v", r.Seconds,
+		r.Consumer.ByCall, r.Consumer.Reviews, r.Provider.ByCall, r.Provider.Reviews, r.Bytes.To, r.Bytes.Back, r.CPU.Liqo, r.Memory,
+	)
 }
 
 // restarted is the measurement of a virtual kubelet that restarts while no object changes.
@@ -51,7 +54,10 @@ type restarted struct {
 }
 
 // reflectedKinds are the resources whose objects a restart must not write.
-var reflectedKinds = []string{"pods", "shadowpods", "configmaps", "secrets", "services", "endpointslices", "shadowendpointslices", "ingresses", "events", "serviceaccounts"}
+var reflectedKinds = []string{
+	"pods", "shadowpods", "configmaps", "secrets", "services", "endpointslices", "shadowendpointslices", "ingresses", "events",
+	"serviceaccounts",
+}
 
 const canary = "canary"
 
@@ -62,7 +68,9 @@ func (b *bench) restart(t *testing.T) {
 	configMaps := func(do func(*corev1.ConfigMap) error) {
 		t.Helper()
 		for i := range half {
-			if err := do(&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: offloaded, Name: fmt.Sprintf("unchanged-%d", i)}, Data: map[string]string{"k": "v"}}); err != nil {
+			if err := do(&corev1.ConfigMap{
+				ObjectMeta: metav1.ObjectMeta{Namespace: offloaded, Name: fmt.Sprintf("unchanged-%d", i)}, Data: map[string]string{"k": "v"},
+			}); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -85,7 +93,8 @@ func (b *bench) restart(t *testing.T) {
 	env.Eventually(t, time.Minute, "the ConfigMaps are gone at the provider", func() (string, bool) {
 		var remote corev1.ConfigMapList
 		err := b.provider.API.List(ctx, &remote, client.InNamespace(offloaded))
-		return fmt.Sprint(len(remote.Items), " ConfigMaps, ", err), err == nil && !slices.ContainsFunc(remote.Items, func(cm corev1.ConfigMap) bool { return strings.HasPrefix(cm.Name, "unchanged-") })
+		return fmt.Sprint(len(remote.Items), " ConfigMaps, ", err), err == nil &&
+			!slices.ContainsFunc(remote.Items, func(cm corev1.ConfigMap) bool { return strings.HasPrefix(cm.Name, "unchanged-") })
 	})
 }
 

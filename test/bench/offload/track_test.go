@@ -20,7 +20,9 @@ import (
 
 // follow calls see for each event of a kind when it arrives at this process, whose clock all latencies use. If a busy API server closes the
 // watch, it resumes from the last version.
-func follow(ctx context.Context, t testing.TB, c *env.Cluster, list client.ObjectList, see func(watch.EventType, client.Object, time.Time), options ...client.ListOption) {
+func follow(
+	ctx context.Context, t testing.TB, c *env.Cluster, list client.ObjectList, see func(watch.EventType, client.Object, time.Time), options ...client.ListOption,
+) {
 	t.Helper()
 	w, err := c.API.Watch(ctx, list, options...)
 	if err != nil {

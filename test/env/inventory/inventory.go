@@ -31,7 +31,8 @@ var madeUp = regexp.MustCompile(`-[a-z0-9]{5}$`)
 // metricsGroup holds what metrics-server measures.
 const metricsGroup = "metrics.k8s.io"
 
-// Everything lists every object of a cluster as group/resource namespace/name; passing kinds only where they are ours. It fails if there is a kind that it could not list: what is not seen is not gone.
+// Everything lists every object of a cluster as group/resource namespace/name; passing kinds only where they are ours. It fails if there is a kind
+// that it could not list: what is not seen is not gone.
 func Everything(config *rest.Config) (all []string, err error) {
 	disco, err := discovery.NewDiscoveryClientForConfig(config)
 	if err != nil {
@@ -88,7 +89,8 @@ func Everything(config *rest.Config) (all []string, err error) {
 
 // ofToken reports whether an object is a record of tokens that were printed: it lasts until they have ended, a day, or until Liqo is removed.
 func ofToken(line string) bool {
-	return strings.HasPrefix(line, "/secrets ") && strings.HasSuffix(line, "/liqo-peer-tokens") || strings.HasPrefix(line, "/configmaps ") && strings.Contains(line, "/peer-token-")
+	return strings.HasPrefix(line, "/secrets ") && strings.HasSuffix(line, "/liqo-peer-tokens") ||
+		strings.HasPrefix(line, "/configmaps ") && strings.Contains(line, "/peer-token-")
 }
 
 // Added returns what is in now and was not before.

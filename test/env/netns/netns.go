@@ -87,7 +87,8 @@ func (p Place) Beside(number int) (Place, error) {
 	return p, nil
 }
 
-// processorGroups are the lists of members of the groups that share out processor time, from /proc/PID/cgroup: of version 1 if there are some, else of version 2.
+// processorGroups are the lists of members of the groups that share out processor time, from /proc/PID/cgroup: of version 1 if there are some, else
+// of version 2.
 func processorGroups(text string) (files []string) {
 	unified := ""
 	for line := range strings.Lines(text) {

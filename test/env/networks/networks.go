@@ -42,7 +42,10 @@ func See(c, there *env.Cluster) (View, error) {
 	}
 	for _, found := range all.Items {
 		if found.Spec.ClusterIdentity.ClusterName == there.Name {
-			return View{c, there, found.Spec, found.Status.Connection.MTU, found.Status.Connection.StatusMessage, found.Status.Connection.PeerConfiguration["carrier"]}, nil
+			return View{
+				c, there, found.Spec, found.Status.Connection.MTU, found.Status.Connection.StatusMessage,
+				found.Status.Connection.PeerConfiguration["carrier"],
+			}, nil
 		}
 	}
 	return View{}, fmt.Errorf("%s has no tunnel endpoint of %s", c.Name, there.Name)

@@ -201,12 +201,15 @@ func TestChanges(t *testing.T) {
 	}{
 		"a narrower selector": {Action{Verb: Offload, Target: "soak-b", Selector: "pool=extra"}, []Change{{"soak-b", "genoa"}, {"soak-b", "turin"}}, nil},
 		"a wider one":         {Action{Verb: Offload, Target: "soak-a"}, nil, []Change{{"soak-a", "genoa"}, {"soak-a", "turin"}}},
-		"another one":         {Action{Verb: Offload, Target: "soak-d", Selector: "topology.liqo.io/region=south"}, []Change{{"soak-d", "milan"}, {"soak-d", "turin"}}, []Change{{"soak-d", "genoa"}}},
-		"not offloaded":       {Action{Verb: Unoffload, Target: "soak-a"}, []Change{{"soak-a", "milan"}}, nil},
-		"a label":             {Action{Verb: Label, Target: "turin"}, nil, []Change{{"soak-a", "turin"}}},
-		"no label":            {Action{Verb: Unlabel, Target: "milan"}, []Change{{"soak-a", "milan"}}, nil},
-		"a drain":             {Action{Verb: Drain, Target: "milan"}, nil, nil},
-		"an unpeering":        {Action{Verb: Unpeer, Target: "milan"}, nil, nil},
+		"another one": {
+			Action{Verb: Offload, Target: "soak-d", Selector: "topology.liqo.io/region=south"}, []Change{{"soak-d", "milan"}, {"soak-d", "turin"}},
+			[]Change{{"soak-d", "genoa"}},
+		},
+		"not offloaded": {Action{Verb: Unoffload, Target: "soak-a"}, []Change{{"soak-a", "milan"}}, nil},
+		"a label":       {Action{Verb: Label, Target: "turin"}, nil, []Change{{"soak-a", "turin"}}},
+		"no label":      {Action{Verb: Unlabel, Target: "milan"}, []Change{{"soak-a", "milan"}}, nil},
+		"a drain":       {Action{Verb: Drain, Target: "milan"}, nil, nil},
+		"an unpeering":  {Action{Verb: Unpeer, Target: "milan"}, nil, nil},
 	} {
 		if lost, gained := s.Changes(test.action); !slices.Equal(lost, test.lost) || !slices.Equal(gained, test.gained) {
 			t.Errorf("%s: %v and %v", name, lost, gained)
