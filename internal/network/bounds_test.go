@@ -28,7 +28,9 @@ func TestBounds(t *testing.T) {
 	for i := range 17 {
 		many[strconv.Itoa(i)] = "x"
 	}
-	for name, config := range map[string]map[string]string{"a long value": {"publicKey": strings.Repeat("x", 254)}, "a long name": {strings.Repeat("x", 64): "x"}, "many values": many} {
+	for name, config := range map[string]map[string]string{
+		"a long value": {"publicKey": strings.Repeat("x", 254)}, "a long name": {strings.Repeat("x", 64): "x"}, "many values": many,
+	} {
 		b.Read(milan.copy)
 		milan.copy.Spec.BackendConfig = config
 		if err := b.Update(t.Context(), milan.copy); !apierrors.IsInvalid(err) {

@@ -13,8 +13,8 @@ import (
 	netv1alpha1 "liqo.io/liqo/apis/net/v1alpha1"
 )
 
-// TestFamilies: fields and rows of all three objects state the same. A peer of an earlier version states fields only, and one that states two things is refused,
-// while what was agreed stays.
+// TestFamilies: fields and rows of all three objects state the same. A peer of an earlier version states fields only, and one that states two things
+// is refused, while what was agreed stays.
 func TestFamilies(t *testing.T) {
 	b := newBench(t)
 	b.node("n1", "192.0.2.1", true)

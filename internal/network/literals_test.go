@@ -74,7 +74,10 @@ func TestLiterals(t *testing.T) {
 	if _, err := remote.ParseIdentity(identity.Data()); err != nil {
 		t.Fatalf("this identity shows nothing: %v", err)
 	}
-	b.Make(&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: lender.id.TenantNamespace(), Name: remote.SecretName(lender.id.ClusterID)}, Data: identity.Data()})
+	b.Make(&corev1.Secret{
+		ObjectMeta: metav1.ObjectMeta{Namespace: lender.id.TenantNamespace(), Name: remote.SecretName(lender.id.ClusterID)},
+		Data:       identity.Data(),
+	})
 	remapped(reports("liar", "10.65.0.0/16", "203.0.113.4"))
 
 	// The other way round: an assigned prefix stays, and an address in it is refused.

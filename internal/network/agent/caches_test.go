@@ -37,7 +37,8 @@ type line struct {
 	lost io.Reader
 }
 
-const expired = `{"type":"ERROR","object":{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"Expired","message":"too old resource version","code":410}}` + "\n"
+const expired = `{"type":"ERROR","object":{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"Expired","message":"too old ` +
+	`resource version","code":410}}` + "\n"
 
 func (l *line) Read(into []byte) (int, error) {
 	n, err := l.ReadCloser.Read(into)

@@ -86,7 +86,8 @@ func furnish() error {
 	if err != nil {
 		return err
 	}
-	return errors.Join(netlink.LinkAdd(out), netlink.LinkSetUp(&netlink.Device{LinkAttrs: netlink.LinkAttrs{Name: "far"}}), netlink.AddrAdd(out, address), netlink.LinkSetUp(out),
+	return errors.Join(netlink.LinkAdd(out), netlink.LinkSetUp(&netlink.Device{LinkAttrs: netlink.LinkAttrs{Name: "far"}}),
+		netlink.AddrAdd(out, address), netlink.LinkSetUp(out),
 		netlink.RouteAdd(&netlink.Route{LinkIndex: out.Index, Gw: net.IPv4(192, 0, 2, 254)}))
 }
 
@@ -130,7 +131,9 @@ func newEnv(t *testing.T, role string) *env {
 	scheme := runtime.NewScheme()
 	e.must(errors.Join(clientgoscheme.AddToScheme(scheme), netv1alpha1.AddToScheme(scheme)))
 	crds := "../../../deployments/liqo/crds/net.liqo.io_"
-	_, err := envtest.InstallCRDs(e.admin, envtest.CRDInstallOptions{ErrorIfPathMissing: true, Paths: []string{crds + "tunnelendpoints.yaml", crds + "ipmappings.yaml", crds + "nodereports.yaml"}})
+	_, err := envtest.InstallCRDs(e.admin, envtest.CRDInstallOptions{
+		ErrorIfPathMissing: true, Paths: []string{crds + "tunnelendpoints.yaml", crds + "ipmappings.yaml", crds + "nodereports.yaml"},
+	})
 	e.must(err)
 	e.Client, err = client.New(e.admin, client.Options{Scheme: scheme})
 	e.must(err)
@@ -307,7 +310,9 @@ func (m *memory) Tunnel() (all []host.TunnelPeer, err error) {
 	defer m.mu.Unlock()
 	if m.state.WireGuard != nil {
 		for _, peer := range m.state.WireGuard.Peers {
-			all = append(all, host.TunnelPeer{PublicKey: peer.PublicKey, Endpoint: peer.Endpoint, LastHandshake: m.handshakes[peer.PublicKey], ReceiveBytes: 7, TransmitBytes: 8})
+			all = append(all, host.TunnelPeer{
+				PublicKey: peer.PublicKey, Endpoint: peer.Endpoint, LastHandshake: m.handshakes[peer.PublicKey], ReceiveBytes: 7, TransmitBytes: 8,
+			})
 		}
 	}
 	return all, nil

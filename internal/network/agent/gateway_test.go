@@ -108,7 +108,8 @@ func TestGateway(t *testing.T) {
 
 	// Milan's gateway, as far as probes are concerned, and one of our nodes.
 	milan := func() (stop func()) {
-		return e.start(probe.New(probe.Options{}).AimAt(probe.Aim{Local: netip.MustParseAddr("10.71.0.1"), Pace: probe.Pace{Up: time.Second, Other: time.Second}}).Run)
+		return e.start(probe.New(probe.Options{}).AimAt(probe.Aim{Local: netip.MustParseAddr("10.71.0.1"), Pace: probe.Pace{Up: time.Second, Other: time.Second}}).
+			Run)
 	}
 	stopMilan := milan()
 	e.start(probe.New(probe.Options{}).AimAt(probe.Aim{
@@ -121,7 +122,8 @@ func TestGateway(t *testing.T) {
 	})
 	peer := line.Peers[0]
 	if line.Error != "" || line.PublicKey != publicKey("rome") || peer.Generation != tunnel.Generation || peer.RemoteKey != publicKey("milan") ||
-		peer.Endpoint != "203.0.113.1:5871" || peer.Problem != "" || peer.Nodes[0].Name != "n1" || !slices.Equal(peer.Nodes[0].LanesUp, []int{0}) || peer.RTTMicroseconds <= 0 {
+		peer.Endpoint != "203.0.113.1:5871" || peer.Problem != "" || peer.Nodes[0].Name != "n1" ||
+		!slices.Equal(peer.Nodes[0].LanesUp, []int{0}) || peer.RTTMicroseconds <= 0 {
 		t.Errorf("report %+v", line)
 	}
 	checkMetrics(t, g)

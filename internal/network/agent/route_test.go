@@ -67,7 +67,8 @@ func TestRoute(t *testing.T) {
 	e.create(daemonSet())
 	reports := make(chan probe.NodeReport, 10000)
 	e.start(probe.New(probe.Options{Received: func(h probe.NodeReport) { reports <- h }}).AimAt(probe.Aim{
-		Local: ipam.ProbeAddress(external, 1), Pace: probe.Pace{Up: time.Second, Other: time.Second}, Nodes: map[netip.Addr]string{netip.MustParseAddr(nodeExternal): "n1"},
+		Local: ipam.ProbeAddress(external, 1), Pace: probe.Pace{Up: time.Second, Other: time.Second},
+		Nodes: map[netip.Addr]string{netip.MustParseAddr(nodeExternal): "n1"},
 	}).Run)
 	stop0 := e.echo(0)
 	stop1 := e.echo(1)
@@ -175,9 +176,10 @@ func (e *env) allow(yes bool) {
 		binding.Subjects[0].Name = "route"
 	}
 	e.must(e.Update(e.t.Context(), binding))
-	review := &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{User: "route", ResourceAttributes: &authorizationv1.ResourceAttributes{
-		Namespace: namespace, Verb: "get", Group: "apps", Resource: "daemonsets", Name: "liqo-route",
-	}}}
+	review := &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{User: "route",
+		ResourceAttributes: &authorizationv1.ResourceAttributes{
+			Namespace: namespace, Verb: "get", Group: "apps", Resource: "daemonsets", Name: "liqo-route",
+		}}}
 	e.until("the API server knows", func(hoststate.State) bool {
 		asked := review.DeepCopy()
 		e.must(e.Create(e.t.Context(), asked))
@@ -254,7 +256,10 @@ func TestReport(t *testing.T) {
 	if owners := report.OwnerReferences; len(owners) != 1 || owners[0].Kind != "DaemonSet" || owners[0].UID != e.daemonSet().UID {
 		t.Errorf("owners %+v", owners)
 	}
-	e.host.reach(reach.Route{To: netip.MustParsePrefix("10.8.0.0/16"), Link: "eth1", Gateway: true}, reach.Route{To: netip.MustParsePrefix("10.8.1.0/24"), Link: "eth2"})
+	e.host.reach(
+		reach.Route{To: netip.MustParsePrefix("10.8.0.0/16"), Link: "eth1", Gateway: true},
+		reach.Route{To: netip.MustParsePrefix("10.8.1.0/24"), Link: "eth2"},
+	)
 	reported("10.0.0.2/32 Resolver, 10.8.0.0/16 Route eth1")
 	// While the API server is away, nothing else waits, and the change is written afterwards.
 	e.wire.cut()

@@ -59,7 +59,8 @@ func TestViewOfTunnels(t *testing.T) {
 		t.Status.Connection.MTU, t.Labels[labels.TunnelShown] = 1380, "true"
 		t.Spec.Lanes, t.Spec.EndpointIP = nil, "gw.milan.example"
 		t.Spec.BackendConfig = map[string]string{
-			"publicKey": key("m"), "port": "30871", "previousKey.0": key("old") + " 2026-01-01T00:00:02Z", "previousKey.1": "what? 2026-01-01T00:00:02Z", "previousKey.2": key("old"),
+			"publicKey": key("m"), "port": "30871", "previousKey.0": key("old") + " 2026-01-01T00:00:02Z",
+			"previousKey.1": "what? 2026-01-01T00:00:02Z", "previousKey.2": key("old"),
 		}
 	})}})
 	if err != nil {
@@ -119,8 +120,11 @@ self:
 		t.Error(diff)
 	}
 	facts := map[string]PeerView{
-		"milan": {Generation: 1, Endpoints: map[int][]Endpoint{0: {{Kind: "UDP", Host: "gw.milan.example", Port: 30871}}}, Previous: map[int]PreviousKey{0: {key("old"), time.Date(2026, 1, 1, 0, 0, 2, 0, time.UTC)}}},
-		"rome":  {Generation: 2, Endpoints: map[int][]Endpoint{0: {{Kind: "UDP", Host: "203.0.113.1", Port: 5871}, {Kind: "UDP", Host: "gw.example", Port: 5871}}}},
+		"milan": {
+			Generation: 1, Endpoints: map[int][]Endpoint{0: {{Kind: "UDP", Host: "gw.milan.example", Port: 30871}}},
+			Previous: map[int]PreviousKey{0: {key("old"), time.Date(2026, 1, 1, 0, 0, 2, 0, time.UTC)}},
+		},
+		"rome": {Generation: 2, Endpoints: map[int][]Endpoint{0: {{Kind: "UDP", Host: "203.0.113.1", Port: 5871}, {Kind: "UDP", Host: "gw.example", Port: 5871}}}},
 	}
 	if diff := cmp.Diff(facts, view.Peers); diff != "" {
 		t.Error(diff)
@@ -155,9 +159,13 @@ func TestAttackUnanswered(t *testing.T) {
 	} {
 		objects := Objects{
 			Tunnels: []netv1alpha1.TunnelEndpoint{tunnel("aaa", 1, test.first), tunnel("bbb", 2, test.second), tunnel("ccc", 3, test.third)},
-			Nodes:   []corev1.Node{{ObjectMeta: metav1.ObjectMeta{Name: "n1"}, Status: corev1.NodeStatus{Addresses: []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: "192.0.2.1"}}}}},
+			Nodes: []corev1.Node{{
+				ObjectMeta: metav1.ObjectMeta{Name: "n1"},
+				Status:     corev1.NodeStatus{Addresses: []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: "192.0.2.1"}}},
+			}},
 			Gateways: []corev1.Pod{{
-				ObjectMeta: metav1.ObjectMeta{Name: "g0", Labels: map[string]string{labels.GatewayLane: "0"}}, Status: corev1.PodStatus{PodIP: "192.0.2.2", Phase: corev1.PodRunning},
+				ObjectMeta: metav1.ObjectMeta{Name: "g0", Labels: map[string]string{labels.GatewayLane: "0"}},
+				Status:     corev1.PodStatus{PodIP: "192.0.2.2", Phase: corev1.PodRunning},
 			}},
 		}
 		for i := range objects.Tunnels {
@@ -278,10 +286,19 @@ func TestViewOfNodesAndGateways(t *testing.T) {
 			pod("elsewhere", "", "10.10.0.3", nil),
 		},
 		Mappings: []netv1alpha1.IPMapping{
-			{ObjectMeta: metav1.ObjectMeta{Name: "b"}, Spec: netv1alpha1.IPMappingSpec{Address: "192.0.2.1", ClusterIDs: []string{"z", "a"}}, Status: netv1alpha1.IPMappingStatus{ExternalAddress: "10.70.0.21"}},
-			{ObjectMeta: metav1.ObjectMeta{Name: "a"}, Spec: netv1alpha1.IPMappingSpec{Address: "192.0.2.2", Ports: []netv1alpha1.MappingPort{{Protocol: "UDP", Port: 53}, {Protocol: "TCP", Port: 443}, {Protocol: "UDP", Port: 53}}}, Status: netv1alpha1.IPMappingStatus{ExternalAddress: "10.70.0.19"}},
+			{
+				ObjectMeta: metav1.ObjectMeta{Name: "b"}, Spec: netv1alpha1.IPMappingSpec{Address: "192.0.2.1", ClusterIDs: []string{"z", "a"}},
+				Status: netv1alpha1.IPMappingStatus{ExternalAddress: "10.70.0.21"},
+			},
+			{ObjectMeta: metav1.ObjectMeta{Name: "a"}, Spec: netv1alpha1.IPMappingSpec{
+				Address: "192.0.2.2",
+				Ports:   []netv1alpha1.MappingPort{{Protocol: "UDP", Port: 53}, {Protocol: "TCP", Port: 443}, {Protocol: "UDP", Port: 53}},
+			}, Status: netv1alpha1.IPMappingStatus{ExternalAddress: "10.70.0.19"}},
 			{ObjectMeta: metav1.ObjectMeta{Name: "waits"}, Spec: netv1alpha1.IPMappingSpec{Address: "192.0.2.3"}},
-			{ObjectMeta: metav1.ObjectMeta{Name: "bad"}, Spec: netv1alpha1.IPMappingSpec{Address: "nowhere"}, Status: netv1alpha1.IPMappingStatus{ExternalAddress: "10.70.0.18"}},
+			{
+				ObjectMeta: metav1.ObjectMeta{Name: "bad"}, Spec: netv1alpha1.IPMappingSpec{Address: "nowhere"},
+				Status: netv1alpha1.IPMappingStatus{ExternalAddress: "10.70.0.18"},
+			},
 		},
 	})
 	if err == nil || !strings.Contains(err.Error(), "ipmapping bad: spec.address") {
@@ -381,7 +398,10 @@ func TestAttackM4(t *testing.T) {
 	objects.Namespace = "liqo"
 	objects.Tunnels[1].Labels = map[string]string{labels.TunnelInBand: "true"}
 	objects.Tunnels[0].Namespace, objects.Tunnels[1].Namespace = "liqo-tenant-milan", "liqo-tenant-rome"
-	objects.Pods = append(objects.Pods, manager, pretender, auth, pod("liqo-tenant-rome", "virtual-kubelet", "10.10.0.10", ""), pod("liqo-tenant-milan", "virtual-kubelet", "10.10.0.11", ""))
+	objects.Pods = append(
+		objects.Pods, manager, pretender, auth, pod("liqo-tenant-rome", "virtual-kubelet", "10.10.0.10", ""),
+		pod("liqo-tenant-milan", "virtual-kubelet", "10.10.0.11", ""),
+	)
 	if view, err = NewView(objects); err != nil {
 		t.Fatal(err)
 	}

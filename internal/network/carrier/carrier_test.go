@@ -90,7 +90,9 @@ func meet(a, b *gateway) {
 	for _, pair := range [][2]*gateway{{a, b}, {b, a}} {
 		own, peer := pair[0], pair[1]
 		must(own.t, own.hub.SetKeys(own.private, []Key{peer.public}))
-		must(own.t, own.device.IpcSet(fmt.Sprintf("public_key=%s\nendpoint=%s\nallowed_ip=%s/32\n", hex.EncodeToString(peer.public[:]), own.hub.AddressOf(peer.public), peer.address)))
+		must(own.t, own.device.IpcSet(fmt.Sprintf(
+			"public_key=%s\nendpoint=%s\nallowed_ip=%s/32\n", hex.EncodeToString(peer.public[:]), own.hub.AddressOf(peer.public), peer.address,
+		)))
 	}
 }
 
@@ -236,8 +238,8 @@ func TestRelay(t *testing.T) {
 	pings(t, b, a)
 }
 
-// TestRelayedTry: a device of the kernel does not see the copies and what comes back to them. The relay hands it over, so that nothing is lost, and reports that
-// UDP works. The endpoint of the device stays until it is changed.
+// TestRelayedTry: a device of the kernel does not see the copies and what comes back to them. The relay hands it over, so that nothing is lost, and
+// reports that UDP works. The endpoint of the device stays until it is changed.
 func TestRelayedTry(t *testing.T) {
 	a, b := relayedPair(t)
 	must(t, a.hub.Dial(t.Context(), b.public, targets(b, nil)["TLS"]))
@@ -364,16 +366,22 @@ func TestRefusals(t *testing.T) {
 	closed.Close()
 	another := netip.MustParseAddrPort(web.Addr().String())
 	to := func(at netip.AddrPort, kind transport.Kind, plain bool, proxy *url.URL) transport.Target {
-		return transport.Target{Kind: kind, Host: at.Addr().String(), Port: at.Port(), Path: map[bool]string{true: "/liqo"}[kind == transport.WebSocket], Plain: plain, Proxy: func(string) (*url.URL, error) { return proxy, nil }}
+		return transport.Target{
+			Kind: kind, Host: at.Addr().String(), Port: at.Port(), Path: map[bool]string{true: "/liqo"}[kind == transport.WebSocket], Plain: plain,
+			Proxy: func(string) (*url.URL, error) { return proxy, nil },
+		}
 	}
 	for name, test := range map[string]struct {
 		target transport.Target
 		want   string
 	}{
-		"unused":         {to(unused, transport.TLS, false, nil), "refused"},
-		"no TLS there":   {to(another, transport.TLS, false, nil), "TLS"},
-		"another site":   {to(another, transport.WebSocket, true, nil), "HTTP status 404"},
-		"wrong path":     {transport.Target{Kind: transport.WebSocket, Host: b.at.Addr().String(), Port: b.at.Port(), Path: "/other", Plain: true}, "HTTP status 404"},
+		"unused":       {to(unused, transport.TLS, false, nil), "refused"},
+		"no TLS there": {to(another, transport.TLS, false, nil), "TLS"},
+		"another site": {to(another, transport.WebSocket, true, nil), "HTTP status 404"},
+		"wrong path": {
+			transport.Target{Kind: transport.WebSocket, Host: b.at.Addr().String(), Port: b.at.Port(), Path: "/other", Plain: true},
+			"HTTP status 404",
+		},
 		"proxy: refused": {to(b.at, transport.TLS, false, &wrong), "407"},
 	} {
 		err := a.hub.Dial(t.Context(), b.public, test.target)

@@ -16,8 +16,9 @@ import (
 	"liqo.io/liqo/internal/network/carrier/transport"
 )
 
-// The end that accepts sends a nonce. The end that dialled answers with proof that it has the WireGuard key of a peer. So unauthenticated clients are turned away before they
-// cost anything, the accepting end knows whose stream it is, and nothing on the way shows which peers they are. WireGuard inside proves both ends to each other.
+// The end that accepts sends a nonce. The end that dialled answers with proof that it has the WireGuard key of a peer. So unauthenticated clients are
+// turned away before they cost anything, the accepting end knows whose stream it is, and nothing on the way shows which peers they are. WireGuard
+// inside proves both ends to each other.
 const (
 	nonceSize = 32
 	proofSize = sha256.Size

@@ -136,7 +136,9 @@ func (s *Server) upgrade(conn, raw net.Conn) error {
 			http.NotFound(w, r) // the server closes the connection when it has sent this
 			return
 		}
-		socket, err := websocket.Accept(w, r, &websocket.AcceptOptions{Subprotocols: []string{transport.Protocol}, InsecureSkipVerify: true, CompressionMode: websocket.CompressionDisabled})
+		socket, err := websocket.Accept(w, r, &websocket.AcceptOptions{
+			Subprotocols: []string{transport.Protocol}, InsecureSkipVerify: true, CompressionMode: websocket.CompressionDisabled,
+		})
 		if err == nil {
 			stream := transport.NewBytesOver(socket, under)
 			_ = stream.SetDeadline(time.Now().Add(transport.HelloTime))

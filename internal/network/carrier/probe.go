@@ -14,8 +14,8 @@ import (
 	"liqo.io/liqo/internal/network/carrier/transport"
 )
 
-// Probe reports whether a gateway answers at a target, one that opens streams with its peers. It does not prove whose gateway that is. For UDP it can only report
-// that nothing listens there, if that is known at once: WireGuard answers its peers only.
+// Probe reports whether a gateway answers at a target, one that opens streams with its peers. It does not prove whose gateway that is. For UDP it can
+// only report that nothing listens there, if that is known at once: WireGuard answers its peers only.
 func Probe(ctx context.Context, to transport.Target) error {
 	if to.Kind == transport.UDP {
 		return probeUDP(ctx, to)

@@ -20,15 +20,17 @@ import (
 	"liqo.io/liqo/internal/network/carrier/transport"
 )
 
-// TestOneAddress: behind a reverse proxy that ends TLS, the gateway has the address, the port and the certificate of another service. The proxy speaks HTTP or TLS
-// behind itself.
+// TestOneAddress: behind a reverse proxy that ends TLS, the gateway has the address, the port and the certificate of another service. The proxy
+// speaks HTTP or TLS behind itself.
 func TestOneAddress(t *testing.T) {
 	for _, scheme := range []string{"http", "https"} {
 		t.Run(scheme, func(t *testing.T) {
 			a, b := newGateway(t, 1, false), newGateway(t, 2, false)
 			meet(a, b)
 			toGateway := httputil.NewSingleHostReverseProxy(&url.URL{Scheme: scheme, Host: b.at.String()})
-			toGateway.Transport = &http.Transport{TLSClientConfig: &tls.Config{MinVersion: tls.VersionTLS12, InsecureSkipVerify: true}} //nolint:gosec // as ingress controllers do inside a cluster
+			toGateway.Transport = &http.Transport{
+				TLSClientConfig: &tls.Config{MinVersion: tls.VersionTLS12, InsecureSkipVerify: true},
+			} //nolint:gosec // as ingress controllers do inside a cluster
 			toGateway.ErrorLog = stdlog.New(io.Discard, "", 0)
 			mux := http.NewServeMux()
 			mux.Handle("/liqo", toGateway)

@@ -43,7 +43,10 @@ func TestFrames(t *testing.T) {
 	for _, one := range sent {
 		text = transport.AppendFrame(transport.AppendFrame(text, nil), one)
 	}
-	for name, reader := range map[string]io.Reader{"at once": bytes.NewReader(text), "byte by byte": iotest.OneByteReader(bytes.NewReader(text)), "halves": iotest.HalfReader(bytes.NewReader(text))} {
+	for name, reader := range map[string]io.Reader{
+		"at once": bytes.NewReader(text), "byte by byte": iotest.OneByteReader(bytes.NewReader(text)),
+		"halves": iotest.HalfReader(bytes.NewReader(text)),
+	} {
 		if got, err := all(reader); !errors.Is(err, io.EOF) || !slices.EqualFunc(got, sent, bytes.Equal) {
 			t.Errorf("%s: %d datagrams, %v", name, len(got), err)
 		}
@@ -178,7 +181,8 @@ func TestOversized(t *testing.T) {
 	totals := &Totals{}
 	s := newStream(near, near, netip.AddrPort{}, Info{}, totals)
 	s.send([][]byte{make([]byte, transport.MaxDatagram+1), make([]byte, 1400), make([]byte, transport.MaxDatagram)})
-	if over, dropped, sent := totals.Oversized.Load(), totals.Dropped.Load(), totals.Sent.Load(); over != 1 || dropped != 0 || s.full || sent != 1400+transport.MaxDatagram {
+	if over, dropped, sent := totals.Oversized.Load(), totals.Dropped.Load(),
+		totals.Sent.Load(); over != 1 || dropped != 0 || s.full || sent != 1400+transport.MaxDatagram {
 		t.Errorf("%d are too large, %d dropped, %d bytes sent, full %v", over, dropped, sent, s.full)
 	}
 	for s.totals.Dropped.Load() == 0 {
@@ -299,7 +303,9 @@ func BenchmarkCarriers(b *testing.B) {
 			to, err := from.ParseEndpoint(udp.String())
 			must(b, err)
 			if kind != transport.UDP {
-				must(b, hub.Dial(b.Context(), peer, transport.Target{Kind: kind, Host: tcp.Addr().String(), Port: tcp.Port(), Path: map[transport.Kind]string{transport.WebSocket: "/liqo"}[kind]}))
+				must(b, hub.Dial(b.Context(), peer, transport.Target{
+					Kind: kind, Host: tcp.Addr().String(), Port: tcp.Port(), Path: map[transport.Kind]string{transport.WebSocket: "/liqo"}[kind],
+				}))
 				to, err = from.ParseEndpoint(hub.AddressOf(peer).String())
 				must(b, err)
 			}

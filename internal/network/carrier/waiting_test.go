@@ -54,12 +54,13 @@ func TestManyConnections(t *testing.T) {
 	pings(t, a, b)
 }
 
-// TestWaitingMemory: a connection that proves nothing costs little memory, however far it goes, as there may be maxWaiting of them at any time. The bound is for
-// both its ends, since this process has both.
+// TestWaitingMemory: a connection that proves nothing costs little memory, however far it goes, as there may be maxWaiting of them at any time. The
+// bound is for both its ends, since this process has both.
 func TestWaitingMemory(t *testing.T) {
 	const most = transport.ReadSize / 2 // bytes: less than reading ahead would take
 	header := "GET /liqo HTTP/1.1\r\nX: " + strings.Repeat("x", maxHeader/2)
-	upgrade := "GET /liqo HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: MDEyMzQ1Njc4OWFiY2RlZg==\r\n\r\n"
+	upgrade := "GET /liqo HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: " +
+		"MDEyMzQ1Njc4OWFiY2RlZg==\r\n\r\n"
 	reads := func(t *testing.T, from io.Reader, bytes int) {
 		_, err := io.ReadFull(from, make([]byte, bytes))
 		must(t, err)
@@ -333,7 +334,8 @@ func TestSilence(t *testing.T) {
 // FuzzUnauthenticated: no bytes of a client without a key make a stream, and each connection ends.
 func FuzzUnauthenticated(f *testing.F) {
 	proof := strings.Repeat("p", proofSize)
-	f.Add([]byte("GET /liqo HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: MDEyMzQ1Njc4OWFiY2RlZg==\r\n\r\n\x82\xa0\x00\x00\x00\x00"+proof), 3)
+	f.Add([]byte("GET /liqo HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: "+
+		"13\r\nSec-WebSocket-Key: MDEyMzQ1Njc4OWFiY2RlZg==\r\n\r\n\x82\xa0\x00\x00\x00\x00"+proof), 3)
 	f.Add([]byte("GET / HTTP/1.1\r\nHost: x\r\n\r\n"), 1)
 	f.Add([]byte("\x16\x03\x01\x00\x05hello"), 2)
 	f.Add([]byte{}, 0)

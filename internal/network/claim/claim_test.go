@@ -41,7 +41,9 @@ func TestAttackNL6(t *testing.T) {
 	} {
 		for _, kind := range []string{netv1alpha1.CarrierWebSocket, netv1alpha1.CarrierPlainWebSocket} {
 			claimed := testClaim()
-			claimed.Spec.Lanes = []netv1alpha1.Lane{{Number: 1, PublicKey: testKey(1), Carriers: []netv1alpha1.Carrier{{Type: kind, Addresses: []string{"192.168.7.7"}, Port: 8080, Path: path}}}}
+			claimed.Spec.Lanes = []netv1alpha1.Lane{
+				{Number: 1, PublicKey: testKey(1), Carriers: []netv1alpha1.Carrier{{Type: kind, Addresses: []string{"192.168.7.7"}, Port: 8080, Path: path}}},
+			}
 			if _, refused := Read(claimed, "rome-id", nil); (refused == nil) != accepted {
 				t.Errorf("%s at %q: %+v", kind, path, refused)
 			}
@@ -54,7 +56,8 @@ func TestReadClaim(t *testing.T) {
 	if refused != nil {
 		t.Fatal(refused)
 	}
-	if got.Pods.String() != "10.1.0.0/16" || got.External.String() != "10.2.0.0/16" || len(got.Lanes) != 2 || got.Lanes[0].Number != 0 || len(got.Lanes[0].Carriers) != 1 {
+	if got.Pods.String() != "10.1.0.0/16" || got.External.String() != "10.2.0.0/16" ||
+		len(got.Lanes) != 2 || got.Lanes[0].Number != 0 || len(got.Lanes[0].Carriers) != 1 {
 		t.Errorf("%+v", got)
 	}
 	within := testClaim()
@@ -69,7 +72,8 @@ func TestReadClaim(t *testing.T) {
 	}
 	documented := testClaim()
 	documented.Spec.Lanes = nil
-	if got, refused = Read(documented, "rome-id", nil); refused != nil || len(got.Lanes) != 1 || got.Lanes[0].Carriers[0].Addresses[0] != "203.0.113.7" || got.Lanes[0].Carriers[0].Port != 5871 {
+	if got, refused = Read(documented, "rome-id", nil); refused != nil || len(got.Lanes) != 1 ||
+		got.Lanes[0].Carriers[0].Addresses[0] != "203.0.113.7" || got.Lanes[0].Carriers[0].Port != 5871 {
 		t.Errorf("without lanes: %+v, %v", got, refused)
 	}
 	documented.Spec.EndpointIP = ""
@@ -169,7 +173,9 @@ func FuzzClaim(f *testing.F) {
 		claimed.Spec.PodCIDR, claimed.Spec.ExternalCIDR, claimed.Spec.EndpointIP = netv1alpha1.CIDR(pods), netv1alpha1.CIDR(external), address
 		claimed.Spec.BackendConfig = map[string]string{"publicKey": key, "port": port}
 		if number != 0 {
-			claimed.Spec.Lanes[0] = netv1alpha1.Lane{Number: number, PublicKey: key, Carriers: []netv1alpha1.Carrier{{Type: "UDP", Addresses: []string{address}, Port: number}}}
+			claimed.Spec.Lanes[0] = netv1alpha1.Lane{
+				Number: number, PublicKey: key, Carriers: []netv1alpha1.Carrier{{Type: "UDP", Addresses: []string{address}, Port: number}},
+			}
 		} else {
 			claimed.Spec.Lanes = nil
 		}
@@ -195,7 +201,8 @@ func FuzzClaim(f *testing.F) {
 	})
 }
 
-// TestClaimOfFamilies: a peer states its networks in fields, in rows, or in both. One that states two different things is refused, whichever of them a reader would use.
+// TestClaimOfFamilies: a peer states its networks in fields, in rows, or in both. One that states two different things is refused, whichever of them
+// a reader would use.
 func TestClaimOfFamilies(t *testing.T) {
 	four := netv1alpha1.Networks{PodCIDR: "10.1.0.0/16", ExternalCIDR: "10.2.0.0/16"}
 	six := netv1alpha1.Networks{PodCIDR: "fd00:1::/48", ExternalCIDR: "fd00:2::/48"}

@@ -64,7 +64,8 @@ func FuzzReadAnswer(f *testing.F) {
 			}
 			address := network.got.Addr()
 			if network.got.String() != network.claimed && netip.MustParsePrefix(network.claimed) != network.got || network.got.Bits() != own.Bits() ||
-				!address.Is4() || network.got != network.got.Masked() || address.IsLoopback() || address.IsMulticast() || address.IsUnspecified() || address.IsLinkLocalUnicast() {
+				!address.Is4() || network.got != network.got.Masked() || address.IsLoopback() ||
+				address.IsMulticast() || address.IsUnspecified() || address.IsLinkLocalUnicast() {
 				t.Errorf("%s is accepted as %s for %s", network.claimed, network.got, own)
 			}
 		}

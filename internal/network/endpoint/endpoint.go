@@ -102,7 +102,9 @@ func webSocketAt(text string, lane int) (way netv1alpha1.Carrier, err error) {
 	if err != nil || at.User != nil || at.RawQuery != "" || at.Fragment != "" {
 		return way, fmt.Errorf("%.100q is not a URL like https://gateway.example.org/liqo/lane-0", text)
 	}
-	way = netv1alpha1.Carrier{Type: netv1alpha1.CarrierWebSocket, Addresses: []string{at.Hostname()}, Port: 443, Path: cmp.Or(at.EscapedPath(), carrier.PathOf(lane))}
+	way = netv1alpha1.Carrier{
+		Type: netv1alpha1.CarrierWebSocket, Addresses: []string{at.Hostname()}, Port: 443, Path: cmp.Or(at.EscapedPath(), carrier.PathOf(lane)),
+	}
 	switch at.Scheme {
 	case "https", "wss":
 	case "http", "ws":
@@ -144,7 +146,8 @@ func endpointOf(service *corev1.Service, runsOn string, nodes []corev1.Node) Gat
 		switch local := service.Spec.ExternalTrafficPolicy == corev1.ServiceExternalTrafficPolicyLocal; {
 		case len(addresses) > 0:
 		case local:
-			at.Problem = fmt.Sprintf("only the node of the gateway pod serves NodePort Service %s/%s, because its externalTrafficPolicy is Local, and no gateway pod is on a node with an address; "+
+			at.Problem = fmt.Sprintf("only the node of the gateway pod serves NodePort Service %s/%s, because its externalTrafficPolicy is Local, "+
+				"and no gateway pod is on a node with an address; "+
 				"see `kubectl -n %[1]s get pods -l net.liqo.io/gateway=active -o wide`", service.Namespace, service.Name)
 		default:
 			at.Problem = fmt.Sprintf("no Ready node has an address for NodePort Service %s/%s; see `kubectl get nodes -o wide`", service.Namespace, service.Name)

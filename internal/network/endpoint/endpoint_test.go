@@ -48,20 +48,45 @@ func TestEndpoint(t *testing.T) {
 		want        string // addresses, then port
 		problem     string
 	}{
-		"cluster IP":               {kind: corev1.ServiceTypeClusterIP, want: " 5871"},
-		"cluster IP, overridden":   {kind: corev1.ServiceTypeClusterIP, annotations: map[string]string{labels.OverrideAddress: "203.0.113.5"}, want: "203.0.113.5 5871"},
-		"both overridden":          {kind: corev1.ServiceTypeNodePort, annotations: map[string]string{labels.OverrideAddress: "gw.example.com", labels.OverridePort: "443"}, want: "gw.example.com 443"},
-		"port overridden":          {kind: corev1.ServiceTypeNodePort, annotations: map[string]string{labels.OverridePort: "443"}, runsOn: "n3", want: "192.0.2.3,198.51.100.2,192.0.2.2 443"},
-		"bad port":                 {kind: corev1.ServiceTypeNodePort, annotations: map[string]string{labels.OverridePort: "65536"}, want: " 31000", problem: `"65536"`},
-		"bad address":              {kind: corev1.ServiceTypeNodePort, annotations: map[string]string{labels.OverrideAddress: "127.0.0.1"}, want: " 31000", problem: "loopback"},
-		"no address":               {kind: corev1.ServiceTypeNodePort, annotations: map[string]string{labels.OverrideAddress: "not a host"}, want: " 31000", problem: `"not a host"`},
-		"balancer":                 {kind: corev1.ServiceTypeLoadBalancer, ingress: []corev1.LoadBalancerIngress{{Hostname: "lb.example.com"}, {IP: "203.0.113.9"}, {IP: "fd00::9"}}, want: "203.0.113.9,lb.example.com 5871"},
-		"balancer pending":         {kind: corev1.ServiceTypeLoadBalancer, want: " 5871", problem: "liqo/liqo-gateway has no address yet"},
-		"pending but overridden":   {kind: corev1.ServiceTypeLoadBalancer, annotations: map[string]string{labels.OverrideAddress: "203.0.113.5"}, want: "203.0.113.5 5871"},
-		"node of the pod first":    {kind: corev1.ServiceTypeNodePort, runsOn: "n3", want: "192.0.2.3,198.51.100.2,192.0.2.2 31000"},
-		"even if it is not Ready":  {kind: corev1.ServiceTypeNodePort, runsOn: "n1", want: "192.0.2.1,198.51.100.2,192.0.2.2,192.0.2.3 31000"},
-		"no pod runs":              {kind: corev1.ServiceTypeNodePort, want: "198.51.100.2,192.0.2.2,192.0.2.3 31000"},
-		"stated node":              {kind: corev1.ServiceTypeNodePort, annotations: map[string]string{labels.GatewayNodeIP: "203.0.113.1"}, runsOn: "n3", want: "203.0.113.1,192.0.2.3,198.51.100.2,192.0.2.2 31000"},
+		"cluster IP": {kind: corev1.ServiceTypeClusterIP, want: " 5871"},
+		"cluster IP, overridden": {
+			kind: corev1.ServiceTypeClusterIP, annotations: map[string]string{labels.OverrideAddress: "203.0.113.5"}, want: "203.0.113.5 5871",
+		},
+		"both overridden": {
+			kind: corev1.ServiceTypeNodePort, annotations: map[string]string{labels.OverrideAddress: "gw.example.com", labels.OverridePort: "443"},
+			want: "gw.example.com 443",
+		},
+		"port overridden": {
+			kind: corev1.ServiceTypeNodePort, annotations: map[string]string{labels.OverridePort: "443"}, runsOn: "n3",
+			want: "192.0.2.3,198.51.100.2,192.0.2.2 443",
+		},
+		"bad port": {
+			kind: corev1.ServiceTypeNodePort, annotations: map[string]string{labels.OverridePort: "65536"}, want: " 31000", problem: `"65536"`,
+		},
+		"bad address": {
+			kind: corev1.ServiceTypeNodePort, annotations: map[string]string{labels.OverrideAddress: "127.0.0.1"}, want: " 31000",
+			problem: "loopback",
+		},
+		"no address": {
+			kind: corev1.ServiceTypeNodePort, annotations: map[string]string{labels.OverrideAddress: "not a host"}, want: " 31000",
+			problem: `"not a host"`,
+		},
+		"balancer": {
+			kind:    corev1.ServiceTypeLoadBalancer,
+			ingress: []corev1.LoadBalancerIngress{{Hostname: "lb.example.com"}, {IP: "203.0.113.9"}, {IP: "fd00::9"}},
+			want:    "203.0.113.9,lb.example.com 5871",
+		},
+		"balancer pending": {kind: corev1.ServiceTypeLoadBalancer, want: " 5871", problem: "liqo/liqo-gateway has no address yet"},
+		"pending but overridden": {
+			kind: corev1.ServiceTypeLoadBalancer, annotations: map[string]string{labels.OverrideAddress: "203.0.113.5"}, want: "203.0.113.5 5871",
+		},
+		"node of the pod first":   {kind: corev1.ServiceTypeNodePort, runsOn: "n3", want: "192.0.2.3,198.51.100.2,192.0.2.2 31000"},
+		"even if it is not Ready": {kind: corev1.ServiceTypeNodePort, runsOn: "n1", want: "192.0.2.1,198.51.100.2,192.0.2.2,192.0.2.3 31000"},
+		"no pod runs":             {kind: corev1.ServiceTypeNodePort, want: "198.51.100.2,192.0.2.2,192.0.2.3 31000"},
+		"stated node": {
+			kind: corev1.ServiceTypeNodePort, annotations: map[string]string{labels.GatewayNodeIP: "203.0.113.1"}, runsOn: "n3",
+			want: "203.0.113.1,192.0.2.3,198.51.100.2,192.0.2.2 31000",
+		},
 		"local traffic policy":     {kind: corev1.ServiceTypeNodePort, local: true, runsOn: "n3", want: "192.0.2.3 31000"},
 		"local, and no pod":        {kind: corev1.ServiceTypeNodePort, local: true, want: " 31000", problem: "externalTrafficPolicy is Local"},
 		"the pod's node is gone":   {kind: corev1.ServiceTypeNodePort, runsOn: "n9", want: "198.51.100.2,192.0.2.2,192.0.2.3 31000"},
@@ -71,8 +96,11 @@ func TestEndpoint(t *testing.T) {
 	} {
 		service := corev1.Service{
 			ObjectMeta: metav1.ObjectMeta{Namespace: "liqo", Name: "liqo-gateway", Annotations: row.annotations, Labels: map[string]string{labels.GatewayLane: "0"}},
-			Spec:       corev1.ServiceSpec{Type: row.kind, Ports: []corev1.ServicePort{{Protocol: corev1.ProtocolTCP, Port: 5872}, {Protocol: corev1.ProtocolUDP, Port: 5871, NodePort: 31000}}},
-			Status:     corev1.ServiceStatus{LoadBalancer: corev1.LoadBalancerStatus{Ingress: row.ingress}},
+			Spec: corev1.ServiceSpec{
+				Type:  row.kind,
+				Ports: []corev1.ServicePort{{Protocol: corev1.ProtocolTCP, Port: 5872}, {Protocol: corev1.ProtocolUDP, Port: 5871, NodePort: 31000}},
+			},
+			Status: corev1.ServiceStatus{LoadBalancer: corev1.LoadBalancerStatus{Ingress: row.ingress}},
 		}
 		if row.local {
 			service.Spec.ExternalTrafficPolicy = corev1.ServiceExternalTrafficPolicyLocal
@@ -93,7 +121,9 @@ func TestManyNodes(t *testing.T) {
 	for i := range 40 {
 		nodes = append(nodes, testNode(fmt.Sprintf("n%02d", i), true, fmt.Sprintf("InternalIP=192.0.2.%d", i+1)))
 	}
-	service := corev1.Service{Spec: corev1.ServiceSpec{Type: corev1.ServiceTypeNodePort, Ports: []corev1.ServicePort{{Protocol: corev1.ProtocolUDP, Port: 1, NodePort: 2}}}}
+	service := corev1.Service{
+		Spec: corev1.ServiceSpec{Type: corev1.ServiceTypeNodePort, Ports: []corev1.ServicePort{{Protocol: corev1.ProtocolUDP, Port: 1, NodePort: 2}}},
+	}
 	got := endpointOf(&service, "n30", nodes).Carriers[0].Addresses
 	if len(got) != MaxAddresses || got[0] != "192.0.2.31" {
 		t.Errorf("%v", got)
@@ -107,7 +137,9 @@ func TestEndpointsOfLanes(t *testing.T) {
 			Spec:       corev1.ServiceSpec{Ports: []corev1.ServicePort{{Protocol: corev1.ProtocolUDP, Port: 5871}}},
 		}
 	}
-	all := Gateways([]corev1.Service{service("b", "1"), service("z", "0"), service("a", "0"), service("no", "8"), service("none", "x"), service("minus", "-1")}, nil, nil)
+	all := Gateways([]corev1.Service{
+		service("b", "1"), service("z", "0"), service("a", "0"), service("no", "8"), service("none", "x"), service("minus", "-1"),
+	}, nil, nil)
 	if len(all) != 2 || all[0].Lane != 0 || all[1].Lane != 1 {
 		t.Errorf("%+v", all)
 	}
@@ -137,8 +169,10 @@ func TestCheckHost(t *testing.T) {
 		}
 	}
 	for _, bad := range []string{
-		"", "0.0.0.0", "0.1.2.3", "127.0.0.1", "127.9.9.9", "169.254.169.254", "224.0.0.1", "239.1.1.1", "240.0.0.1", "255.255.255.255", "10.200.3.4", "::1", "fd00::1", "::ffff:1.2.3.4",
-		"localhost", "a.localhost", "kubernetes.default.svc", "x.svc.cluster.local", "1.2.3", "1.2.3.4.5", "010.1.1.1", "1.2.3.4:80", "a b", "http://x", "-x.com", "x\n", "UPPER.example.com",
+		"", "0.0.0.0", "0.1.2.3", "127.0.0.1", "127.9.9.9", "169.254.169.254", "224.0.0.1", "239.1.1.1", "240.0.0.1", "255.255.255.255",
+		"10.200.3.4", "::1", "fd00::1", "::ffff:1.2.3.4",
+		"localhost", "a.localhost", "kubernetes.default.svc", "x.svc.cluster.local", "1.2.3", "1.2.3.4.5", "010.1.1.1", "1.2.3.4:80", "a b",
+		"http://x", "-x.com", "x\n", "UPPER.example.com",
 		strings.Repeat("a.", 127) + "aaaa", "1.2.3.4%eth0",
 	} {
 		if checkHost(bad, inside) == nil {

@@ -21,8 +21,8 @@ import (
 	"liqo.io/liqo/internal/network/report"
 )
 
-// TestAttackL9: what answers at the address of a gateway without its key, with TLS or without, is not believed, and the status states it; the gateway itself is. A
-// gateway of an earlier version, which has no report over TLS, is followed without: its pod decides that, not what answers.
+// TestAttackL9: what answers at the address of a gateway without its key, with TLS or without, is not believed, and the status states it; the gateway
+// itself is. A gateway of an earlier version, which has no report over TLS, is followed without: its pod decides that, not what answers.
 func TestAttackL9(t *testing.T) {
 	gateway, other := [keyring.Size]byte{1}, [keyring.Size]byte{2}
 	for name, row := range map[string]struct {

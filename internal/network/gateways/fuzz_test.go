@@ -24,7 +24,8 @@ func (a answering) RoundTrip(*http.Request) (*http.Response, error) {
 
 // FuzzGatewayReport: of whatever a gateway sends, the last valid line counts. A peer is enqueued if its state changes, and not if the same line comes again.
 func FuzzGatewayReport(f *testing.F) {
-	const line = `{"lane":1,"node":"n","publicKey":"k","peers":[{"clusterID":"milan","up":true,"rttMicroseconds":800,"nodes":[{"name":"a","lane":1,"silentMilliseconds":5}]},{"clusterID":"rome"}]}` + "\n"
+	const line = `{"lane":1,"node":"n","publicKey":"k","peers":[{"clusterID":"milan","up":true,"rttMicroseconds":800,"nodes":[{"name":"a",` +
+		`"lane":1,"silentMilliseconds":5}]},{"clusterID":"rome"}]}` + "\n"
 	f.Add(line)
 	f.Add(line + line)
 	f.Add(line + strings.Replace(line, `"up":true`, `"up":false`, 1))

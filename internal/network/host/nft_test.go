@@ -76,7 +76,10 @@ func TestVerbs(t *testing.T) {
 		blocked(client, current, "10.1.0.1", chain(hoststate.Input, 0, false, drop))
 	})
 	t.Run("to not", func(t *testing.T) {
-		drop := hoststate.PacketRule{In: "c0", Protocol: "udp", Port: 7000, To: prefix("10.2.0.0/24"), ToNot: []netip.Addr{addr("10.2.0.9"), addr("10.2.0.8")}, Verb: hoststate.Drop}
+		drop := hoststate.PacketRule{
+			In: "c0", Protocol: "udp", Port: 7000, To: prefix("10.2.0.0/24"), ToNot: []netip.Addr{addr("10.2.0.9"), addr("10.2.0.8")},
+			Verb: hoststate.Drop,
+		}
 		blocked(client, server, "10.2.0.2", chain(hoststate.Prerouting, -300, false, drop))
 		drop.ToNot = append(drop.ToNot, addr("10.2.0.2"))
 		set(chain(hoststate.Prerouting, -300, false, drop))
@@ -87,7 +90,9 @@ func TestVerbs(t *testing.T) {
 		blocked(client, server, "10.2.0.2", chain(hoststate.Prerouting, -300, false, drop))
 	})
 	t.Run("mapped and masqueraded", func(t *testing.T) {
-		mapping := chain(hoststate.Prerouting, -100, true, hoststate.PacketRule{In: "c0", To: prefix("10.9.9.9/32"), Verb: hoststate.MapDestination, Address: addr("10.2.0.2")})
+		mapping := chain(hoststate.Prerouting, -100, true, hoststate.PacketRule{
+			In: "c0", To: prefix("10.9.9.9/32"), Verb: hoststate.MapDestination, Address: addr("10.2.0.2"),
+		})
 		set(mapping)
 		reaches(client, server, "10.9.9.9", "10.1.0.2")
 		set(mapping, chain(hoststate.Postrouting, 100, true, hoststate.PacketRule{Mapped: true, Verb: hoststate.Masquerade}))

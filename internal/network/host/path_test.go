@@ -55,7 +55,9 @@ type cluster struct {
 
 func (c *cluster) nodeState() hoststate.State {
 	var state hoststate.State
-	state.Links = []hoststate.Link{{Name: hoststate.VXLANLink, Kind: hoststate.VXLAN, MTU: fabricMTU, MAC: nodeMAC, Local: addr("10.200.9.1"), Port: hoststate.DefaultVXLANPort}}
+	state.Links = []hoststate.Link{
+		{Name: hoststate.VXLANLink, Kind: hoststate.VXLAN, MTU: fabricMTU, MAC: nodeMAC, Local: addr("10.200.9.1"), Port: hoststate.DefaultVXLANPort},
+	}
 	state.Addresses = []hoststate.Address{{Link: hoststate.VXLANLink, Prefix: prefix(nodeIP + "/32")}}
 	state.Neighbours = []hoststate.Neighbour{{Link: hoststate.VXLANLink, Address: addr(gatewayOverlay), MAC: gatewayMAC, Destination: addr("10.200.9.2")}}
 	for i, to := range []string{c.podsHere, c.nodesHere} {

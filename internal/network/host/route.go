@@ -101,7 +101,10 @@ func (h *Host) routeSteps(want hoststate.State) (steps, error) {
 	var todo steps
 	var errs []error
 	for _, one := range d.Taken {
-		errs = append(errs, fmt.Errorf("add %s: another program has a route with the same destination, table and metric; see `ip route show table %d`", one, one.Table))
+		errs = append(
+			errs,
+			fmt.Errorf("add %s: another program has a route with the same destination, table and metric; see `ip route show table %d`", one, one.Table),
+		)
 	}
 	for _, one := range d.Add {
 		todo.make = append(todo.make, step{Change{verbAdd, one.String()}, func() error { return h.route(one, h.kernel.RouteAdd) }})

@@ -45,7 +45,10 @@ func (h *Host) ruleSteps(want hoststate.State) (steps, error) {
 	for _, one := range want.Rules {
 		one.To = one.To.Masked()
 		if !ourRule(one.Priority, one.Table) {
-			errs = append(errs, fmt.Errorf("add %s: want a priority from %d to %d and table %d", rule{Rule: one}, hoststate.FirstRule, hoststate.LastRule, hoststate.Table))
+			errs = append(
+				errs,
+				fmt.Errorf("add %s: want a priority from %d to %d and table %d", rule{Rule: one}, hoststate.FirstRule, hoststate.LastRule, hoststate.Table),
+			)
 			continue
 		}
 		wanted = append(wanted, rule{Rule: one})

@@ -107,9 +107,13 @@ func newVillage(t *testing.T) *village {
 	for node, other := range map[netns.NsHandle][2]string{n1: {"10.200.2.0/24", "192.0.2.2"}, n2: {"10.200.1.0/24", "192.0.2.1"}} {
 		inside(t, node, func() error {
 			return errors.Join(os.WriteFile("/proc/sys/net/ipv4/ip_forward", []byte("1"), 0), os.WriteFile("/proc/sys/net/ipv4/conf/all/rp_filter", []byte("1"), 0),
-				netlink.RouteAdd(&netlink.Route{Gw: net.ParseIP(other[1]), Dst: kernel.IPNet(prefix(other[0]))}), netlink.RouteAdd(&netlink.Route{Gw: net.ParseIP(other[1])}))
+				netlink.RouteAdd(&netlink.Route{Gw: net.ParseIP(other[1]), Dst: kernel.IPNet(prefix(other[0]))}),
+				netlink.RouteAdd(&netlink.Route{Gw: net.ParseIP(other[1])}))
 		})
-		masquerade(t, node, hoststate.PacketRule{From: prefix("10.200.0.0/16"), ToNot: []netip.Addr{addr("10.200.1.5"), addr("10.200.1.6"), addr("10.200.2.7")}, Verb: hoststate.Masquerade})
+		masquerade(t, node, hoststate.PacketRule{
+			From: prefix("10.200.0.0/16"), ToNot: []netip.Addr{addr("10.200.1.5"), addr("10.200.1.6"), addr("10.200.2.7")},
+			Verb: hoststate.Masquerade,
+		})
 	}
 	v.snapshot = plan.Snapshot{
 		Local: plan.Cluster{PodCIDRs: []netip.Prefix{prefix("10.200.0.0/16")}, External: prefix("242.0.0.0/16")},
@@ -142,8 +146,8 @@ func (v *village) apply(t *testing.T, peers ...plan.Peer) {
 	}
 }
 
-// TestShown: on a real kernel, pods reach each other and themselves at the addresses that a peer shows for them, as long as the peering exists; connections that
-// exist outlive it.
+// TestShown: on a real kernel, pods reach each other and themselves at the addresses that a peer shows for them, as long as the peering exists;
+// connections that exist outlive it.
 func TestShown(t *testing.T) {
 	if !isolated(t) {
 		return
@@ -173,7 +177,8 @@ func TestShown(t *testing.T) {
 			node           netns.NsHandle
 			to, dial, seen string
 		}{
-			"same node": {v.nodes["n1"].ns, "10.200.1.6/32", "242.129.1.6:7000", "10.200.1.6:7000"}, "another node": {v.nodes["n2"].ns, "10.200.2.7/32", "242.129.2.7:7000", "10.200.2.7:7000"},
+			"same node":    {v.nodes["n1"].ns, "10.200.1.6/32", "242.129.1.6:7000", "10.200.1.6:7000"},
+			"another node": {v.nodes["n2"].ns, "10.200.2.7/32", "242.129.2.7:7000", "10.200.2.7:7000"},
 		} {
 			policy(t, way.node, hoststate.PacketRule{From: prefix("10.200.1.5/32"), To: prefix(way.to), Verb: hoststate.Drop})
 			for _, address := range []string{way.dial, way.seen} {
@@ -203,7 +208,8 @@ func TestShown(t *testing.T) {
 				Name: "all", Table: table, Type: nftables.ChainTypeFilter, Hooknum: nftables.ChainHookForward, Priority: nftables.ChainPriorityFilter,
 			})
 			conn.AddRule(&nftables.Rule{Table: table, Chain: chain, Exprs: []expr.Any{
-				&expr.Immediate{Register: 1, Data: binaryutil.NativeEndian.PutUint32(hoststate.ShownMark &^ 4)}, &expr.Meta{Key: expr.MetaKeyMARK, SourceRegister: true, Register: 1},
+				&expr.Immediate{Register: 1, Data: binaryutil.NativeEndian.PutUint32(hoststate.ShownMark &^ 4)},
+				&expr.Meta{Key: expr.MetaKeyMARK, SourceRegister: true, Register: 1},
 			}})
 			return conn.Flush()
 		})

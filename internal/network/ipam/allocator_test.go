@@ -41,18 +41,27 @@ func TestAcquire(t *testing.T) {
 		used  []Use
 		asks  []ask
 	}{
-		"as it is":                 {used: uses("10.200.0.0/16"), asks: []ask{{"a", "10.201.0.0/16", "10.201.0.0/16"}}},
-		"our own pod network":      {used: uses("10.200.0.0/16", "10.96.0.0/16"), asks: []ask{{"a", "10.200.0.0/16", "10.0.0.0/16"}}},
-		"a part of it":             {used: uses("10.200.0.0/16"), asks: []ask{{"a", "10.200.1.0/24", "10.0.0.0/24"}}},
-		"what holds it":            {used: uses("10.0.0.0/16"), asks: []ask{{"a", "10.0.0.0/15", "10.2.0.0/15"}}},
-		"outside of the pools":     {asks: []ask{{"a", "100.64.0.0/16", "10.0.0.0/16"}}},
-		"a public network":         {asks: []ask{{"a", "8.8.8.0/24", "10.0.0.0/24"}}},
-		"a node's address":         {used: uses("192.168.7.4/32"), asks: []ask{{"a", "192.168.0.0/16", "10.0.0.0/16"}}},
-		"three alike":              {used: uses("10.200.0.0/16"), asks: []ask{{"a", "10.200.0.0/16", "10.0.0.0/16"}, {"b", "10.200.0.0/16", "10.1.0.0/16"}, {"c", "10.201.0.0/16", "10.201.0.0/16"}}},
-		"asked twice":              {asks: []ask{{"a", "10.1.0.0/16", "10.1.0.0/16"}, {"a", "10.1.0.0/16", "10.1.0.0/16"}}},
-		"another one is wanted":    {asks: []ask{{"a", "10.1.0.0/16", "10.1.0.0/16"}, {"a", "10.2.0.0/16", "10.2.0.0/16"}, {"b", "10.1.0.0/16", "10.1.0.0/16"}}},
-		"a whole pool":             {pools: prefixes("192.168.0.0/16", "10.0.0.0/8"), asks: []ask{{"a", "192.168.0.0/16", "192.168.0.0/16"}, {"b", "192.168.0.0/16", "10.0.0.0/16"}}},
-		"pools in order":           {pools: prefixes("192.168.0.0/24", "172.16.0.0/24"), asks: []ask{{"a", "1.0.0.0/25", "192.168.0.0/25"}, {"b", "1.0.0.0/25", "192.168.0.128/25"}, {"c", "1.0.0.0/25", "172.16.0.0/25"}}},
+		"as it is":             {used: uses("10.200.0.0/16"), asks: []ask{{"a", "10.201.0.0/16", "10.201.0.0/16"}}},
+		"our own pod network":  {used: uses("10.200.0.0/16", "10.96.0.0/16"), asks: []ask{{"a", "10.200.0.0/16", "10.0.0.0/16"}}},
+		"a part of it":         {used: uses("10.200.0.0/16"), asks: []ask{{"a", "10.200.1.0/24", "10.0.0.0/24"}}},
+		"what holds it":        {used: uses("10.0.0.0/16"), asks: []ask{{"a", "10.0.0.0/15", "10.2.0.0/15"}}},
+		"outside of the pools": {asks: []ask{{"a", "100.64.0.0/16", "10.0.0.0/16"}}},
+		"a public network":     {asks: []ask{{"a", "8.8.8.0/24", "10.0.0.0/24"}}},
+		"a node's address":     {used: uses("192.168.7.4/32"), asks: []ask{{"a", "192.168.0.0/16", "10.0.0.0/16"}}},
+		"three alike": {
+			used: uses("10.200.0.0/16"),
+			asks: []ask{{"a", "10.200.0.0/16", "10.0.0.0/16"}, {"b", "10.200.0.0/16", "10.1.0.0/16"}, {"c", "10.201.0.0/16", "10.201.0.0/16"}},
+		},
+		"asked twice":           {asks: []ask{{"a", "10.1.0.0/16", "10.1.0.0/16"}, {"a", "10.1.0.0/16", "10.1.0.0/16"}}},
+		"another one is wanted": {asks: []ask{{"a", "10.1.0.0/16", "10.1.0.0/16"}, {"a", "10.2.0.0/16", "10.2.0.0/16"}, {"b", "10.1.0.0/16", "10.1.0.0/16"}}},
+		"a whole pool": {
+			pools: prefixes("192.168.0.0/16", "10.0.0.0/8"),
+			asks:  []ask{{"a", "192.168.0.0/16", "192.168.0.0/16"}, {"b", "192.168.0.0/16", "10.0.0.0/16"}},
+		},
+		"pools in order": {
+			pools: prefixes("192.168.0.0/24", "172.16.0.0/24"),
+			asks:  []ask{{"a", "1.0.0.0/25", "192.168.0.0/25"}, {"b", "1.0.0.0/25", "192.168.0.128/25"}, {"c", "1.0.0.0/25", "172.16.0.0/25"}},
+		},
 		"small pools are stepped":  {pools: prefixes("192.168.0.0/24", "10.0.0.0/8"), asks: []ask{{"a", "1.0.0.0/16", "10.0.0.0/16"}}},
 		"reserved equals a pool":   {pools: prefixes("10.0.0.0/8", "192.168.0.0/16"), used: uses("10.0.0.0/8"), asks: []ask{{"a", "10.1.0.0/16", "192.168.0.0/16"}}},
 		"reserved outside of them": {pools: prefixes("10.0.0.0/8"), used: uses("8.0.0.0/8"), asks: []ask{{"a", "10.1.0.0/16", "10.1.0.0/16"}}},
@@ -201,7 +210,8 @@ func TestAttackNC1Nodes(t *testing.T) {
 	if have, _, err := p.Acquire("a", PodNetwork, prefix("10.201.0.0/16"), Written); err != nil || have != prefix("10.201.0.0/16") {
 		t.Errorf("%s, %v", have, err)
 	}
-	if _, _, err := p.Acquire("b", PodNetwork, prefix("10.202.0.0/16"), NoWord); !errors.Is(err, ErrExhausted) || !strings.Contains(err.Error(), "additionalPools") || !strings.Contains(err.Error(), "node n1") {
+	if _, _, err := p.Acquire("b", PodNetwork, prefix("10.202.0.0/16"), NoWord); !errors.Is(err, ErrExhausted) ||
+		!strings.Contains(err.Error(), "additionalPools") || !strings.Contains(err.Error(), "node n1") {
 		t.Errorf("%v", err)
 	}
 	if _, err := p.External(16, nil); !errors.Is(err, ErrExhausted) {
@@ -524,8 +534,8 @@ func TestAvoid(t *testing.T) {
 	}
 }
 
-// TestAttackNC1Answer: a peer writes into the answer to it that a network is used as it is, which an administrator wrote down and a node reaches, before there is a
-// tunnel. That is no agreement.
+// TestAttackNC1Answer: a peer writes into the answer to it that a network is used as it is, which an administrator wrote down and a node reaches,
+// before there is a tunnel. That is no agreement.
 func TestAttackNC1Answer(t *testing.T) {
 	network := netip.MustParsePrefix("10.50.0.0/16")
 	for _, agreed := range []bool{false, true} {
@@ -538,8 +548,8 @@ func TestAttackNC1Answer(t *testing.T) {
 	}
 }
 
-// TestPlaces: the two ends of a peering never choose the same network for each other, whichever pools both have and how many peers; others rarely do. What is assigned
-// stays, and every network of a pool is found in the end.
+// TestPlaces: the two ends of a peering never choose the same network for each other, whichever pools both have and how many peers; others rarely do.
+// What is assigned stays, and every network of a pool is found in the end.
 func TestPlaces(t *testing.T) {
 	id := func(i int) string { return fmt.Sprintf("%08x-0000-4000-8000-000000000000", uint32(i)*2654435761) }
 	pods := prefix("10.200.0.0/16")

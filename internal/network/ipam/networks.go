@@ -54,7 +54,10 @@ func CheckReserved(pools, reserved []netip.Prefix, own []Use) error {
 	for _, network := range reserved {
 		for _, use := range own {
 			if use.Network.Overlaps(network) {
-				return fmt.Errorf("reserved network %s overlaps the %s %s of this cluster, which is always reserved; remove it from the list", network, use.Name, use.Network)
+				return fmt.Errorf(
+					"reserved network %s overlaps the %s %s of this cluster, which is always reserved; remove it from the list", network, use.Name,
+					use.Network,
+				)
 			}
 		}
 	}

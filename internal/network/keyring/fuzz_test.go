@@ -59,7 +59,8 @@ func FuzzReadRing(f *testing.F) {
 		if key := read.Advertised(0); key != public(read.Lanes[0].current) && (key != public(read.Lanes[0].next) || read.Begun != wanted || wanted == handled) {
 			t.Errorf("the advertised key is %s", key)
 		}
-		if step, left := read.Rotate(time.Time{}, time.Now()); (step == RotationWait) != (left > 0) || left > rotateDeadline || step == RotationPromote && read.Begun != wanted {
+		if step, left := read.Rotate(time.Time{}, time.Now()); (step == RotationWait) != (left > 0) ||
+			left > rotateDeadline || step == RotationPromote && read.Begun != wanted {
 			t.Errorf("the rotation goes on with %v after %s", step, left)
 		}
 		if at, value, _ := strings.Cut(begun, " "); read.Begun != value || value != "" && read.BegunAt.Format(time.RFC3339) != at && read.BegunAt.IsZero() {

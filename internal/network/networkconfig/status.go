@@ -19,7 +19,8 @@ import (
 // wantsNetwork reports whether to announce our network to a peer: as soon as a peering is requested in either direction, so that the clusters agree on
 // addresses while the rest is still being set up, and until no peering is left in either. What a peer that may not use this cluster requests does not count.
 func wantsNetwork(fc *discoveryv1alpha1.ForeignCluster) bool {
-	if fc.Spec.PeeringType == discoveryv1alpha1.InBand && fc.DeletionTimestamp == nil && (fc.Status.Incoming == nil || fc.Status.Incoming.State != discoveryv1alpha1.IncomingRefused) {
+	if fc.Spec.PeeringType == discoveryv1alpha1.InBand && fc.DeletionTimestamp == nil &&
+		(fc.Status.Incoming == nil || fc.Status.Incoming.State != discoveryv1alpha1.IncomingRefused) {
 		return true // everything else goes through the tunnel, so it comes first
 	}
 	for i := range fc.Status.PeeringConditions {
@@ -35,7 +36,8 @@ func wantsNetwork(fc *discoveryv1alpha1.ForeignCluster) bool {
 			}
 		case discoveryv1alpha1.AuthenticationStatus:
 			// A cluster that exists here only because it registered either requests resources soon, or is deleted.
-			if c.Status == discoveryv1alpha1.StatusEstablished && fc.DeletionTimestamp == nil && fc.Labels[labels.DiscoveryType] == labels.DiscoveryIncoming && fc.Accepts() {
+			if c.Status == discoveryv1alpha1.StatusEstablished && fc.DeletionTimestamp == nil &&
+				fc.Labels[labels.DiscoveryType] == labels.DiscoveryIncoming && fc.Accepts() {
 				return true
 			}
 		default:
@@ -50,7 +52,10 @@ func publication(ours *netv1alpha1.NetworkConfig, ends []endpoint.Gateway, answe
 		return metav1.Condition{Status: status, Reason: reason, Message: message}
 	}
 	if len(ends) == 0 {
-		return is(metav1.ConditionFalse, netv1alpha1.ReasonGatewayNotFound, "no Service has the label net.liqo.io/gateway=true, so there is no gateway; see `kubectl get services -A -l net.liqo.io/gateway`")
+		return is(
+			metav1.ConditionFalse, netv1alpha1.ReasonGatewayNotFound,
+			"no Service has the label net.liqo.io/gateway=true, so there is no gateway; see `kubectl get services -A -l net.liqo.io/gateway`",
+		)
 	}
 	var problems []string
 	for i := range ends {

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package pace decides when a change of what a peer states counts here. Each change that counts is written on every node, and costs the peer nothing but a
-// signature, so a peer that keeps changing must not decide how often we write. A change that stands alone counts at once: until both ends use it, no packet passes.
+// signature, so a peer that keeps changing must not decide how often we write. A change that stands alone counts at once: until both ends use it, no
+// packet passes.
 //
 // It must not know what is stated, nor the clock: the caller keeps the memory and passes the time. The proof is TestHostile.
 package pace
@@ -21,9 +22,10 @@ type Memory[T comparable] struct {
 	Unsteady bool
 }
 
-// Settle returns the value to use, given the one in use and the one that the peer states now. Nothing in use, the zero value: what is stated counts at once, and so
-// does the first change after Stand without one. Every other change counts once it has stood for Stand, and what is in use stays until then. So changes that count are
-// at least Stand apart, and a peer that never stands still changes nothing. After a restart the first change has to stand as well.
+// Settle returns the value to use, given the one in use and the one that the peer states now. Nothing in use, the zero value: what is stated counts
+// at once, and so does the first change after Stand without one. Every other change counts once it has stood for Stand, and what is in use stays
+// until then. So changes that count are at least Stand apart, and a peer that never stands still changes nothing. After a restart the first change
+// has to stand as well.
 //
 // The next call must get the returned memory, after again at the latest; 0: no such time.
 func Settle[T comparable](m Memory[T], used, stated T, now time.Time) (use T, next Memory[T], again time.Duration) {

@@ -65,7 +65,9 @@ func (c case_) towns(t *testing.T) map[string]*town {
 		}
 		for n, node := range []string{"n0", "n1"} {
 			network := netip.PrefixFrom(at(own, n, 0), 24)
-			one.snapshot.Nodes = append(one.snapshot.Nodes, plan.Node{Name: node, Address: netip.AddrFrom4([4]byte{192, 168, byte(i), byte(10 + n)}), PodCIDRs: []netip.Prefix{network}})
+			one.snapshot.Nodes = append(one.snapshot.Nodes, plan.Node{
+				Name: node, Address: netip.AddrFrom4([4]byte{192, 168, byte(i), byte(10 + n)}), PodCIDRs: []netip.Prefix{network},
+			})
 		}
 		one.snapshot.Gateways = []plan.Gateway{{Address: at(own, 0, 2), Node: "n0"}}
 		// A pod of each cluster has the host part of a pod of each other one, as pods have whose nodes number them from the same address on.
@@ -307,8 +309,8 @@ func (c case_) answer(t *testing.T, q question) string {
 	}
 }
 
-// TestAttackShown: a peer names any network as the one under which it shows our pods, and the controllers believe it. What our pods send to our own networks, hosts
-// and other peers goes where it went without that peer; and what the peer's network leads to is always one of our pods, never a host.
+// TestAttackShown: a peer names any network as the one under which it shows our pods, and the controllers believe it. What our pods send to our own
+// networks, hosts and other peers goes where it went without that peer; and what the peer's network leads to is always one of our pods, never a host.
 func TestAttackShown(t *testing.T) {
 	random := rand.New(rand.NewPCG(9, 9))
 	led := 0
@@ -338,7 +340,8 @@ func TestAttackShown(t *testing.T) {
 			want, verdictWithout := (&machine{state: without, uplink: s.Self.Address}).receive(p)
 			if own, _ := ipam.Swap(to, peer.Pods.To, peer.Pods.From); got.to == own && got.to != to {
 				led++
-				if taken := s.Local.PodCIDRs[0].Contains(to) || s.Local.External.Contains(to) || peer.RemotePods.Contains(to) || peer.RemoteExternal.Contains(to) || peer.Pods.To.Contains(s.Nodes[2].Address); taken {
+				if taken := s.Local.PodCIDRs[0].Contains(to) || s.Local.External.Contains(to) || peer.RemotePods.Contains(to) ||
+					peer.RemoteExternal.Contains(to) || peer.Pods.To.Contains(s.Nodes[2].Address); taken {
 					t.Fatalf("%s > %s is led to %s\n%s", client, to, got.to, state)
 				}
 				continue
@@ -349,7 +352,10 @@ func TestAttackShown(t *testing.T) {
 		}
 		// Nothing that comes from elsewhere is led: neither from the overlay, nor from a host beside the node.
 		for _, in := range []string{"eth0", hoststate.VXLANLink} {
-			p := packet{in: in, from: anywhere(random, peer.RemotePods, peer.RemoteExternal, peer.Pods.To), to: anywhere(random, peer.Pods.To), protocol: "tcp", port: 80}
+			p := packet{
+				in: in, from: anywhere(random, peer.RemotePods, peer.RemoteExternal, peer.Pods.To), to: anywhere(random, peer.Pods.To),
+				protocol: "tcp", port: 80,
+			}
 			if s.Local.PodCIDRs[0].Contains(p.from) {
 				continue
 			}

@@ -131,7 +131,10 @@ func (g validSnapshot) gatewayChains(probe netip.Prefix) []hoststate.Chain {
 	if g.maps() {
 		chains = append(chains,
 			hoststate.Chain{Name: "untracked_out", Hook: hoststate.Output, Priority: priorityRaw, Rules: []hoststate.PacketRule{g.overlayPacket(hoststate.NoTrack)}},
-			hoststate.Chain{Name: "map_out", NAT: true, Hook: hoststate.Postrouting, Priority: prioritySource, Rules: []hoststate.PacketRule{{Mapped: true, Verb: hoststate.Masquerade}}},
+			hoststate.Chain{
+				Name: "map_out", NAT: true, Hook: hoststate.Postrouting, Priority: prioritySource,
+				Rules: []hoststate.PacketRule{{Mapped: true, Verb: hoststate.Masquerade}},
+			},
 		)
 	}
 	chains = append(chains,

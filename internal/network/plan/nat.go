@@ -14,11 +14,13 @@ import (
 // carries the packet that it reports, in which our address is on the other side. Separate chains translate that address, because it does not
 // depend on the outer one.
 
-// Most packets that a chain sees are none of its business: each packet passes the chains of the link that it comes in by and of the one that it goes out by. So the first
-// rule of each lets the others pass at once, and their number does not grow with the peers.
+// Most packets that a chain sees are none of its business: each packet passes the chains of the link that it comes in by and of the one that it goes
+// out by. So the first rule of each lets the others pass at once, and their number does not grow with the peers.
 
 // notIn and notOut are these rules.
-var notIn, notOut = hoststate.PacketRule{InNot: hoststate.TunnelLink, Verb: hoststate.Accept}, hoststate.PacketRule{OutNot: hoststate.TunnelLink, Verb: hoststate.Accept}
+var notIn, notOut = hoststate.PacketRule{InNot: hoststate.TunnelLink, Verb: hoststate.Accept}, hoststate.PacketRule{
+	OutNot: hoststate.TunnelLink, Verb: hoststate.Accept,
+}
 
 // behind puts rules behind one of these; without rules, no packet needs it.
 func behind(pass hoststate.PacketRule, rules []hoststate.PacketRule) []hoststate.PacketRule {
@@ -40,7 +42,9 @@ func (g validSnapshot) errorsIn() (rules []hoststate.PacketRule) {
 		for _, from := range remote(peer) {
 			for _, swap := range own(peer) {
 				if swap.From != swap.To {
-					rules = append(rules, hoststate.PacketRule{In: hoststate.TunnelLink, From: from, Protocol: "icmp", Inner: swap.To, Verb: hoststate.SwapInnerSource, Network: swap.From})
+					rules = append(rules, hoststate.PacketRule{
+						In: hoststate.TunnelLink, From: from, Protocol: "icmp", Inner: swap.To, Verb: hoststate.SwapInnerSource, Network: swap.From,
+					})
 				}
 			}
 		}
@@ -54,7 +58,9 @@ func (g validSnapshot) errorsOut() (rules []hoststate.PacketRule) {
 		for _, to := range remote(peer) {
 			for _, swap := range own(peer) {
 				if swap.From != swap.To {
-					rules = append(rules, hoststate.PacketRule{Out: hoststate.TunnelLink, To: to, Protocol: "icmp", Inner: swap.From, Verb: hoststate.SwapInnerDestination, Network: swap.To})
+					rules = append(rules, hoststate.PacketRule{
+						Out: hoststate.TunnelLink, To: to, Protocol: "icmp", Inner: swap.From, Verb: hoststate.SwapInnerDestination, Network: swap.To,
+					})
 				}
 			}
 		}

@@ -33,7 +33,9 @@ func ForNode(s Snapshot) (hoststate.State, error) {
 	}
 	i := slices.IndexFunc(g.Nodes, func(node Node) bool { return node.Name == g.Self.Node })
 	if i < 0 {
-		return hoststate.State{}, errors.Join(fmt.Errorf("%w: self.node: %q is not one of the %d nodes that can be planned", ErrNoPlan, g.Self.Node, len(g.Nodes)), err)
+		return hoststate.State{}, errors.Join(
+			fmt.Errorf("%w: self.node: %q is not one of the %d nodes that can be planned", ErrNoPlan, g.Self.Node, len(g.Nodes)), err,
+		)
 	}
 	self := g.Nodes[i]
 	return hoststate.State{
@@ -60,7 +62,9 @@ func (g validSnapshot) nodeRules() []hoststate.Rule {
 func (g validSnapshot) nodeRoutes(source netip.Addr) []hoststate.Route {
 	var routes []hoststate.Route
 	for _, gateway := range g.Gateways {
-		routes = append(routes, hoststate.Route{Table: hoststate.Table, To: single(ipam.ProbeAddress(g.Local.External, gateway.Lane)), Link: hoststate.VXLANLink, Source: source})
+		routes = append(routes, hoststate.Route{
+			Table: hoststate.Table, To: single(ipam.ProbeAddress(g.Local.External, gateway.Lane)), Link: hoststate.VXLANLink, Source: source,
+		})
 	}
 	for _, peer := range g.Peers {
 		for _, network := range remote(peer) {

@@ -271,7 +271,8 @@ func write(address netip.Addr, network netip.Prefix) netip.Addr {
 
 // tunnel carries a packet from one gateway to that with the key, if both ends' allowed addresses let it pass.
 func tunnel(p packet, sender, receiver *machine) (packet, bool) {
-	if p.out != hoststate.TunnelLink || !allowed(sender, receiver.state.WireGuard.PublicKey, p.to) || !allowed(receiver, sender.state.WireGuard.PublicKey, p.from) {
+	if p.out != hoststate.TunnelLink || !allowed(sender, receiver.state.WireGuard.PublicKey, p.to) ||
+		!allowed(receiver, sender.state.WireGuard.PublicKey, p.from) {
 		return p, false
 	}
 	return again(p, hoststate.TunnelLink), true

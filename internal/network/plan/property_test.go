@@ -102,7 +102,10 @@ func TestWayAndBack(t *testing.T) {
 
 		request := cross(t, packet{in: hoststate.VXLANLink, from: client, to: serverSeen, protocol: "tcp", mss: 1460}, rome, milan)
 		if request.from != clientSeen || request.to != server || request.mss != 1380 {
-			t.Fatalf("%s > %s (mss 1460) arrived as %s > %s (mss %d), want %s > %s (mss 1380)\n%+v", client, serverSeen, request.from, request.to, request.mss, clientSeen, server, rome.snapshot)
+			t.Fatalf(
+				"%s > %s (mss 1460) arrived as %s > %s (mss %d), want %s > %s (mss 1380)\n%+v", client, serverSeen, request.from, request.to,
+				request.mss, clientSeen, server, rome.snapshot,
+			)
 		}
 		if route, _ := milan.gateway.best(hoststate.Table, server); route.Link != hoststate.VXLANLink || !route.Via.IsValid() {
 			t.Fatalf("no node for %s: %+v", server, route)
@@ -113,7 +116,9 @@ func TestWayAndBack(t *testing.T) {
 		}
 		// The error may come from another host than the server, for example from its node.
 		router, routerSeen := milan.host(random)
-		failure := cross(t, packet{in: hoststate.VXLANLink, from: router, to: request.from, protocol: "icmp", innerFrom: request.from, innerTo: request.to}, milan, rome)
+		failure := cross(t, packet{
+			in: hoststate.VXLANLink, from: router, to: request.from, protocol: "icmp", innerFrom: request.from, innerTo: request.to,
+		}, milan, rome)
 		if failure.from != routerSeen || failure.to != client || failure.innerFrom != client || failure.innerTo != serverSeen {
 			t.Fatalf("the error of %s is %s > %s about %s > %s, want %s > %s about %s > %s", router,
 				failure.from, failure.to, failure.innerFrom, failure.innerTo, routerSeen, client, client, serverSeen)
@@ -145,7 +150,9 @@ func TestProbes(t *testing.T) {
 	for range rounds {
 		rome, milan := clusters(t, random)
 		own := ipam.ProbeAddress(rome.snapshot.Local.External, 0)
-		left, verdict := rome.gateway.send(packet{from: own, to: ipam.ProbeAddress(rome.snapshot.Peers[0].RemoteExternal, 0), protocol: "udp", port: hoststate.ProbePort})
+		left, verdict := rome.gateway.send(packet{
+			from: own, to: ipam.ProbeAddress(rome.snapshot.Peers[0].RemoteExternal, 0), protocol: "udp", port: hoststate.ProbePort,
+		})
 		entered, ok := tunnel(left, rome.gateway, milan.gateway)
 		if verdict != sent || !ok {
 			t.Fatalf("%s %v %+v", verdict, ok, left)
@@ -177,7 +184,8 @@ func TestHostilePeer(t *testing.T) {
 		flushed.state.Routes = nil
 		for range 50 {
 			p := packet{
-				in: hoststate.TunnelLink, from: anywhere(random, peer.RemotePods, peer.RemoteExternal), to: anywhere(random, peer.Pods.To, peer.External.To, peer.Pods.From, peer.External.From),
+				in: hoststate.TunnelLink, from: anywhere(random, peer.RemotePods, peer.RemoteExternal),
+				to:       anywhere(random, peer.Pods.To, peer.External.To, peer.Pods.From, peer.External.From),
 				protocol: []string{"tcp", "udp", "icmp"}[random.IntN(3)], port: []uint16{22, hoststate.ProbePort, hoststate.DefaultVXLANPort, 5873}[random.IntN(4)],
 			}
 			if !allowed(rome.gateway, key("milan"), p.from) {
@@ -357,7 +365,8 @@ func TestInvitation(t *testing.T) {
 		if snapshot.Peers[i].Name == "turin" {
 			snapshot.Peers[i].MappingsOnly = true
 			snapshot.Mappings = append(snapshot.Mappings, plan.Mapping{
-				External: netip.MustParseAddr("10.70.0.99"), Target: snapshot.Mappings[0].Target, Ports: snapshot.Mappings[0].Ports, ClusterIDs: []string{snapshot.Peers[i].ClusterID},
+				External: netip.MustParseAddr("10.70.0.99"), Target: snapshot.Mappings[0].Target, Ports: snapshot.Mappings[0].Ports,
+				ClusterIDs: []string{snapshot.Peers[i].ClusterID},
 			})
 		}
 	}
@@ -378,14 +387,18 @@ func TestInvitation(t *testing.T) {
 		"10.10.1.5":  dropped,
 	} {
 		rome.flows = nil
-		if _, verdict := rome.receive(packet{in: hoststate.TunnelLink, from: netip.MustParseAddr(turin), to: netip.MustParseAddr(to), protocol: "tcp"}); verdict != want {
+		if _, verdict := rome.receive(packet{
+			in: hoststate.TunnelLink, from: netip.MustParseAddr(turin), to: netip.MustParseAddr(to), protocol: "tcp",
+		}); verdict != want {
 			t.Errorf("%s: %s, want %s", to, verdict, want)
 		}
 	}
 	if _, verdict := rome.receive(packet{in: hoststate.VXLANLink, from: netip.MustParseAddr("10.10.1.5"), to: netip.MustParseAddr(turin)}); verdict != dropped {
 		t.Errorf("a pod sends to the guest: %s", verdict)
 	}
-	if _, verdict := rome.receive(packet{in: hoststate.TunnelLink, from: netip.MustParseAddr("10.30.2.7"), to: netip.MustParseAddr("10.40.1.5")}); verdict != sent {
+	if _, verdict := rome.receive(packet{
+		in: hoststate.TunnelLink, from: netip.MustParseAddr("10.30.2.7"), to: netip.MustParseAddr("10.40.1.5"),
+	}); verdict != sent {
 		t.Errorf("another peer does not reach a pod: %s", verdict)
 	}
 }

@@ -10,15 +10,15 @@ import (
 	"liqo.io/liqo/internal/network/ipam"
 )
 
-// A peer shows our pods under a prefix of its own, in the status of the pods that run here for it. Programs here that read its API dial that. On the node of the
-// pod that dials, such a connection is led to the pod itself, before policies of the network plugin see it: as a connection to a Service is. No gateway is
-// involved, and connections to all other addresses pass one rule more when they start (docs/adr/0044-addresses-of-the-consumer.md).
+// A peer shows our pods under a prefix of its own, in the status of the pods that run here for it. Programs here that read its API dial that. On the
+// node of the pod that dials, such a connection is led to the pod itself, before policies of the network plugin see it: as a connection to a Service
+// is. No gateway is involved, and connections to all other addresses pass one rule more when they start (docs/adr/0044-addresses-of-the-consumer.md).
 
 // priorityShown is just before kube-proxy and network plugins.
 const priorityShown = priorityDestination - 1
 
-// shown returns our networks as peers show them. A peer chose the prefix, so it counts only if the controllers found that nothing here leads to it, and nothing that
-// is planned here does. Several peers may show the same one; they all mean the same pods.
+// shown returns our networks as peers show them. A peer chose the prefix, so it counts only if the controllers found that nothing here leads to it,
+// and nothing that is planned here does. Several peers may show the same one; they all mean the same pods.
 func (g validSnapshot) shown() (all []Swap) {
 	for _, peer := range g.Peers {
 		swap := Swap{From: peer.Pods.To, To: peer.Pods.From}
@@ -46,8 +46,9 @@ func (g validSnapshot) shownIn(self Node) (rules []hoststate.PacketRule) {
 	return rules
 }
 
-// shownOut lets the client of a marked connection come from an address that a peer shows for it. Both ends may be the same pod, which takes no packets from its own
-// address; and two pods on one bridge would exchange answers past this node's translation. If peers show several, it is the first.
+// shownOut lets the client of a marked connection come from an address that a peer shows for it. Both ends may be the same pod, which takes no
+// packets from its own address; and two pods on one bridge would exchange answers past this node's translation. If peers show several, it is the
+// first.
 func (g validSnapshot) shownOut(self Node) (rules []hoststate.PacketRule) {
 	all := g.shown()
 	for _, swap := range all[:min(1, len(all))] {

@@ -293,7 +293,9 @@ type Options struct {
 // Validate refuses networks that cannot be those of this cluster.
 func (o *Options) Validate() error {
 	if len(o.PodCIDRs) == 0 {
-		return errors.New("no pod network is set; set --pod-cidr to what `kubectl cluster-info dump | grep cluster-cidr` shows, or to the setting of the network plugin")
+		return errors.New(
+			"no pod network is set; set --pod-cidr to what `kubectl cluster-info dump | grep cluster-cidr` shows, or to the setting of the network plugin",
+		)
 	}
 	if len(o.ServiceCIDRs) == 0 {
 		return errors.New("no service network is set; set --service-cidr to what `kubectl cluster-info dump | grep service-cluster-ip-range` shows")

@@ -74,17 +74,28 @@ func TestMonitor(t *testing.T) {
 		want    []State
 		when    []span
 	}{
-		"up after two replies":         {fast, 1 * ms, always, 2 * time.Second, []State{Up}, []span{{10 * ms, 15 * ms}}},
-		"slow pace":                    {slow, 1 * ms, always, 5 * time.Second, []State{Up}, []span{{10 * ms, 15 * ms}}},
-		"long round trip is not loss":  {fast, 400 * ms, always, 5 * time.Second, []State{Up}, []span{{425 * ms, 430 * ms}}},
-		"no gateway there":             {fast, 1 * ms, func(time.Duration) bool { return false }, 5 * time.Second, []State{Down}, []span{{time.Second, 1010 * ms}}},
-		"three lost":                   {fast, 1 * ms, not(time.Second, time.Hour), 5 * time.Second, []State{Up, Down}, []span{{0, 100 * ms}, {1100 * ms, 1180 * ms}}},
-		"two lost are forgiven":        {fast, 1 * ms, not(time.Second, 1100*ms), 5 * time.Second, []State{Up}, nil},
-		"comes back":                   {fast, 1 * ms, not(time.Second, 2*time.Second), 5 * time.Second, []State{Up, Down, Up}, []span{{0, 100 * ms}, {1100 * ms, 1180 * ms}, {2050 * ms, 2110 * ms}}},
-		"slow pace, faster when late":  {slow, 1 * ms, not(time.Second, 1800*ms), 9 * time.Second, []State{Up}, nil},
-		"slow pace, down after three":  {slow, 1 * ms, not(time.Second, time.Hour), 9 * time.Second, []State{Up, Down}, []span{{0, 300 * ms}, {2 * time.Second, 2530 * ms}}},
-		"new, until it answers":        {slow, 1 * ms, not(0, 2*time.Second), 5 * time.Second, []State{Down, Up}, []span{{1520 * ms, 1530 * ms}, {2010 * ms, 2110 * ms}}},
-		"not for ever":                 {slow, 1 * ms, not(0, 10*time.Second), 15 * time.Second, []State{Down, Up}, []span{{1520 * ms, 1530 * ms}, {10010 * ms, 10215 * ms}}},
+		"up after two replies":        {fast, 1 * ms, always, 2 * time.Second, []State{Up}, []span{{10 * ms, 15 * ms}}},
+		"slow pace":                   {slow, 1 * ms, always, 5 * time.Second, []State{Up}, []span{{10 * ms, 15 * ms}}},
+		"long round trip is not loss": {fast, 400 * ms, always, 5 * time.Second, []State{Up}, []span{{425 * ms, 430 * ms}}},
+		"no gateway there":            {fast, 1 * ms, func(time.Duration) bool { return false }, 5 * time.Second, []State{Down}, []span{{time.Second, 1010 * ms}}},
+		"three lost": {
+			fast, 1 * ms, not(time.Second, time.Hour), 5 * time.Second, []State{Up, Down}, []span{{0, 100 * ms}, {1100 * ms, 1180 * ms}},
+		},
+		"two lost are forgiven": {fast, 1 * ms, not(time.Second, 1100*ms), 5 * time.Second, []State{Up}, nil},
+		"comes back": {
+			fast, 1 * ms, not(time.Second, 2*time.Second), 5 * time.Second, []State{Up, Down, Up},
+			[]span{{0, 100 * ms}, {1100 * ms, 1180 * ms}, {2050 * ms, 2110 * ms}},
+		},
+		"slow pace, faster when late": {slow, 1 * ms, not(time.Second, 1800*ms), 9 * time.Second, []State{Up}, nil},
+		"slow pace, down after three": {
+			slow, 1 * ms, not(time.Second, time.Hour), 9 * time.Second, []State{Up, Down}, []span{{0, 300 * ms}, {2 * time.Second, 2530 * ms}},
+		},
+		"new, until it answers": {
+			slow, 1 * ms, not(0, 2*time.Second), 5 * time.Second, []State{Down, Up}, []span{{1520 * ms, 1530 * ms}, {2010 * ms, 2110 * ms}},
+		},
+		"not for ever": {
+			slow, 1 * ms, not(0, 10*time.Second), 15 * time.Second, []State{Down, Up}, []span{{1520 * ms, 1530 * ms}, {10010 * ms, 10215 * ms}},
+		},
 		"a reply now and then is none": {fast, 1 * ms, func(at time.Duration) bool { return at%time.Second < 10*ms }, 9 * time.Second, []State{Down}, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -189,7 +200,10 @@ func TestMonitorIgnoresUnsolicitedReplies(t *testing.T) {
 }
 
 func TestMonitorForgivesOwnStall(t *testing.T) {
-	sim := &simulation{monitor: newMonitor(start, Pace{Up: 50 * time.Millisecond, Other: 50 * time.Millisecond}), now: start, takes: time.Millisecond, answers: func(time.Duration) bool { return true }}
+	sim := &simulation{
+		monitor: newMonitor(start, Pace{Up: 50 * time.Millisecond, Other: 50 * time.Millisecond}), now: start, takes: time.Millisecond,
+		answers: func(time.Duration) bool { return true },
+	}
 	sim.run(time.Second)
 	later := sim.now.Add(5 * time.Second)
 	sim.monitor.forgive(later, 5*time.Second)
@@ -214,19 +228,26 @@ func TestChoose(t *testing.T) {
 		want    int
 		unclear bool
 	}{
-		"sticky, though a lower one is up":   {present: 1, lanes: []int{0, 1}, stands: map[int]Status{0: up, 1: up}, want: 1},
-		"leaves what is down":                {present: 0, lanes: []int{0, 1}, stands: map[int]Status{0: down, 1: up}, want: 1},
-		"leaves what never answered":         {present: 0, lanes: []int{0, 1}, stands: map[int]Status{0: {State: Down}, 1: up}, want: 1},
-		"stays if nothing is better":         {present: 0, lanes: []int{0, 1}, stands: map[int]Status{0: down, 1: down}},
-		"both were silent":                   {present: 0, lanes: []int{0, 1}, stands: map[int]Status{0: down, 1: {State: Up, Echoed: at(900), Last: at(901)}}, unclear: true},
-		"its pause is over just now":         {present: 0, lanes: []int{0, 1}, stands: map[int]Status{0: down, 1: {State: Up, Echoed: at(1000), Last: at(1001), Steady: at(990)}}, unclear: true},
-		"one of the others is surely better": {present: 0, lanes: []int{0, 1, 2}, stands: map[int]Status{0: down, 1: {State: Up, Echoed: at(900), Last: at(901)}, 2: up}, want: 2},
-		"not to an unknown one":              {present: 0, lanes: []int{0, 1}, stands: map[int]Status{0: down}},
-		"unknown is not down":                {present: 0, lanes: []int{0, 1}, stands: map[int]Status{1: up}},
-		"no fail-back":                       {present: 2, lanes: []int{0, 1, 2}, stands: map[int]Status{0: up, 1: up, 2: {}}, want: 2},
-		"present one is gone":                {present: 1, lanes: []int{0, 2}, stands: map[int]Status{1: up, 2: up}, want: 2},
-		"present one is gone, none is up":    {present: 1, lanes: []int{0, 2}, want: 0},
-		"no lanes":                           {present: 1, want: 1},
+		"sticky, though a lower one is up": {present: 1, lanes: []int{0, 1}, stands: map[int]Status{0: up, 1: up}, want: 1},
+		"leaves what is down":              {present: 0, lanes: []int{0, 1}, stands: map[int]Status{0: down, 1: up}, want: 1},
+		"leaves what never answered":       {present: 0, lanes: []int{0, 1}, stands: map[int]Status{0: {State: Down}, 1: up}, want: 1},
+		"stays if nothing is better":       {present: 0, lanes: []int{0, 1}, stands: map[int]Status{0: down, 1: down}},
+		"both were silent": {
+			present: 0, lanes: []int{0, 1}, stands: map[int]Status{0: down, 1: {State: Up, Echoed: at(900), Last: at(901)}}, unclear: true,
+		},
+		"its pause is over just now": {
+			present: 0, lanes: []int{0, 1}, stands: map[int]Status{0: down, 1: {State: Up, Echoed: at(1000), Last: at(1001), Steady: at(990)}},
+			unclear: true,
+		},
+		"one of the others is surely better": {
+			present: 0, lanes: []int{0, 1, 2}, stands: map[int]Status{0: down, 1: {State: Up, Echoed: at(900), Last: at(901)}, 2: up}, want: 2,
+		},
+		"not to an unknown one":           {present: 0, lanes: []int{0, 1}, stands: map[int]Status{0: down}},
+		"unknown is not down":             {present: 0, lanes: []int{0, 1}, stands: map[int]Status{1: up}},
+		"no fail-back":                    {present: 2, lanes: []int{0, 1, 2}, stands: map[int]Status{0: up, 1: up, 2: {}}, want: 2},
+		"present one is gone":             {present: 1, lanes: []int{0, 2}, stands: map[int]Status{1: up, 2: up}, want: 2},
+		"present one is gone, none is up": {present: 1, lanes: []int{0, 2}, want: 0},
+		"no lanes":                        {present: 1, want: 1},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got, clear := Choose(test.present, test.lanes, func(lane int) Status { return test.stands[lane] })

@@ -105,7 +105,10 @@ func TestProbersMeet(t *testing.T) {
 // A prober without replies works at its pace, and sleeps in between.
 func TestProberSleeps(t *testing.T) {
 	p := New(Options{})
-	p.Aim(Aim{Pace: Pace{Up: 500 * time.Millisecond, Other: 500 * time.Millisecond}, MTU: 1420, Targets: []Target{{"milan", 0, netip.MustParseAddr("127.0.0.99")}}})
+	p.Aim(Aim{
+		Pace: Pace{Up: 500 * time.Millisecond, Other: 500 * time.Millisecond}, MTU: 1420,
+		Targets: []Target{{"milan", 0, netip.MustParseAddr("127.0.0.99")}},
+	})
 	defer p.closeSocket()
 	steps, from := 0, time.Now()
 	for now := from; now.Sub(from) < fresh+10*time.Second && steps < 1000; now, _ = p.step(now) {

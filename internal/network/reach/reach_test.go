@@ -38,21 +38,29 @@ func TestNetworks(t *testing.T) {
 			Skip: []string{"lo"}, Resolvers: []netip.Addr{netip.MustParseAddr("10.0.0.2"), netip.MustParseAddr("127.0.0.53")},
 		}, "10.0.0.2/32 Resolver, 10.0.12.0/24 Link eth0, 172.30.0.0/16 Route eth0"},
 		"a route without an address, and the halves of a default route": {Facts{
-			Routes: []Route{{To: prefix("0.0.0.0/1"), Link: "tun0"}, {To: prefix("128.0.0.0/1"), Link: "tun0"}, {To: prefix("10.8.0.0/24"), Link: "tun0"}, {To: prefix("10.0.0.0/7"), Link: "tun0"}},
+			Routes: []Route{
+				{To: prefix("0.0.0.0/1"), Link: "tun0"}, {To: prefix("128.0.0.0/1"), Link: "tun0"}, {To: prefix("10.8.0.0/24"), Link: "tun0"},
+				{To: prefix("10.0.0.0/7"), Link: "tun0"},
+			},
 		}, "10.8.0.0/24 Route tun0"},
 		"what Liqo made": {Facts{
-			Addresses: []Address{{"liqo.vxlan", prefix("242.0.0.9/24")}}, Routes: []Route{{To: prefix("242.1.0.0/16"), Link: "liqo.vxlan"}}, Skip: []string{"liqo.vxlan"},
+			Addresses: []Address{{"liqo.vxlan", prefix("242.0.0.9/24")}}, Routes: []Route{{To: prefix("242.1.0.0/16"), Link: "liqo.vxlan"}},
+			Skip: []string{"liqo.vxlan"},
 		}, ""},
 		"routes to pods, and a node that is a container": {Facts{
 			Addresses: []Address{{"eth0", prefix("172.18.0.3/16")}, {"veth1", prefix("10.200.1.1/32")}, {"kube-ipvs0", prefix("10.96.0.1/32")}},
 			Routes: []Route{
-				{To: prefix("10.200.1.5/32"), Link: "veth1"}, {To: prefix("10.200.2.0/24"), Link: "eth0", Gateway: true}, {To: prefix("10.9.9.9/32"), Link: "eth0", Gateway: true},
+				{To: prefix("10.200.1.5/32"), Link: "veth1"}, {To: prefix("10.200.2.0/24"), Link: "eth0", Gateway: true},
+				{To: prefix("10.9.9.9/32"), Link: "eth0", Gateway: true},
 			},
 			Pairs: []string{"eth0", "veth1"},
 		}, "10.9.9.9/32 Route eth0, 10.200.2.0/24 Route eth0, 172.18.0.0/16 Link eth0"},
 		"one inside another, and the same twice": {Facts{
 			Addresses: []Address{{"eth0", prefix("10.1.2.3/24")}},
-			Routes:    []Route{{To: prefix("10.1.0.0/16"), Link: "eth1", Gateway: true}, {To: prefix("10.1.2.0/24"), Link: "eth0", Connected: true}, {To: prefix("10.1.0.0/16"), Link: "eth2"}},
+			Routes: []Route{
+				{To: prefix("10.1.0.0/16"), Link: "eth1", Gateway: true}, {To: prefix("10.1.2.0/24"), Link: "eth0", Connected: true},
+				{To: prefix("10.1.0.0/16"), Link: "eth2"},
+			},
 		}, "10.1.0.0/16 Route eth1"},
 		"IPv6 and what no host has": {Facts{
 			Addresses: []Address{{"eth0", prefix("fd00::1/64")}}, Routes: []Route{{To: prefix("224.0.0.0/4"), Link: "eth0"}, {To: prefix("fd00::/64"), Link: "eth0"}},
@@ -104,7 +112,8 @@ func TestShortened(t *testing.T) {
 }
 
 func TestResolvers(t *testing.T) {
-	file := "# made by DHCP\nsearch example.org\nnameserver 10.0.0.2\n nameserver\t10.0.0.3 # second\nnameserver fd00::1\nnameserver ::ffff:10.0.0.4\nnameserver nonsense\nnameserver\noptions ndots:5\n"
+	file := "# made by DHCP\nsearch example.org\nnameserver 10.0.0.2\n nameserver\t10.0.0.3 # second\nnameserver fd00::1\nnameserver " +
+		"::ffff:10.0.0.4\nnameserver nonsense\nnameserver\noptions ndots:5\n"
 	if got := fmt.Sprint(Resolvers(file)); got != "[10.0.0.2 10.0.0.3 10.0.0.4]" {
 		t.Error(got)
 	}

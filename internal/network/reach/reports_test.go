@@ -16,7 +16,8 @@ import (
 	"liqo.io/liqo/internal/network/ipam"
 )
 
-// TestReported: reports count once for each network, with the nodes; those of nodes that do not exist, of virtual nodes, and of networks of this cluster do not.
+// TestReported: reports count once for each network, with the nodes; those of nodes that do not exist, of virtual nodes, and of networks of this
+// cluster do not.
 func TestReported(t *testing.T) {
 	node := func(name string) corev1.Node { return corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}} }
 	virtual := node("liqo-milan")
@@ -28,14 +29,18 @@ func TestReported(t *testing.T) {
 	lan := netv1alpha1.NodeNetwork{CIDR: "10.0.0.0/8", Kind: netv1alpha1.NodeNetworkRoute}
 	pods := netv1alpha1.NodeNetwork{CIDR: "10.200.1.0/24", Kind: netv1alpha1.NodeNetworkLink, Link: "cni0"}
 	nonsense := netv1alpha1.NodeNetwork{CIDR: "0.0.0.0/0", Kind: netv1alpha1.NodeNetworkRoute}
-	own := []ipam.Use{{Name: "pod network", Network: netip.MustParsePrefix("10.200.0.0/16")}, {Name: ipam.ReservedName, Network: netip.MustParsePrefix("172.16.0.0/12")}}
+	own := []ipam.Use{
+		{Name: "pod network", Network: netip.MustParsePrefix("10.200.0.0/16")},
+		{Name: ipam.ReservedName, Network: netip.MustParsePrefix("172.16.0.0/12")},
+	}
 	got := Reported([]netv1alpha1.NodeReport{
 		report("n2", docker, lan), report("n1", docker, pods, nonsense), report("gone", netv1alpha1.NodeNetwork{CIDR: "10.9.0.0/16"}), report("liqo-milan", lan),
 	}, []corev1.Node{node("n1"), node("n2"), virtual}, own)
 	if text := fmt.Sprint(got); text != "[{node n2 by a route 10.0.0.0/8} {nodes n1, n2 by its link docker0 172.17.0.0/16}]" {
 		t.Error(text)
 	}
-	if text := Describe(slices.Concat(got, got, got)); text != "10.0.0.0/8 (node n2 by a route), 172.17.0.0/16 (nodes n1, n2 by its link docker0), 10.0.0.0/8 (node n2 by a route), 172.17.0.0/16 (nodes n1, n2 by its link docker0), 2 more" {
+	if text := Describe(slices.Concat(got, got, got)); text != "10.0.0.0/8 (node n2 by a route), 172.17.0.0/16 (nodes n1, n2 by its link "+
+		"docker0), 10.0.0.0/8 (node n2 by a route), 172.17.0.0/16 (nodes n1, n2 by its link docker0), 2 more" {
 		t.Error(text)
 	}
 }

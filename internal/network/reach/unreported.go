@@ -13,8 +13,8 @@ import (
 	netv1alpha1 "liqo.io/liqo/apis/net/v1alpha1"
 )
 
-// ReportTimeout is how long a new use of a network waits for the report of a node that is Ready. An agent reports within seconds of its start, and its image is that
-// of the controller manager.
+// ReportTimeout is how long a new use of a network waits for the report of a node that is Ready. An agent reports within seconds of its start, and
+// its image is that of the controller manager.
 const ReportTimeout = 2 * time.Minute
 
 // Agents are the agents on nodes, as far as it matters for who is going to report.

@@ -26,7 +26,9 @@ func node(name string, ready time.Duration, change ...func(*corev1.Node)) corev1
 	if ready == 0 {
 		condition.Status, condition.LastTransitionTime = corev1.ConditionFalse, ago(time.Second)
 	}
-	one.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeMemoryPressure, Status: corev1.ConditionTrue, LastTransitionTime: ago(time.Second)}, condition}
+	one.Status.Conditions = []corev1.NodeCondition{
+		{Type: corev1.NodeMemoryPressure, Status: corev1.ConditionTrue, LastTransitionTime: ago(time.Second)}, condition,
+	}
 	for _, apply := range change {
 		apply(&one)
 	}
@@ -37,7 +39,9 @@ func agents(age, changed time.Duration) *appsv1.DaemonSet {
 	set := &appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{CreationTimestamp: ago(age)}}
 	set.Spec.Template.Spec.NodeSelector = map[string]string{corev1.LabelOSStable: "linux"}
 	status, spec := ago(time.Second), ago(changed)
-	set.ManagedFields = []metav1.ManagedFieldsEntry{{Manager: "daemonset", Subresource: "status", Time: &status}, {Manager: "none"}, {Manager: "helm", Time: &spec}}
+	set.ManagedFields = []metav1.ManagedFieldsEntry{
+		{Manager: "daemonset", Subresource: "status", Time: &status}, {Manager: "none"}, {Manager: "helm", Time: &spec},
+	}
 	return set
 }
 
@@ -67,16 +71,23 @@ func TestUnreported(t *testing.T) {
 		"all reported":                    {long, []corev1.Node{node("a", time.Second), node("b", time.Hour)}, []string{"a", "b", "gone"}, "[]", 0, "[]"},
 		"a new node":                      {long, []corev1.Node{node("a", time.Hour), node("b", 30*time.Second)}, []string{"a"}, "[b]", 90 * time.Second, "[]"},
 		"a node that was silent too long": {long, []corev1.Node{node("a", ReportTimeout), node("b", time.Hour)}, []string{"b"}, "[]", 0, "[a]"},
-		"an installation on old nodes":    {agents(time.Minute, time.Minute), []corev1.Node{node("b", time.Hour), node("a", time.Hour)}, nil, "[a b]", time.Minute, "[]"},
-		"an upgrade":                      {agents(24*time.Hour, 20*time.Second), []corev1.Node{node("a", time.Hour)}, nil, "[a]", 100 * time.Second, "[]"},
-		"an upgrade long ago":             {agents(24*time.Hour, time.Hour), []corev1.Node{node("a", 2*time.Hour)}, nil, "[]", 0, "[a]"},
-		"one is never Ready":              {long, []corev1.Node{node("a", time.Hour), node("b", 0)}, []string{"a"}, "[]", 0, "[b]"},
-		"one of 500 is never Ready":       {agents(time.Minute, time.Second), many, reported, "[]", 0, "[n007]"},
-		"nodes without an agent":          {agents(time.Second, time.Second), []corev1.Node{node("a", time.Second, virtual), node("b", time.Second, windows)}, nil, "[]", 0, "[]"},
-		"no agents at all":                {nil, []corev1.Node{node("a", time.Second)}, nil, "[]", 0, "[]"},
-		"a clock that is ahead":           {long, []corev1.Node{node("a", -time.Hour)}, nil, "[]", 0, "[a]"},
-		"a new node with such a clock":    {long, []corev1.Node{node("a", -time.Hour, young)}, nil, "[a]", 110 * time.Second, "[]"},
-		"the longest wait counts":         {long, []corev1.Node{node("a", 100*time.Second), node("b", 10*time.Second), node("c", time.Hour)}, nil, "[a b]", 110 * time.Second, "[c]"},
+		"an installation on old nodes": {
+			agents(time.Minute, time.Minute), []corev1.Node{node("b", time.Hour), node("a", time.Hour)}, nil, "[a b]", time.Minute, "[]",
+		},
+		"an upgrade":                {agents(24*time.Hour, 20*time.Second), []corev1.Node{node("a", time.Hour)}, nil, "[a]", 100 * time.Second, "[]"},
+		"an upgrade long ago":       {agents(24*time.Hour, time.Hour), []corev1.Node{node("a", 2*time.Hour)}, nil, "[]", 0, "[a]"},
+		"one is never Ready":        {long, []corev1.Node{node("a", time.Hour), node("b", 0)}, []string{"a"}, "[]", 0, "[b]"},
+		"one of 500 is never Ready": {agents(time.Minute, time.Second), many, reported, "[]", 0, "[n007]"},
+		"nodes without an agent": {
+			agents(time.Second, time.Second), []corev1.Node{node("a", time.Second, virtual), node("b", time.Second, windows)}, nil, "[]", 0, "[]",
+		},
+		"no agents at all":             {nil, []corev1.Node{node("a", time.Second)}, nil, "[]", 0, "[]"},
+		"a clock that is ahead":        {long, []corev1.Node{node("a", -time.Hour)}, nil, "[]", 0, "[a]"},
+		"a new node with such a clock": {long, []corev1.Node{node("a", -time.Hour, young)}, nil, "[a]", 110 * time.Second, "[]"},
+		"the longest wait counts": {
+			long, []corev1.Node{node("a", 100*time.Second), node("b", 10*time.Second), node("c", time.Hour)}, nil, "[a b]", 110 * time.Second,
+			"[c]",
+		},
 	} {
 		var reports []netv1alpha1.NodeReport
 		for _, one := range row.reports {

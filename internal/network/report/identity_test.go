@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// TestAttackL9: a reader believes the gateway that has the private key of the tunnel, and no other server, also one that has a copy of the certificate, or another
-// gateway's key.
+// TestAttackL9: a reader believes the gateway that has the private key of the tunnel, and no other server, also one that has a copy of the
+// certificate, or another gateway's key.
 func TestAttackL9(t *testing.T) {
 	gateway, other := [32]byte{1}, [32]byte{2}
 	for name, row := range map[string]struct {

@@ -61,7 +61,8 @@ func ChangedPeers(before, now *Observation) (peers []string) {
 }
 
 func differs(a, b *Peer) bool {
-	return a.Up != b.Up || b.Up && a.Endpoint != b.Endpoint || a.RemoteKey != b.RemoteKey || a.MTU != b.MTU || a.Problem != b.Problem || a.Carrier != b.Carrier || a.WhyNot != b.WhyNot ||
+	return a.Up != b.Up || b.Up && a.Endpoint != b.Endpoint || a.RemoteKey != b.RemoteKey ||
+		a.MTU != b.MTU || a.Problem != b.Problem || a.Carrier != b.Carrier || a.WhyNot != b.WhyNot ||
 		HandshakeState(a) != HandshakeState(b) ||
 		!slices.EqualFunc(a.Nodes, b.Nodes, func(a, b Node) bool {
 			return a.Name == b.Name && a.Lane == b.Lane && IsRecent(&a) == IsRecent(&b)

@@ -11,7 +11,8 @@ func TestChangedPeers(t *testing.T) {
 		return &Observation{
 			Published: map[string]int64{"milan-id": 1500, "else": 0},
 			Reported: Gateway{Peers: []Peer{{ClusterID: "else"}, {
-				ClusterID: "milan-id", Up: true, RTTMicroseconds: 1500, SilentMilliseconds: 100, HandshakeSeconds: 20, Endpoint: "203.0.113.7:5871", RemoteKey: "key", MTU: 1420,
+				ClusterID: "milan-id", Up: true, RTTMicroseconds: 1500, SilentMilliseconds: 100, HandshakeSeconds: 20, Endpoint: "203.0.113.7:5871",
+				RemoteKey: "key", MTU: 1420,
 				Nodes: []Node{{Name: "n1", Lane: 0, SilentMilliseconds: 80}, {Name: "n2", Lane: 1, SilentMilliseconds: 90}},
 			}}},
 		}

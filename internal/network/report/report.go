@@ -4,7 +4,8 @@
 // Agents write no objects; the controller manager reads the report and writes the status. The package holds the types, and what proves a gateway to its reader.
 package report
 
-// Path of the report on a gateway, at [SecurePort] of the pod's address, and for readers of earlier versions at Port without TLS. The answer does not end until one side closes it.
+// Path of the report on a gateway, at [SecurePort] of the pod's address, and for readers of earlier versions at Port without TLS. The answer does not
+// end until one side closes it.
 const (
 	Path = "/state"
 	Port = 5873

@@ -119,7 +119,8 @@ func TestCheckConfig(t *testing.T) {
 			s.Signatures[0].PublicKey = signed(ours).Signatures[0].PublicKey
 		}, ErrInvalid},
 		"pruned by an API server of an earlier version": {signed(ours), ours.Fingerprint(), func(s *netv1alpha1.NetworkConfigSpec) { s.Networks = nil }, nil},
-		"a row taken away":       {signed(ours), ours.Fingerprint(), func(s *netv1alpha1.NetworkConfigSpec) { s.Networks = s.Networks[:1] }, nil}, // then it states what the fields do
+		// then it states what the fields do
+		"a row taken away":       {signed(ours), ours.Fingerprint(), func(s *netv1alpha1.NetworkConfigSpec) { s.Networks = s.Networks[:1] }, nil},
 		"another row":            {signed(ours), ours.Fingerprint(), func(s *netv1alpha1.NetworkConfigSpec) { s.Networks[1].PodCIDR = "fd00:9::/48" }, ErrInvalid},
 		"another first row":      {signed(ours), ours.Fingerprint(), func(s *netv1alpha1.NetworkConfigSpec) { s.Networks[0].PodCIDR = "10.9.0.0/16" }, ErrInvalid},
 		"lanes in another order": {signed(ours), ours.Fingerprint(), func(s *netv1alpha1.NetworkConfigSpec) { s.Lanes[0], s.Lanes[1] = s.Lanes[1], s.Lanes[0] }, nil},
@@ -139,7 +140,10 @@ func TestCheckConfig(t *testing.T) {
 func TestCheckAnswer(t *testing.T) {
 	keys := newKeys(t)
 	exchange := func() Exchange {
-		return Exchange{Asker: "rome-id", Answerer: "milan-id", Config: testSpec(), Answer: &netv1alpha1.NetworkConfigStatus{Processed: true, PodCIDRNAT: "10.5.0.0/16", ExternalCIDRNAT: "None"}}
+		return Exchange{
+			Asker: "rome-id", Answerer: "milan-id", Config: testSpec(),
+			Answer: &netv1alpha1.NetworkConfigStatus{Processed: true, PodCIDRNAT: "10.5.0.0/16", ExternalCIDRNAT: "None"},
+		}
 	}
 	for name, row := range map[string]struct {
 		edit func(*Exchange)
@@ -164,7 +168,8 @@ func TestCheckAnswer(t *testing.T) {
 	}
 }
 
-// TestCheckAnswerOfFamilies: an answer about further address families is signed row by row, with the rows that it answers, and is not one about the first alone.
+// TestCheckAnswerOfFamilies: an answer about further address families is signed row by row, with the rows that it answers, and is not one about the
+// first alone.
 func TestCheckAnswerOfFamilies(t *testing.T) {
 	keys := newKeys(t)
 	for name, row := range map[string]struct {

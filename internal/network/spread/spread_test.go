@@ -18,7 +18,10 @@ func testNode(name string, ready bool) corev1.Node {
 	if ready {
 		status = corev1.ConditionTrue
 	}
-	return corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}, Status: corev1.NodeStatus{Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: status}}}}
+	return corev1.Node{
+		ObjectMeta: metav1.ObjectMeta{Name: name},
+		Status:     corev1.NodeStatus{Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: status}}},
+	}
 }
 
 func TestToMove(t *testing.T) {
@@ -71,9 +74,15 @@ func TestToMove(t *testing.T) {
 			f.observations[2] = report.Observation{Lane: 2, Pod: "gateway-2"}
 		}, ""},
 	} {
-		f := &facts{pods: []corev1.Pod{pod(0, "n1"), pod(1, "n1")}, nodes: []corev1.Node{testNode("n1", true), testNode("n2", true)}, observations: map[int]report.Observation{}}
+		f := &facts{
+			pods: []corev1.Pod{pod(0, "n1"), pod(1, "n1")}, nodes: []corev1.Node{testNode("n1", true), testNode("n2", true)},
+			observations: map[int]report.Observation{},
+		}
 		for lane := range 2 {
-			f.observations[lane] = report.Observation{Lane: lane, Pod: fmt.Sprintf("gateway-%d", lane), Reported: report.Gateway{Peers: []report.Peer{{ClusterID: "a", Up: true}, {ClusterID: "b", Up: true}}}}
+			f.observations[lane] = report.Observation{
+				Lane: lane, Pod: fmt.Sprintf("gateway-%d", lane),
+				Reported: report.Gateway{Peers: []report.Peer{{ClusterID: "a", Up: true}, {ClusterID: "b", Up: true}}},
+			}
 		}
 		row.change(f)
 		got := ""

@@ -92,7 +92,8 @@ func (s *Reader) Of(ctx context.Context, from client.Reader, namespace string) (
 	case 1:
 		return &all[0], nil
 	}
-	return nil, fmt.Errorf("ForeignClusters %s and %s have the same tenant namespace, %s; its label %s is the ID of the cluster whose it is: delete the other ForeignCluster",
+	return nil, fmt.Errorf("ForeignClusters %s and %s have the same tenant namespace, %s; its label %s is the ID of the cluster whose it is: "+
+		"delete the other ForeignCluster",
 		all[0].FC.Name, all[1].FC.Name, namespace, labels.ClusterID)
 }
 

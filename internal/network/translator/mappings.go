@@ -36,7 +36,9 @@ type mappingPlan struct {
 
 // planMappings compares endpoints outside the pod network with the mappings. ours reports whether this process may change a mapping: others, such as those
 // of administrators, stay as they are.
-func planMappings(endpoints map[netip.Addr][]netv1alpha1.MappingPort, complete bool, mapped map[netip.Addr]*netv1alpha1.IPMapping, ours func(*netv1alpha1.IPMapping) bool) mappingPlan {
+func planMappings(
+	endpoints map[netip.Addr][]netv1alpha1.MappingPort, complete bool, mapped map[netip.Addr]*netv1alpha1.IPMapping, ours func(*netv1alpha1.IPMapping) bool,
+) mappingPlan {
 	p := mappingPlan{create: map[netip.Addr][]netv1alpha1.MappingPort{}, change: map[netip.Addr][]netv1alpha1.MappingPort{}, left: map[netip.Addr]bool{}}
 	count := 0
 	for _, mapping := range mapped {
@@ -156,7 +158,8 @@ func (t *Translator) outside(endpoints map[netip.Addr][]netv1alpha1.MappingPort)
 		}
 	}
 	if server := t.options.APIServer; server.IsValid() && (t.serverAsked || t.mapped[server.Addr()] != nil) {
-		all[server.Addr()] = []netv1alpha1.MappingPort{{Protocol: corev1.ProtocolTCP, Port: int32(server.Port())}} // a policy allows no other port without a restriction
+		// a policy allows no other port without a restriction
+		all[server.Addr()] = []netv1alpha1.MappingPort{{Protocol: corev1.ProtocolTCP, Port: int32(server.Port())}}
 	}
 	return all
 }

@@ -29,7 +29,9 @@ func TestMappings(t *testing.T) {
 	scheme := runtime.NewScheme()
 	b.Must(clientgoscheme.AddToScheme(scheme))
 	b.Must(netv1alpha1.AddToScheme(scheme))
-	_, err := envtest.InstallCRDs(admin, envtest.CRDInstallOptions{ErrorIfPathMissing: true, Paths: []string{"../../../deployments/liqo/crds/net.liqo.io_ipmappings.yaml"}})
+	_, err := envtest.InstallCRDs(admin, envtest.CRDInstallOptions{
+		ErrorIfPathMissing: true, Paths: []string{"../../../deployments/liqo/crds/net.liqo.io_ipmappings.yaml"},
+	})
 	b.Must(err)
 	b.Client, err = client.New(admin, client.Options{Scheme: scheme})
 	b.Must(err)
@@ -73,7 +75,8 @@ func TestMappings(t *testing.T) {
 			tr.mu.RLock()
 			known := tr.mapped[address]
 			tr.mu.RUnlock()
-			return (found == nil) == (ports == nil) && (known == nil) == (ports == nil) && (found == nil || slices.Equal(found.Spec.Ports, ports) && slices.Equal(known.Spec.Ports, ports))
+			return (found == nil) == (ports == nil) && (known == nil) == (ports == nil) && (found == nil ||
+				slices.Equal(found.Spec.Ports, ports) && slices.Equal(known.Spec.Ports, ports))
 		})
 	}
 	now := time.Now()

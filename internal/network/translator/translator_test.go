@@ -141,9 +141,12 @@ func TestAttackM3(t *testing.T) {
 			endpoints: ports{a: {dns}}, complete: true, mapped: map[netip.Addr]*netv1alpha1.IPMapping{a: mapping("ours", a, https, dns)}, change: ports{a: {dns}},
 		},
 		"of an earlier version": {endpoints: ports{a: {dns}}, mapped: map[netip.Addr]*netv1alpha1.IPMapping{a: mapping("ours", a)}, change: ports{a: {dns}}},
-		"an administrator's":    {endpoints: ports{a: {dns}}, complete: true, mapped: map[netip.Addr]*netv1alpha1.IPMapping{a: mapping("by hand", a), b: mapping("by hand", b)}},
-		"last endpoint gone":    {complete: true, mapped: map[netip.Addr]*netv1alpha1.IPMapping{a: mapping("ours", a, dns)}, unused: 1},
-		"not all known":         {mapped: map[netip.Addr]*netv1alpha1.IPMapping{a: mapping("ours", a, dns)}},
+		"an administrator's": {
+			endpoints: ports{a: {dns}}, complete: true,
+			mapped: map[netip.Addr]*netv1alpha1.IPMapping{a: mapping("by hand", a), b: mapping("by hand", b)},
+		},
+		"last endpoint gone": {complete: true, mapped: map[netip.Addr]*netv1alpha1.IPMapping{a: mapping("ours", a, dns)}, unused: 1},
+		"not all known":      {mapped: map[netip.Addr]*netv1alpha1.IPMapping{a: mapping("ours", a, dns)}},
 		"no port that counts": {
 			endpoints: ports{a: {}, b: {port(corev1.ProtocolSCTP, 1)}, c: {port(corev1.ProtocolTCP, 0)}}, complete: true, left: []netip.Addr{a, b, c},
 		},
@@ -174,7 +177,9 @@ func TestOutside(t *testing.T) {
 	tr.tunnel = &netv1alpha1.TunnelNetworks{LocalPodCIDR: "10.10.0.0/16", LocalNATPodCIDR: "None"}
 	https := []netv1alpha1.MappingPort{{Protocol: corev1.ProtocolTCP, Port: 443}}
 	host := netip.MustParseAddr("192.168.0.1")
-	endpoints := map[netip.Addr][]netv1alpha1.MappingPort{netip.MustParseAddr("10.10.1.2"): https, netip.MustParseAddr("127.0.0.1"): https, netip.MustParseAddr("fd00::1"): https, host: https}
+	endpoints := map[netip.Addr][]netv1alpha1.MappingPort{
+		netip.MustParseAddr("10.10.1.2"): https, netip.MustParseAddr("127.0.0.1"): https, netip.MustParseAddr("fd00::1"): https, host: https,
+	}
 	if got := tr.outside(endpoints); len(got) != 1 || len(got[host]) != 1 {
 		t.Errorf("%v", got)
 	}

@@ -93,10 +93,15 @@ func Distrust(fc *discoveryv1alpha1.ForeignCluster, tunnel *netv1alpha1.TunnelEn
 	id, name := fc.Spec.ClusterIdentity.ClusterID, fc.Spec.ClusterIdentity.ClusterName
 	switch err := signature.CheckConfig(fc.Spec.ClusterKey, id, &theirs.Spec); {
 	case errors.Is(err, signature.ErrUnpinned):
-		return claim.Refuse(netv1alpha1.ReasonKeyNotPinned, "cluster %s has not proven its key to this one yet, so its network is not believed; first contact sets spec.clusterKey of ForeignCluster %s: "+
+		return claim.Refuse(netv1alpha1.ReasonKeyNotPinned, "cluster %s has not proven its key to this one yet, so its network is not believed; "+
+			"first contact sets spec.clusterKey of ForeignCluster %s: "+
 			"see `liqoctl status peer %[2]s`", name, fc.Name)
 	case errors.Is(err, signature.ErrUnsigned):
-		return claim.Refuse(netv1alpha1.ReasonNotSigned, "cluster %s did not sign its network, so another one may have written it; upgrade Liqo in that cluster if its version is an earlier one", name)
+		return claim.Refuse(
+			netv1alpha1.ReasonNotSigned,
+			"cluster %s did not sign its network, so another one may have written it; upgrade Liqo in that cluster if its version is an earlier one",
+			name,
+		)
 	case err != nil:
 		return claim.Refuse(netv1alpha1.ReasonSignatureInvalid, "this is not what cluster %s signed: %v. Check who else can write NetworkConfigs in namespace %s; "+
 			"if that cluster has a new key, run `liqoctl generate peer-command` there, and the printed command here", name, err, theirs.Namespace)
@@ -106,8 +111,10 @@ func Distrust(fc *discoveryv1alpha1.ForeignCluster, tunnel *netv1alpha1.TunnelEn
 		last = max(last, tunnel.Spec.PeerVersion)
 	}
 	if theirs.Spec.Version < last {
-		return claim.Refuse(netv1alpha1.ReasonVersionOld, "version %d of the network of cluster %s is older than %d, which this cluster used before, so another one may have replayed it. "+
-			"Check who else can write NetworkConfigs in namespace %s, and the clock of that cluster; if that was set back, unpeer and peer again", theirs.Spec.Version, name, last, theirs.Namespace)
+		return claim.Refuse(netv1alpha1.ReasonVersionOld, "version %d of the network of cluster %s is older than %d, which this cluster used "+
+			"before, so another one may have replayed it. "+
+			"Check who else can write NetworkConfigs in namespace %s, and the clock of that cluster; if that was set back, unpeer and peer again", theirs.Spec.Version,
+			name, last, theirs.Namespace)
 	}
 	return nil
 }

@@ -89,7 +89,8 @@ func TestUpgradeSignsNothing(t *testing.T) {
 	Sign(keys, "rome-id", earlier, nil, time.UnixMilli(170))
 	now := &netv1alpha1.NetworkConfigSpec{BackendConfig: map[string]string{"publicKey": "k"}}
 	now.SetRows([]netv1alpha1.Networks{{PodCIDR: "10.1.0.0/16", ExternalCIDR: "10.2.0.0/16"}})
-	if Sign(keys, "rome-id", now, &netv1alpha1.NetworkConfig{Spec: *earlier}, time.UnixMilli(190)); now.Version != 170 || now.Signatures[0] != earlier.Signatures[0] {
+	if Sign(keys, "rome-id", now, &netv1alpha1.NetworkConfig{Spec: *earlier}, time.UnixMilli(190)); now.Version != 170 ||
+		now.Signatures[0] != earlier.Signatures[0] {
 		t.Errorf("version %d, signatures %v; before %v", now.Version, now.Signatures, earlier.Signatures)
 	}
 }

@@ -28,13 +28,16 @@ func conflicts(w pools.Words, namespace string, spec *netv1alpha1.TunnelEndpoint
 		word, wanted, here := w.About(namespace, one.own), pools.Reaches(one.own), pools.Reaches(one.here)
 		switch {
 		case one.own == one.here && len(here) > 0 && word != ipam.Forced:
-			texts = append(texts, fmt.Sprintf("%s leads to the peer, and nodes of this cluster reach %s since; remove that from the nodes, or, if it is to lead to the peer, list it in spec.network.forcedCIDRs of %s",
+			texts = append(texts, fmt.Sprintf("%s leads to the peer, and nodes of this cluster reach %s since; remove that from the nodes, or, if it "+
+				"is to lead to the peer, list it in spec.network.forcedCIDRs of %s",
 				one.here, reach.Describe(here), peer))
 		case one.own != one.here && len(here) > 0:
-			texts = append(texts, fmt.Sprintf("%s leads to the peer, and nodes of this cluster reach %s since; remove that from the nodes, or end the peering and peer again to get another network",
+			texts = append(texts, fmt.Sprintf("%s leads to the peer, and nodes of this cluster reach %s since; remove that from the nodes, or end "+
+				"the peering and peer again to get another network",
 				one.here, reach.Describe(here)))
 		case one.own != one.here && len(wanted) > 0 && word == ipam.Written:
-			texts = append(texts, fmt.Sprintf("%s of the peer is remapped to %s, because nodes of this cluster reach %s; to lead it to the peer nevertheless, list it in spec.network.forcedCIDRs of %s",
+			texts = append(texts, fmt.Sprintf("%s of the peer is remapped to %s, because nodes of this cluster reach %s; to lead it to the peer "+
+				"nevertheless, list it in spec.network.forcedCIDRs of %s",
 				one.own, one.here, reach.Describe(wanted), peer))
 		}
 	}

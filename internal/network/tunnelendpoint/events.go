@@ -24,7 +24,8 @@ func (r *reconciler) recordCarrier(s *scope, status *netv1alpha1.TunnelEndpointS
 	}
 }
 
-// carrierChange returns the event for a change of the carrier; no message if there is nothing to report. The first carrier of a peering is reported if it is not UDP.
+// carrierChange returns the event for a change of the carrier; no message if there is nothing to report. The first carrier of a peering is reported
+// if it is not UDP.
 func carrierChange(before, now, why string) (kind, message string) {
 	switch {
 	case now == "" || now == before || before == "" && now == netv1alpha1.CarrierUDP:

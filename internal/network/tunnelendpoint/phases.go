@@ -262,7 +262,10 @@ func (r *reconciler) answer(ctx context.Context, s *scope) error {
 	if s.refused != nil {
 		why = s.refused.Reason
 	}
-	log.FromContext(ctx).Info("network of a peer decided", "clusterID", s.Peer.ClusterID, "pods", after.Status.PodCIDRNAT, "external", after.Status.ExternalCIDRNAT, "refused", why)
+	log.FromContext(ctx).Info(
+		"network of a peer decided", "clusterID", s.Peer.ClusterID, "pods", after.Status.PodCIDRNAT, "external", after.Status.ExternalCIDRNAT,
+		"refused", why,
+	)
 	return nil
 }
 
@@ -270,12 +273,17 @@ func answerTo(status *netv1alpha1.NetworkConfigStatus, s *scope, now metav1.Time
 	status.Processed, status.Signatures = false, nil
 	status.SetRows(nil)
 	status.ObservedGeneration = s.theirs.Generation
-	condition := metav1.Condition{Type: netv1alpha1.ConditionReady, Status: metav1.ConditionFalse, ObservedGeneration: s.theirs.Generation, LastTransitionTime: now.Rfc3339Copy()}
+	condition := metav1.Condition{
+		Type: netv1alpha1.ConditionReady, Status: metav1.ConditionFalse, ObservedGeneration: s.theirs.Generation,
+		LastTransitionTime: now.Rfc3339Copy(),
+	}
 	if s.refused != nil {
 		condition.Reason, condition.Message = s.refused.Reason, s.refused.Message
 	} else {
 		status.Processed = true
-		status.SetRows([]netv1alpha1.NetworksNAT{{PodCIDRNAT: networks.Remap(s.claim.Pods, s.agreed.pods), ExternalCIDRNAT: networks.Remap(s.claim.External, s.agreed.external)}})
+		status.SetRows([]netv1alpha1.NetworksNAT{
+			{PodCIDRNAT: networks.Remap(s.claim.Pods, s.agreed.pods), ExternalCIDRNAT: networks.Remap(s.claim.External, s.agreed.external)},
+		})
 		condition.Status, condition.Reason = metav1.ConditionTrue, netv1alpha1.ReasonAgreed
 		condition.Message = fmt.Sprintf("pods are seen as %s, other addresses as %s", s.agreed.pods, s.agreed.external)
 	}
@@ -300,7 +308,9 @@ func (r *reconciler) writeStatus(ctx context.Context, s *scope) error {
 	}
 	facts := &tunnelstatus.Facts{
 		Tunnel: s.tunnel, Observations: r.Gateways.Observations(), Refused: s.refused, BadSince: r.badSince[s.Namespace], Lost: r.lost[s.Namespace],
-		Now: r.Now(), Namespace: r.Namespace, Ours: s.ours, Use: useOf(r.Pools.WordsFor(&s.Tenant), s.Namespace, &s.tunnel.Spec, s.awaits) + r.steady.text(s.Namespace), Unread: s.unread, MTU: r.steady.mtu[s.Namespace],
+		Now: r.Now(), Namespace: r.Namespace, Ours: s.ours,
+		Use: useOf(r.Pools.WordsFor(&s.Tenant), s.Namespace, &s.tunnel.Spec, s.awaits) + r.steady.text(s.Namespace), Unread: s.unread,
+		MTU: r.steady.mtu[s.Namespace],
 	}
 	var err error
 	if facts.Lanes, err = r.Gateways.Lanes(ctx); err != nil {
@@ -336,7 +346,10 @@ func (r *reconciler) writeStatus(ctx context.Context, s *scope) error {
 		return err
 	}
 	if before := s.tunnel.Status.Connection.Status; before != status.Connection.Status {
-		log.FromContext(ctx).Info("tunnel changed", "clusterID", s.Peer.ClusterID, "status", status.Connection.Status, "before", before, "message", status.Connection.StatusMessage)
+		log.FromContext(ctx).Info(
+			"tunnel changed", "clusterID", s.Peer.ClusterID, "status", status.Connection.Status, "before", before, "message",
+			status.Connection.StatusMessage,
+		)
 	}
 	r.recordCutOff(s, &status)
 	r.recordCarrier(s, &status)

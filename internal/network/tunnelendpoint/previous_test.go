@@ -24,7 +24,10 @@ func TestPreviousKeys(t *testing.T) {
 		{"nothing new", time.Second, []string{"a0", "a1"}, map[string]string{}},
 		{"one lane changes", time.Second, []string{"b0", "a1"}, map[string]string{"previousKey.0": "a0 2026-01-01T00:00:02Z"}},
 		{"it stays", time.Second, []string{"b0", "a1"}, map[string]string{"previousKey.0": "a0 2026-01-01T00:00:02Z"}},
-		{"the other one", time.Second, []string{"b0", "b1"}, map[string]string{"previousKey.0": "a0 2026-01-01T00:00:02Z", "previousKey.1": "a1 2026-01-01T00:00:04Z"}},
+		{
+			"the other one", time.Second, []string{"b0", "b1"},
+			map[string]string{"previousKey.0": "a0 2026-01-01T00:00:02Z", "previousKey.1": "a1 2026-01-01T00:00:04Z"},
+		},
 		{"back again", time.Second, []string{"a0", "b1"}, map[string]string{"previousKey.0": "b0 2026-01-01T00:00:05Z", "previousKey.1": "a1 2026-01-01T00:00:04Z"}},
 		{"a lane less", time.Second, []string{"a0"}, map[string]string{"previousKey.0": "b0 2026-01-01T00:00:05Z"}},
 		{"much later", previousFor, []string{"a0"}, map[string]string{}},

@@ -20,15 +20,15 @@ import (
 	"liqo.io/liqo/internal/network/tunnelstatus"
 )
 
-// A peer gets claimBurst readings of a changed claim at once, then one per claimPause: each is answered, recorded, and passed on to gateways and nodes. A burst is
-// what a cluster announces while its nodes start one after another.
+// A peer gets claimBurst readings of a changed claim at once, then one per claimPause: each is answered, recorded, and passed on to gateways and
+// nodes. A burst is what a cluster announces while its nodes start one after another.
 const (
 	claimBurst = 30
 	claimPause = 15 * time.Second
 )
 
-// steadiness bounds how often what a peer states is used, by tenant namespace. There is one worker, so it needs no lock. It is not stored: after a restart, what is in
-// use is in the TunnelEndpoints.
+// steadiness bounds how often what a peer states is used, by tenant namespace. There is one worker, so it needs no lock. It is not stored: after a
+// restart, what is in use is in the TunnelEndpoints.
 type steadiness struct {
 	limiter *ratelimit.Limiter[string]
 	// last are the claims that were read last.
@@ -62,7 +62,8 @@ func (y *steadiness) forget(namespace string) {
 	delete(y.mtu, namespace)
 }
 
-// reads reports whether the claim of the peer may be read now: it was before, or the peer has not changed it too often. That ours is published later is no change.
+// reads reports whether the claim of the peer may be read now: it was before, or the peer has not changed it too often. That ours is published later
+// is no change.
 func (y *steadiness) reads(s *scope, now time.Time) bool {
 	this := reading{theirs: s.theirs.UID, generation: s.theirs.Generation}
 	if s.ours != nil {
@@ -110,7 +111,8 @@ func (y *steadiness) text(namespace string) string {
 	if !y.claimed[namespace].Unsteady && !y.answered[namespace].Unsteady {
 		return ""
 	}
-	return "; the peer keeps changing its networks, or those under which it shows the ones of this cluster, so a change counts after it has stood for " + pace.Stand.String()
+	return "; the peer keeps changing its networks, or those under which it shows the ones of this cluster, so a change counts after it has stood for " +
+		pace.Stand.String()
 }
 
 // reports reports whether a status may be written now. Whether the peer is connected and usable is never late, and what was agreed has a limit of its own.
@@ -126,8 +128,9 @@ func prefixOf(text string) netip.Prefix {
 	return network
 }
 
-// leadsToOurPods reports whether addresses of the network under which a peer shows our pods may lead to these pods: nothing else here is there. It depends on the
-// arguments only, and of the pools not on what was assigned to this peer, which is agreed: the pools may be from before that, or from after.
+// leadsToOurPods reports whether addresses of the network under which a peer shows our pods may lead to these pods: nothing else here is there. It
+// depends on the arguments only, and of the pools not on what was assigned to this peer, which is agreed: the pools may be from before that, or from
+// after.
 func leadsToOurPods(s *scope, shown netip.Prefix) bool {
 	// We dial the peer's gateways at these addresses.
 	dialled := slices.ContainsFunc(pools.CarrierLiterals("gateway of the peer", s.claim.Lanes), func(use ipam.Use) bool { return use.Network.Overlaps(shown) })

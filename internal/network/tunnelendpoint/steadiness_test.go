@@ -22,8 +22,8 @@ import (
 
 var noon = time.Date(2026, 1, 2, 12, 0, 0, 0, time.UTC)
 
-// TestFlappingClaims counts how many claims of a peer are read in an hour in which it announces another port or key twice a second, or deletes what it announces. One
-// that does not change is always read.
+// TestFlappingClaims counts how many claims of a peer are read in an hour in which it announces another port or key twice a second, or deletes what
+// it announces. One that does not change is always read.
 func TestFlappingClaims(t *testing.T) {
 	for name, row := range map[string]struct {
 		change func(s *scope, n int64)
@@ -104,7 +104,9 @@ func TestShownAgrees(t *testing.T) {
 		}
 		// Found: they are restored from the tunnel.
 		found := free
-		for kind, one := range map[ipam.Kind][2]netip.Prefix{ipam.PodNetwork: {s.claim.Pods, s.agreed.pods}, ipam.ExternalNetwork: {s.claim.External, s.agreed.external}} {
+		for kind, one := range map[ipam.Kind][2]netip.Prefix{
+			ipam.PodNetwork: {s.claim.Pods, s.agreed.pods}, ipam.ExternalNetwork: {s.claim.External, s.agreed.external},
+		} {
 			if !found.Restore(ipam.Assignment{Owner: "milan", Kind: kind, Want: one[0], Have: one[1], Agreed: true}) && one[0] != one[1] {
 				t.Fatalf("%s is not restored", one)
 			}

@@ -55,8 +55,10 @@ func tunnelSpec(s *scope, shown agreement) *netapply.TunnelEndpointSpecApplyConf
 		WithRemoteExternalCIDR(netv1alpha1.CIDR(s.claim.External.String())).WithRemoteNATExternalCIDR(networks.Remap(s.claim.External, s.agreed.external))
 	spec := netapply.TunnelEndpointSpec().WithNetworks(row).
 		WithClusterIdentity(netapply.ClusterIdentity().WithClusterID(s.Peer.ClusterID).WithClusterName(s.Peer.ClusterName)).
-		WithLocalPodCIDR(*row.LocalPodCIDR).WithLocalNATPodCIDR(*row.LocalNATPodCIDR).WithLocalExternalCIDR(*row.LocalExternalCIDR).WithLocalNATExternalCIDR(*row.LocalNATExternalCIDR).
-		WithRemotePodCIDR(*row.RemotePodCIDR).WithRemoteNATPodCIDR(*row.RemoteNATPodCIDR).WithRemoteExternalCIDR(*row.RemoteExternalCIDR).WithRemoteNATExternalCIDR(*row.RemoteNATExternalCIDR).
+		WithLocalPodCIDR(*row.LocalPodCIDR).WithLocalNATPodCIDR(*row.LocalNATPodCIDR).WithLocalExternalCIDR(*row.LocalExternalCIDR).
+		WithLocalNATExternalCIDR(*row.LocalNATExternalCIDR).
+		WithRemotePodCIDR(*row.RemotePodCIDR).WithRemoteNATPodCIDR(*row.RemoteNATPodCIDR).WithRemoteExternalCIDR(*row.RemoteExternalCIDR).
+		WithRemoteNATExternalCIDR(*row.RemoteNATExternalCIDR).
 		WithEndpointIP("").WithBackendType(endpoint.Backend).WithPeerVersion(s.theirs.Spec.Version)
 	if len(s.claim.Lanes) == 0 {
 		spec.WithBackendConfig(map[string]string{"publicKey": ""}) // the field is required

@@ -47,7 +47,9 @@ func (s *scope) inUse(pools *ipam.Pools) (now agreement) {
 // newly returns the networks of the peer that an agreement leads to it for the first time, where hosts of this cluster may be. Those that an administrator
 // forces lead to it whatever nodes reach.
 func newly(w pools.Words, s *scope, before agreement) (claimed, leading []netip.Prefix) {
-	for _, one := range []struct{ own, now, was netip.Prefix }{{s.claim.Pods, s.agreed.pods, before.pods}, {s.claim.External, s.agreed.external, before.external}} {
+	for _, one := range []struct{ own, now, was netip.Prefix }{
+		{s.claim.Pods, s.agreed.pods, before.pods}, {s.claim.External, s.agreed.external, before.external},
+	} {
 		if one.now != one.was && !ipam.HasNoHosts(one.now) && !w.Forces(s.Namespace, one.own) {
 			claimed, leading = append(claimed, one.own), append(leading, one.now)
 		}
@@ -74,14 +76,16 @@ func (r *reconciler) awaitReports(ctx context.Context, s *scope, all *pools.Reco
 	}
 	s.requeue(unreported.Until.Sub(now))
 	until := unreported.Until.UTC().Format(time.RFC3339)
-	s.awaits = awaits{held: claimed, text: fmt.Sprintf("that waits until %s have reported what they reach, or until %s; see `kubectl -n %s get daemonset %s` and `kubectl -n %[3]s get nodereports`",
+	s.awaits = awaits{held: claimed, text: fmt.Sprintf("that waits until %s have reported what they reach, or until %s; see `kubectl -n %s get "+
+		"daemonset %s` and `kubectl -n %[3]s get nodereports`",
 		reach.Nodes(unreported.Awaited), until, r.Namespace, AgentsName)}
 	if before.pods.IsValid() && before.external.IsValid() {
 		s.agreed = before
 		return nil
 	}
 	// The peer reads this as well, so it names no node.
-	s.refused = claim.Refuse(netv1alpha1.ReasonNodesUnreported, "nodes of the receiving cluster have not reported yet what they reach, and %s may be a part of that; the answer follows when they have, or at %s; "+
+	s.refused = claim.Refuse(netv1alpha1.ReasonNodesUnreported, "nodes of the receiving cluster have not reported yet what they reach, and %s "+
+		"may be a part of that; the answer follows when they have, or at %s; "+
 		"an event of ForeignCluster %s there names the nodes", joined(leading), until, s.FC.Name)
 	return nil
 }
@@ -104,9 +108,11 @@ func (r *reconciler) recordUnreported(s *scope, answer *netv1alpha1.NetworkConfi
 	event := func(action, text string, values ...any) { // of two events with one action, the recorder drops the text of the second
 		r.events.Eventf(s.FC, nil, corev1.EventTypeWarning, netv1alpha1.ReasonNodesUnreported, action, "%s", fmt.Sprintf(text, values...))
 	}
-	switch before, now := meta.FindStatusCondition(s.theirs.Status.Conditions, netv1alpha1.ConditionReady), meta.FindStatusCondition(answer.Conditions, netv1alpha1.ConditionReady); {
+	switch before, now := meta.FindStatusCondition(s.theirs.Status.Conditions, netv1alpha1.ConditionReady),
+		meta.FindStatusCondition(answer.Conditions, netv1alpha1.ConditionReady); {
 	case s.refused == nil && len(s.awaits.unreported) > 0:
-		event("UseNetwork", "%s leads to cluster %s now, and what %s reach is not known: no report came; if a host is there, take the network back from spec.network of the ForeignCluster; see `kubectl -n %s get pods -o wide`",
+		event("UseNetwork", "%s leads to cluster %s now, and what %s reach is not known: no report came; if a host is there, take the network "+
+			"back from spec.network of the ForeignCluster; see `kubectl -n %s get pods -o wide`",
 			joined(s.awaits.used), s.Peer.ClusterName, reach.Nodes(s.awaits.unreported), r.Namespace)
 	case s.refused != nil && s.refused.Reason == netv1alpha1.ReasonNodesUnreported && (before == nil || before.Reason != now.Reason):
 		event("AgreeNetwork", "cluster %s gets no answer for %s yet: %s", s.Peer.ClusterName, joined(s.awaits.held), s.awaits.text)

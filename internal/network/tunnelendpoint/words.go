@@ -27,7 +27,11 @@ func judgeNetworks(w pools.Words, s *scope, pools *ipam.Pools, inUse *netv1alpha
 		}
 	}
 	if err := pools.CheckShare(share); err != nil {
-		return claim.Refuse(netv1alpha1.ReasonNetworkTooLarge, "%v; if it has that many, an administrator of the receiving cluster lists the networks in spec.network.podCIDRs of ForeignCluster %s", err, s.FC.Name)
+		return claim.Refuse(
+			netv1alpha1.ReasonNetworkTooLarge,
+			"%v; if it has that many, an administrator of the receiving cluster lists the networks in spec.network.podCIDRs of ForeignCluster %s",
+			err, s.FC.Name,
+		)
 	}
 	if inUse == nil || inUse.DeletionTimestamp != nil {
 		return nil
@@ -38,7 +42,8 @@ func judgeNetworks(w pools.Words, s *scope, pools *ipam.Pools, inUse *netv1alpha
 		now  netip.Prefix
 	}{{"podCIDR", inUse.Spec.RemotePodCIDR, s.claim.Pods}, {"externalCIDR", inUse.Spec.RemoteExternalCIDR, s.claim.External}} {
 		if string(one.is) != one.now.String() && !w.AgreesTo(s.Namespace, one.now) {
-			return claim.Refuse(netv1alpha1.ReasonNetworkChanged, "%s is now %s, and %s is in use; an administrator of the receiving cluster agrees by listing %[2]s in spec.network.acceptedCIDRs of ForeignCluster %[4]s",
+			return claim.Refuse(netv1alpha1.ReasonNetworkChanged,
+				"%s is now %s, and %s is in use; an administrator of the receiving cluster agrees by listing %[2]s in spec.network.acceptedCIDRs of ForeignCluster %[4]s",
 				one.what, one.now, one.is, s.FC.Name)
 		}
 	}
@@ -47,7 +52,10 @@ func judgeNetworks(w pools.Words, s *scope, pools *ipam.Pools, inUse *netv1alpha
 
 // useOf states under which networks a peer is reached here, and by whose word one is used as it is.
 func useOf(w pools.Words, namespace string, spec *netv1alpha1.TunnelEndpointSpec, awaits awaits) string {
-	text := fmt.Sprintf("the peer's pods are reached as %s, its other addresses as %s", networks.Seen(spec.RemotePodCIDR, spec.RemoteNATPodCIDR), networks.Seen(spec.RemoteExternalCIDR, spec.RemoteNATExternalCIDR))
+	text := fmt.Sprintf(
+		"the peer's pods are reached as %s, its other addresses as %s", networks.Seen(spec.RemotePodCIDR, spec.RemoteNATPodCIDR),
+		networks.Seen(spec.RemoteExternalCIDR, spec.RemoteNATExternalCIDR),
+	)
 	for _, one := range networksOf(spec) {
 		word := w.Of(namespace, one.own)
 		switch {
@@ -109,7 +117,8 @@ func (r *reconciler) recordUse(s *scope) {
 	}
 	if len(moved) > 0 {
 		r.events.Eventf(s.FC, nil, corev1.EventTypeWarning, netv1alpha1.ReasonNetworkRemapped, "AgreeNetwork",
-			"cluster %s is reached at other addresses than it announces: %s; to use those that it announces, list its networks in spec.network.podCIDRs", s.Peer.ClusterName, strings.Join(moved, "; "))
+			"cluster %s is reached at other addresses than it announces: %s; to use those that it announces, list its networks in spec.network.podCIDRs",
+			s.Peer.ClusterName, strings.Join(moved, "; "))
 	}
 }
 

@@ -37,7 +37,8 @@ func testFacts() *Facts {
 		f.Observations[lane] = report.Observation{
 			Lane: lane, Pod: fmt.Sprintf("gateway-%d", lane), Address: fmt.Sprintf("10.200.0.%d", lane), At: noon.Add(-300 * time.Millisecond),
 			Reported: report.Gateway{Lane: lane, Peers: []report.Peer{{ClusterID: "else"}, {
-				ClusterID: "milan-id", Up: true, RTTMicroseconds: 1500, SilentMilliseconds: 100, HandshakeSeconds: 20, Endpoint: "203.0.113.7:5871", RemoteKey: "key", MTU: 1420 - lane,
+				ClusterID: "milan-id", Up: true, RTTMicroseconds: 1500, SilentMilliseconds: 100, HandshakeSeconds: 20, Endpoint: "203.0.113.7:5871",
+				RemoteKey: "key", MTU: 1420 - lane,
 				Nodes: []report.Node{{Name: "n1", Lane: 0, SilentMilliseconds: 80}, {Name: "n2", Lane: 1, SilentMilliseconds: 90}},
 			}}},
 		}
@@ -67,11 +68,16 @@ func TestTunnelStatus(t *testing.T) {
 		reason  string
 		message string
 	}{
-		"well":                    {func(*Facts) {}, "", netv1alpha1.Connected, netv1alpha1.ReasonConnected, "lane 0, 1 up"},
-		"well again":              {func(*Facts) {}, netv1alpha1.ConnectionError, netv1alpha1.Connected, netv1alpha1.ReasonConnected, ""},
-		"one lane only":           {func(f *Facts) { f.change(1, down(9000)) }, "", netv1alpha1.Connected, netv1alpha1.ReasonDegraded, "lane 0 up; lane 1: the handshake with 203.0.113.7:5871 succeeded"},
-		"a lane of ours":          {func(f *Facts) { f.Lanes = []int{1} }, "", netv1alpha1.Connected, netv1alpha1.ReasonConnected, "lane 1 up"},
-		"a node without a report": {func(f *Facts) { f.Ready = append(f.Ready, "n3") }, "", netv1alpha1.Connected, netv1alpha1.ReasonDegraded, "no report from node n3"},
+		"well":       {func(*Facts) {}, "", netv1alpha1.Connected, netv1alpha1.ReasonConnected, "lane 0, 1 up"},
+		"well again": {func(*Facts) {}, netv1alpha1.ConnectionError, netv1alpha1.Connected, netv1alpha1.ReasonConnected, ""},
+		"one lane only": {
+			func(f *Facts) { f.change(1, down(9000)) }, "", netv1alpha1.Connected, netv1alpha1.ReasonDegraded,
+			"lane 0 up; lane 1: the handshake with 203.0.113.7:5871 succeeded",
+		},
+		"a lane of ours": {func(f *Facts) { f.Lanes = []int{1} }, "", netv1alpha1.Connected, netv1alpha1.ReasonConnected, "lane 1 up"},
+		"a node without a report": {
+			func(f *Facts) { f.Ready = append(f.Ready, "n3") }, "", netv1alpha1.Connected, netv1alpha1.ReasonDegraded, "no report from node n3",
+		},
 		"a node long silent": {func(f *Facts) {
 			both(f, func(_ *report.Observation, p *report.Peer) { p.Nodes[1].SilentMilliseconds = 5000 })
 			f.BadSince = noon.Add(-lostGrace)
@@ -80,7 +86,10 @@ func TestTunnelStatus(t *testing.T) {
 			both(f, func(_ *report.Observation, p *report.Peer) { p.Nodes[1].SilentMilliseconds = -1 })
 			f.Lost = []string{"n2"}
 		}, netv1alpha1.ConnectionError, netv1alpha1.ConnectionError, netv1alpha1.ReasonNodesCutOff, "no gateway receives reports from node n2"},
-		"a node without an agent": {func(f *Facts) { f.Ready = append(f.Ready, "n3") }, netv1alpha1.ConnectionError, netv1alpha1.Connected, netv1alpha1.ReasonDegraded, "node n3"},
+		"a node without an agent": {
+			func(f *Facts) { f.Ready = append(f.Ready, "n3") }, netv1alpha1.ConnectionError, netv1alpha1.Connected, netv1alpha1.ReasonDegraded,
+			"node n3",
+		},
 		"no node reports": {func(f *Facts) {
 			both(f, func(_ *report.Observation, p *report.Peer) {
 				p.Nodes[0].SilentMilliseconds, p.Nodes[1].SilentMilliseconds = 6000, -1
@@ -99,8 +108,14 @@ func TestTunnelStatus(t *testing.T) {
 		}, "", netv1alpha1.Connecting, netv1alpha1.ReasonNodesCutOff, "nodes n1, n2"},
 		"no lane in common": {func(f *Facts) { f.Lanes = []int{5} }, "", netv1alpha1.Connecting, netv1alpha1.ReasonNoCommonLane, "both clusters"},
 		"no gateway":        {func(f *Facts) { f.Observations = nil }, "", netv1alpha1.Connecting, netv1alpha1.ReasonGatewaySilent, "lane 0: no gateway pod runs"},
-		"silent gateways":   {func(f *Facts) { both(f, func(h *report.Observation, _ *report.Peer) { h.Silent = true }) }, "", netv1alpha1.Connecting, netv1alpha1.ReasonGatewaySilent, "gateway-0 at 10.200.0.0"},
-		"not made yet":      {func(f *Facts) { both(f, func(h *report.Observation, _ *report.Peer) { h.Reported.Peers = nil }) }, "", netv1alpha1.Connecting, netv1alpha1.ReasonGatewayFailed, "not created the tunnel"},
+		"silent gateways": {
+			func(f *Facts) { both(f, func(h *report.Observation, _ *report.Peer) { h.Silent = true }) }, "", netv1alpha1.Connecting,
+			netv1alpha1.ReasonGatewaySilent, "gateway-0 at 10.200.0.0",
+		},
+		"not made yet": {
+			func(f *Facts) { both(f, func(h *report.Observation, _ *report.Peer) { h.Reported.Peers = nil }) }, "", netv1alpha1.Connecting,
+			netv1alpha1.ReasonGatewayFailed, "not created the tunnel",
+		},
 		"error": {func(f *Facts) {
 			both(f, func(h *report.Observation, p *report.Peer) {
 				p.Up, h.Reported.Error = false, "no device: "+strings.Repeat("x", 5000)
@@ -117,7 +132,10 @@ func TestTunnelStatus(t *testing.T) {
 		"neither side dials": {func(f *Facts) {
 			both(f, func(_ *report.Observation, p *report.Peer) { p.Up, p.HandshakeSeconds, p.Endpoint = false, -1, "" })
 		}, "", netv1alpha1.Connecting, netv1alpha1.ReasonNoHandshake, "liqo.io/override-address"},
-		"lost long ago": {func(f *Facts) { both(f, down(6000)) }, netv1alpha1.Connected, netv1alpha1.ConnectionError, netv1alpha1.ReasonProbesLost, "probes do not come back"},
+		"lost long ago": {
+			func(f *Facts) { both(f, down(6000)) }, netv1alpha1.Connected, netv1alpha1.ConnectionError, netv1alpha1.ReasonProbesLost,
+			"probes do not come back",
+		},
 		"old handshake": {func(f *Facts) {
 			both(f, func(_ *report.Observation, p *report.Peer) { p.Up, p.HandshakeSeconds = false, 181 })
 		}, netv1alpha1.ConnectionError, netv1alpha1.ConnectionError, netv1alpha1.ReasonNoHandshake, "older than 180 s"},
@@ -189,7 +207,10 @@ func TestLatencyIsRewrittenIfItMatters(t *testing.T) {
 	for _, row := range []struct {
 		rtt  int64
 		want string
-	}{{2000, "1.5ms"}, {2400, "1.5ms"}, {0, "1.5ms"}, {700, "1.5ms"}, {2600, "2.6ms"}, {1400, "2.6ms"}, {1200, "1.2ms"}, {1000, "1.2ms"}, {50, "50µs"}, {900, "50µs"}} {
+	}{
+		{2000, "1.5ms"}, {2400, "1.5ms"}, {0, "1.5ms"}, {700, "1.5ms"}, {2600, "2.6ms"}, {1400, "2.6ms"}, {1200, "1.2ms"}, {1000, "1.2ms"},
+		{50, "50µs"}, {900, "50µs"},
+	} {
 		f.change(0, func(_ *report.Observation, p *report.Peer) { p.RTTMicroseconds = row.rtt })
 		f.Now = f.Now.Add(latencyRest)
 		f.Tunnel.Status, _, _ = Of(f)
@@ -245,10 +266,12 @@ func TestUsable(t *testing.T) {
 		f.BadSince = noon.Add(-lostGrace)
 		got, _, _ := Of(f)
 		usable := meta.FindStatusCondition(got.Conditions, netv1alpha1.ConditionUsable)
-		if (usable.Status == metav1.ConditionTrue) != row.usable || (got.Connection.Status == netv1alpha1.Connected) != (row.cut == 0) || len(usable.Message) > 200 || len(got.Connection.StatusMessage) > 400 {
+		if (usable.Status == metav1.ConditionTrue) != row.usable || (got.Connection.Status == netv1alpha1.Connected) != (row.cut == 0) ||
+			len(usable.Message) > 200 || len(got.Connection.StatusMessage) > 400 {
 			t.Errorf("%d of %d cut off: %+v, %+v", row.cut, row.all, usable, got.Connection)
 		}
-		if row.cut > 0 && (!strings.Contains(usable.Message, fmt.Sprintf("%d of %d", row.all-row.cut, row.all)) || !strings.Contains(got.Connection.StatusMessage, "n000")) {
+		if row.cut > 0 && (!strings.Contains(usable.Message, fmt.Sprintf("%d of %d", row.all-row.cut, row.all)) ||
+			!strings.Contains(got.Connection.StatusMessage, "n000")) {
 			t.Errorf("%d of %d cut off: messages %q, %q", row.cut, row.all, usable.Message, got.Connection.StatusMessage)
 		}
 	}
@@ -292,7 +315,10 @@ func TestMTU(t *testing.T) {
 	for i, step := range []struct {
 		at             int // seconds
 		measured, want int32
-	}{{0, 1400, 1400}, {1, 1420, 1420}, {2, 1300, 1300}, {3, 1420, 1300}, {4, 1280, 1280}, {5, 1420, 1280}, {64, 1420, 1280}, {65, 1420, 1420}, {70, 1420, 1420}, {200, 1440, 1440}} {
+	}{
+		{0, 1400, 1400}, {1, 1420, 1420}, {2, 1300, 1300}, {3, 1420, 1300}, {4, 1280, 1280}, {5, 1420, 1280}, {64, 1420, 1280}, {65, 1420, 1420},
+		{70, 1420, 1420}, {200, 1440, 1440},
+	} {
 		used, memory = settleMTU(memory, used, step.measured, noon.Add(time.Duration(step.at)*time.Second))
 		if used != step.want {
 			t.Errorf("step %d: %d is used, want %d", i, used, step.want)
@@ -300,8 +326,8 @@ func TestMTU(t *testing.T) {
 	}
 }
 
-// TestAttackFlappingStatus counts how often in an hour the status of a tunnel is written, and nodes get another MTU, while the peer's gateway changes its address, drops
-// large packets, or stops to answer on one lane, twice a second. What matters is never late.
+// TestAttackFlappingStatus counts how often in an hour the status of a tunnel is written, and nodes get another MTU, while the peer's gateway changes
+// its address, drops large packets, or stops to answer on one lane, twice a second. What matters is never late.
 func TestAttackFlappingStatus(t *testing.T) {
 	for name, row := range map[string]struct {
 		change func(f *Facts, odd bool)
@@ -312,7 +338,10 @@ func TestAttackFlappingStatus(t *testing.T) {
 				p.Endpoint = map[bool]string{true: "203.0.113.8:1", false: "203.0.113.9:2"}[odd]
 			})
 		}, pace.StatusBurst + int(time.Hour/pace.StatusPause)},
-		"lane": {func(f *Facts, odd bool) { f.change(0, func(_ *report.Observation, p *report.Peer) { p.Up = odd }) }, pace.StatusBurst + int(time.Hour/pace.StatusPause)},
+		"lane": {
+			func(f *Facts, odd bool) { f.change(0, func(_ *report.Observation, p *report.Peer) { p.Up = odd }) },
+			pace.StatusBurst + int(time.Hour/pace.StatusPause),
+		},
 		"MTU": {func(f *Facts, odd bool) {
 			both(f, func(_ *report.Observation, p *report.Peer) { p.MTU = map[bool]int{true: 1280, false: 1400}[odd] })
 		}, 2},

@@ -16,8 +16,8 @@ import (
 	"liqo.io/liqo/internal/network/probe"
 )
 
-// TestNameMoves: a gateway that is known by its name only is dialled at its new address within ten seconds, also if DNS changes later than the address, and a name is
-// not looked up while all is well.
+// TestNameMoves: a gateway that is known by its name only is dialled at its new address within ten seconds, also if DNS changes later than the
+// address, and a name is not looked up while all is well.
 func TestNameMoves(t *testing.T) {
 	for name, late := range map[string]time.Duration{"DNS first": 0, "DNS 3 s later": 3 * time.Second} {
 		t.Run(name, func(t *testing.T) {

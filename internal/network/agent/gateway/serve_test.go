@@ -34,7 +34,10 @@ func (bare) Tunnel() ([]host.TunnelPeer, error) { return nil, nil }
 
 func newBare() *Gateway {
 	hub := carrier.New(carrier.Options{Log: logr.Discard()})
-	return &Gateway{o: Options{Log: logr.Discard(), Hub: hub, Keys: &Keyring{}}, streams: newStreams(hub, logr.Discard(), func() {}), host: bare{}, prober: probe.New(probe.Options{}), peers: map[string]*peer{}, updated: make(chan struct{})}
+	return &Gateway{
+		o: Options{Log: logr.Discard(), Hub: hub, Keys: &Keyring{}}, streams: newStreams(hub, logr.Discard(), func() {}), host: bare{},
+		prober: probe.New(probe.Options{}), peers: map[string]*peer{}, updated: make(chan struct{}),
+	}
 }
 
 // ask sends a request from an address of the loopback.

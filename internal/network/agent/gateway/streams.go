@@ -82,7 +82,8 @@ func (s *streams) wayTo(key string, endpoints []agent.Endpoint, off carriers.Off
 		return cmp.Or(carriers.Dialable(address), off.Refuse(address, host))
 	}) {
 		w.targets = append(w.targets, transport.Target{
-			Kind: transport.Kind(one.Kind), Host: one.Host, Port: one.Port, Path: one.Path, Plain: one.Plain, Proxy: s.proxy, Resolve: s.resolve, Refuse: func(address netip.Addr) error {
+			Kind: transport.Kind(one.Kind), Host: one.Host, Port: one.Port, Path: one.Path, Plain: one.Plain, Proxy: s.proxy, Resolve: s.resolve,
+			Refuse: func(address netip.Addr) error {
 				return cmp.Or(carriers.Dialable(address), off.Refuse(address, one.Host))
 			},
 		})

@@ -60,7 +60,8 @@ func TestCarry(t *testing.T) {
 	}
 	known, key := &peer{tunnel: newTunnel()}, base64.StdEncoding.EncodeToString(peerKey[:])
 	l := laneInputs{elsewhere: func(string) bool { return false }, endpoints: []agent.Endpoint{
-		{Kind: "UDP", Host: hostA.Addr().String(), Port: hostA.Port()}, {Kind: "UDP", Host: hostB.Addr().String(), Port: hostB.Port()}, {Kind: "TLS", Host: "127.0.0.1", Port: port},
+		{Kind: "UDP", Host: hostA.Addr().String(), Port: hostA.Port()}, {Kind: "UDP", Host: hostB.Addr().String(), Port: hostB.Port()},
+		{Kind: "TLS", Host: "127.0.0.1", Port: port},
 	}}
 	stream := g.o.Hub.AddressOf(peerKey)
 	dials := 0
@@ -185,7 +186,9 @@ func TestWayTo(t *testing.T) {
 	var endpoints []agent.Endpoint
 	for _, kind := range []string{"UDP", "TLS", "WebSocket"} {
 		for _, host := range []string{"192.0.2.1", "192.0.2.2", "127.0.0.1", "10.9.0.1", "example.com"} {
-			endpoints = append(endpoints, agent.Endpoint{Kind: kind, Host: host, Port: 443, Path: map[string]string{"WebSocket": "/x"}[kind], Plain: kind == "WebSocket"})
+			endpoints = append(endpoints, agent.Endpoint{
+				Kind: kind, Host: host, Port: 443, Path: map[string]string{"WebSocket": "/x"}[kind], Plain: kind == "WebSocket",
+			})
 		}
 	}
 	w, is := s.wayTo(key, endpoints, carriers.OffLimits{Remote: []netip.Prefix{netip.MustParsePrefix("10.9.0.0/16")}})

@@ -4,8 +4,8 @@
 // It probes each lane from end to end; when the lane in use fails and another works, it replaces one route. stop.go decides whether the
 // host keeps its state when the process ends. report.go writes which networks the node reaches without Liqo, so that none of them is led to a peer.
 //
-// The role must not know tunnels or keys, and writes no object but the report of its node. Its proof: the role with a host in memory and probers on real sockets, and
-// the state of the host after each answer of a real API server about the DaemonSet.
+// The role must not know tunnels or keys, and writes no object but the report of its node. Its proof: the role with a host in memory and probers on
+// real sockets, and the state of the host after each answer of a real API server about the DaemonSet.
 package route
 
 // What a node may read.

@@ -9,8 +9,8 @@ import (
 	"liqo.io/liqo/internal/network/probe"
 )
 
-// TestAttackFlappingLanes counts how often in an hour a node leads a peer over another lane, whose gateways answer on one of two lanes in turns, twice a second. A lane
-// that is gone is left at once.
+// TestAttackFlappingLanes counts how often in an hour a node leads a peer over another lane, whose gateways answer on one of two lanes in turns,
+// twice a second. A lane that is gone is left at once.
 func TestAttackFlappingLanes(t *testing.T) {
 	noon := time.Date(2026, 1, 2, 12, 0, 0, 0, time.UTC)
 	r := &Route{chosen: map[string]int{"milan": 0}, moves: newMoves()}

@@ -64,8 +64,8 @@ type Target struct {
 	Resolve func(ctx context.Context, name string) ([]netip.Addr, error)
 }
 
-// ProxyFrom returns the proxy of the files HTTPS_PROXY and NO_PROXY in a folder, into which a Secret is mounted. They are read at each attempt, so changes count at once.
-// Without a folder, the variables of these names count.
+// ProxyFrom returns the proxy of the files HTTPS_PROXY and NO_PROXY in a folder, into which a Secret is mounted. They are read at each attempt, so
+// changes count at once. Without a folder, the variables of these names count.
 func ProxyFrom(folder string) func(hostPort string) (*url.URL, error) {
 	return func(hostPort string) (*url.URL, error) {
 		if folder == "" {

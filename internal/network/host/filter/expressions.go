@@ -72,7 +72,8 @@ func (w *RuleWriter) Rule(r hoststate.PacketRule) error {
 	if r.Shown {
 		mark := binaryutil.NativeEndian.PutUint32(hoststate.ShownMark)
 		w.add(&expr.Meta{Key: expr.MetaKeyMARK, Register: register},
-			&expr.Bitwise{SourceRegister: register, DestRegister: register, Len: 4, Mask: mark, Xor: make([]byte, 4)}, &expr.Cmp{Op: expr.CmpOpEq, Register: register, Data: mark})
+			&expr.Bitwise{SourceRegister: register, DestRegister: register, Len: 4, Mask: mark, Xor: make([]byte, 4)},
+			&expr.Cmp{Op: expr.CmpOpEq, Register: register, Data: mark})
 	}
 	return w.verb(r)
 }

@@ -78,7 +78,9 @@ func (p *packet) run(t *testing.T, exprs []expr.Any, excluded []netip.Addr) bool
 			if len(value) != len(e.Data) {
 				t.Fatalf("%x is compared with %x", value, e.Data)
 			}
-			if is, known := map[expr.CmpOp]bool{expr.CmpOpEq: order == 0, expr.CmpOpNeq: order != 0, expr.CmpOpGte: order >= 0, expr.CmpOpLte: order <= 0}[e.Op]; !is || !known {
+			if is, known := map[expr.CmpOp]bool{
+				expr.CmpOpEq: order == 0, expr.CmpOpNeq: order != 0, expr.CmpOpGte: order >= 0, expr.CmpOpLte: order <= 0,
+			}[e.Op]; !is || !known {
 				return false
 			}
 		case *expr.Lookup:
@@ -128,7 +130,8 @@ func modelMatches(r *hoststate.PacketRule, p *packet) bool {
 		return false
 	case r.In != "" && r.In != p.in, r.Out != "" && r.Out != p.out, !within(r.From, p.header[12:16]), !within(r.To, p.header[16:20]):
 		return false
-	case slices.Contains(r.FromNot, address(p.header[12:16])), slices.Contains(r.ToNot, address(p.header[16:20])), number != 0 && number != p.protocol, r.Port != 0 && r.Port != binary.BigEndian.Uint16(p.transport[2:]):
+	case slices.Contains(r.FromNot, address(p.header[12:16])), slices.Contains(r.ToNot, address(p.header[16:20])), number != 0 &&
+		number != p.protocol, r.Port != 0 && r.Port != binary.BigEndian.Uint16(p.transport[2:]):
 		return false
 	case r.New && (p.ctState&8 == 0 || p.ctStatus&32 != 0), r.Mapped && p.ctStatus&32 == 0:
 		return false

@@ -125,8 +125,8 @@ type shift struct {
 	next         int
 }
 
-// step returns the address that the tunnel has moved to, or the one to try now; both are invalid if nothing is to be done. at is where WireGuard sends now, or a UDP
-// address from which it has received.
+// step returns the address that the tunnel has moved to, or the one to try now; both are invalid if nothing is to be done. at is where WireGuard
+// sends now, or a UDP address from which it has received.
 func (d *shift) step(now time.Time, udp []netip.AddrPort, at netip.AddrPort) (moved, try netip.AddrPort) {
 	switch {
 	case len(udp) == 0:

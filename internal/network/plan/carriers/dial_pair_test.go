@@ -68,8 +68,8 @@ func (l *line) call(e, other *end) {
 	})
 }
 
-// handshake is as in WireGuard: an end drops the handshakes of peers that it does not know yet, gives its own up when it receives that of the other end, and has a
-// session only when the first packet in it arrives.
+// handshake is as in WireGuard: an end drops the handshakes of peers that it does not know yet, gives its own up when it receives that of the other
+// end, and has a session only when the first packet in it arrives.
 func (l *line) handshake(e, other *end) {
 	l.sessions++
 	session := l.sessions

@@ -34,8 +34,8 @@ type Endpoint struct {
 	Plain bool
 }
 
-// Streams returns the endpoints of streams in the order in which they are dialled: the first one of each kind, then the second ones, because a host that does not
-// answer must not keep a whole kind back. refuse returns why an address of a host must not be dialled; nil if it may.
+// Streams returns the endpoints of streams in the order in which they are dialled: the first one of each kind, then the second ones, because a host
+// that does not answer must not keep a whole kind back. refuse returns why an address of a host must not be dialled; nil if it may.
 func Streams(endpoints []Endpoint, refuse func(address netip.Addr, host string) error) []Endpoint {
 	type ranked struct {
 		Endpoint
@@ -61,8 +61,8 @@ func Streams(endpoints []Endpoint, refuse func(address netip.Addr, host string) 
 	return streams
 }
 
-// WhyNot returns why a tunnel does not use a better carrier than kind; empty if there is none. It does not change from one attempt to the next, because it becomes
-// part of a status. tls is why the last attempt over TLS failed.
+// WhyNot returns why a tunnel does not use a better carrier than kind; empty if there is none. It does not change from one attempt to the next,
+// because it becomes part of a status. tls is why the last attempt over TLS failed.
 func WhyNot(kind string, endpoints []Endpoint, tls string) string {
 	if kind == "" || kind == netv1alpha1.CarrierUDP {
 		return ""
@@ -95,8 +95,9 @@ type Stream struct {
 	Since   time.Time
 }
 
-// Replaces reports whether a new stream takes the place of an old one with the same peer. It does, as the old one may be dead already. Only where both ends have
-// dialled within the time of a hello, both keep the stream that the end with the smaller key dialled: otherwise each could close the stream that the other keeps.
+// Replaces reports whether a new stream takes the place of an old one with the same peer. It does, as the old one may be dead already. Only where
+// both ends have dialled within the time of a hello, both keep the stream that the end with the smaller key dialled: otherwise each could close the
+// stream that the other keeps.
 func Replaces(own, peer []byte, old, now Stream, within time.Duration) bool {
 	if old.Dialled == now.Dialled || now.Since.Sub(old.Since) >= within {
 		return true
