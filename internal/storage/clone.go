@@ -21,7 +21,9 @@ import (
 // +kubebuilder:rbac:groups=storage.k8s.io,resources=csidrivers,verbs=list;watch
 
 // source returns the volume with the data that a claim is to start with, in the cluster of clusterID or in this one; nil if the claim starts empty.
-func (p *provisioner) source(ctx context.Context, claim *corev1.PersistentVolumeClaim, clusterID string) (*corev1.PersistentVolume, controller.ProvisioningState, error) {
+func (p *provisioner) source(
+	ctx context.Context, claim *corev1.PersistentVolumeClaim, clusterID string,
+) (*corev1.PersistentVolume, controller.ProvisioningState, error) {
 	name, reason := sourceOf(claim)
 	switch {
 	case reason != "":
@@ -58,8 +60,11 @@ func (p *provisioner) source(ctx context.Context, claim *corev1.PersistentVolume
 }
 
 // realSource returns the real claim with the data of a volume of this cluster. reason is why its class cannot copy it.
-func (p *provisioner) realSource(ctx context.Context, volume *corev1.PersistentVolume, class string) (real *corev1.PersistentVolumeClaim, reason string, err error) {
-	all, err := p.kube.CoreV1().PersistentVolumeClaims(p.options.Namespace).List(ctx, metav1.ListOptions{LabelSelector: labels.VirtualVolume + "=" + data.Name(volume)})
+func (p *provisioner) realSource(
+	ctx context.Context, volume *corev1.PersistentVolume, class string,
+) (real *corev1.PersistentVolumeClaim, reason string, err error) {
+	all, err := p.kube.CoreV1().PersistentVolumeClaims(p.options.Namespace).
+		List(ctx, metav1.ListOptions{LabelSelector: labels.VirtualVolume + "=" + data.Name(volume)})
 	switch {
 	case err != nil:
 		return nil, "", fmt.Errorf("find the real claim of volume %s: %w", volume.Name, err)
@@ -85,5 +90,8 @@ func (p *provisioner) realSource(ctx context.Context, volume *corev1.PersistentV
 
 // cannotCopy is why a class makes no copies: a provisioner without such a driver does not know sources, and would make an empty volume.
 func cannotCopy(class string) string {
-	return fmt.Sprintf("spec.dataSource: storage class %s cannot copy volumes, because its provisioner is no driver of the Container Storage Interface; restore the data from a pod", class)
+	return fmt.Sprintf(
+		"spec.dataSource: storage class %s cannot copy volumes, because its provisioner is no driver of the Container Storage Interface; restore the data from a pod",
+		class,
+	)
 }

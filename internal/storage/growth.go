@@ -101,7 +101,8 @@ func (g *grower) Reconcile(ctx context.Context, request reconcile.Request) (reco
 		return reconcile.Result{}, client.IgnoreNotFound(err)
 	}
 	var all corev1.PersistentVolumeClaimList
-	if err := g.client.List(ctx, &all, client.InNamespace(g.namespace), client.MatchingLabels{labels.VirtualVolume: data.Name(&volume)}); err != nil || len(all.Items) != 1 {
+	if err := g.client.List(ctx, &all, client.InNamespace(g.namespace), client.MatchingLabels{labels.VirtualVolume: data.Name(&volume)}); err != nil ||
+		len(all.Items) != 1 {
 		return reconcile.Result{}, err
 	}
 	step := planGrowth(&claim, &volume, &all.Items[0])
@@ -116,7 +117,10 @@ func (g *grower) Reconcile(ctx context.Context, request reconcile.Request) (reco
 		}
 		err = g.patch(ctx, &all.Items[0], sized("resources", map[string]any{"requests": storageOf(step.request)}), false)
 		if apierrors.IsForbidden(err) || apierrors.IsInvalid(err) { // its class cannot
-			g.events.Eventf(&claim, nil, corev1.EventTypeWarning, reasons.VolumeResizeFailed, "Resize", "the class that holds the data does not let it grow: %.500s", err.Error())
+			g.events.Eventf(
+				&claim, nil, corev1.EventTypeWarning, reasons.VolumeResizeFailed, "Resize",
+				"the class that holds the data does not let it grow: %.500s", err.Error(),
+			)
 			return reconcile.Result{}, nil
 		}
 		return reconcile.Result{}, err // its event follows

@@ -34,7 +34,10 @@ func TestOnRealNodes(t *testing.T) {
 		"reachable from every node": {nil, terms(corev1.NodeSelectorTerm{MatchExpressions: []corev1.NodeSelectorRequirement{local}})},
 		"without requirements":      {&corev1.VolumeNodeAffinity{}, terms(corev1.NodeSelectorTerm{MatchExpressions: []corev1.NodeSelectorRequirement{local}})},
 		"two alternatives": {
-			terms(corev1.NodeSelectorTerm{MatchExpressions: []corev1.NodeSelectorRequirement{zone}}, corev1.NodeSelectorTerm{MatchFields: []corev1.NodeSelectorRequirement{field}}),
+			terms(
+				corev1.NodeSelectorTerm{MatchExpressions: []corev1.NodeSelectorRequirement{zone}},
+				corev1.NodeSelectorTerm{MatchFields: []corev1.NodeSelectorRequirement{field}},
+			),
 			terms(corev1.NodeSelectorTerm{MatchExpressions: []corev1.NodeSelectorRequirement{zone, local}},
 				corev1.NodeSelectorTerm{MatchFields: []corev1.NodeSelectorRequirement{field}, MatchExpressions: []corev1.NodeSelectorRequirement{local}}),
 		},
@@ -74,7 +77,10 @@ func TestRealClaim(t *testing.T) {
 		got.Spec.AccessModes[0] != corev1.ReadWriteOnce || (*got.Spec.Resources.Requests).Storage().String() != "1Gi" || *got.Spec.DataSource.Name != "source" {
 		t.Errorf("claim %+v %+v", got, got.Spec)
 	}
-	want := map[string]string{"app": "db", labels.AppPartOf: "liqo", labels.VirtualClaimNamespace: "shop", labels.VirtualClaimName: "data", labels.VirtualVolume: "pvc-11-22"}
+	want := map[string]string{
+		"app": "db", labels.AppPartOf: "liqo", labels.VirtualClaimNamespace: "shop", labels.VirtualClaimName: "data",
+		labels.VirtualVolume: "pvc-11-22",
+	}
 	if diff := cmp.Diff(want, got.Labels); diff != "" {
 		t.Error(diff)
 	}
@@ -82,7 +88,8 @@ func TestRealClaim(t *testing.T) {
 		t.Error(diff)
 	}
 	long := realClaim(claimOf(func(claim *corev1.PersistentVolumeClaim) { claim.Name = strings.Repeat("long-", 20) + "x" }), "liqo-storage", "", "n1", "")
-	if long.Spec.StorageClassName != nil || long.Spec.DataSource != nil || long.Labels[labels.VirtualClaimName] != "" || len(long.Annotations[labels.VirtualClaimName]) != 101 {
+	if long.Spec.StorageClassName != nil || long.Spec.DataSource != nil ||
+		long.Labels[labels.VirtualClaimName] != "" || len(long.Annotations[labels.VirtualClaimName]) != 101 {
 		t.Errorf("claim with a long name: %v %v", long.Labels, long.Annotations)
 	}
 }
@@ -97,19 +104,23 @@ func TestVolumes(t *testing.T) {
 		PersistentVolumeReclaimPolicy: corev1.PersistentVolumeReclaimDelete, NodeAffinity: onNode("n1"), StorageClassName: "fast",
 	}}
 	here := localVolume("pvc-11-22", claimOf(nil), class, real)
-	if here.Spec.CSI.VolumeHandle != "v1" || here.Spec.Capacity.Storage().String() != "2Gi" || here.Spec.PersistentVolumeReclaimPolicy != corev1.PersistentVolumeReclaimRetain ||
-		!cmp.Equal(here.Spec.MountOptions, []string{"noatime"}) || *here.Spec.VolumeMode != corev1.PersistentVolumeBlock || !cmp.Equal(here.Spec.NodeAffinity, onRealNodes(onNode("n1"))) {
+	if here.Spec.CSI.VolumeHandle != "v1" || here.Spec.Capacity.Storage().String() != "2Gi" ||
+		here.Spec.PersistentVolumeReclaimPolicy != corev1.PersistentVolumeReclaimRetain ||
+		!cmp.Equal(here.Spec.MountOptions, []string{"noatime"}) || *here.Spec.VolumeMode != corev1.PersistentVolumeBlock ||
+		!cmp.Equal(here.Spec.NodeAffinity, onRealNodes(onNode("n1"))) {
 		t.Errorf("volume of this cluster: %+v", here.Spec)
 	}
 	if data.IsRemote(here) {
 		t.Error("a volume of this cluster counts as one of a provider")
 	}
 	class.MountOptions, class.ReclaimPolicy = []string{"ro"}, nil
-	if other := localVolume("pvc-11-22", claimOf(nil), class, real); !cmp.Equal(other.Spec.MountOptions, []string{"ro"}) || other.Spec.PersistentVolumeReclaimPolicy != corev1.PersistentVolumeReclaimDelete {
+	if other := localVolume("pvc-11-22", claimOf(nil), class, real); !cmp.Equal(other.Spec.MountOptions, []string{"ro"}) ||
+		other.Spec.PersistentVolumeReclaimPolicy != corev1.PersistentVolumeReclaimDelete {
 		t.Errorf("mount options %v, policy %s", other.Spec.MountOptions, other.Spec.PersistentVolumeReclaimPolicy)
 	}
 	there := remoteVolume("pvc-11-22", claimOf(nil), class, location{clusterID: "id", node: "liqo-milan", class: "disk", source: "first"})
-	if there.Spec.HostPath.Path != "/tmp/liqo-placeholder" || there.Spec.Capacity.Storage().String() != "1Gi" || !cmp.Equal(there.Spec.NodeAffinity, onNode("liqo-milan")) ||
+	if there.Spec.HostPath.Path != "/tmp/liqo-placeholder" || there.Spec.Capacity.Storage().String() != "1Gi" ||
+		!cmp.Equal(there.Spec.NodeAffinity, onNode("liqo-milan")) ||
 		there.Annotations[labels.RemoteStorageClass] != "disk" || there.Annotations[labels.RemoteDataSource] != "first" || !data.IsRemote(there) {
 		t.Errorf("volume of a provider: %+v %+v", there.ObjectMeta, there.Spec)
 	}
@@ -135,10 +146,21 @@ func TestStays(t *testing.T) {
 		lives bool
 		want  string
 	}{
-		"the claim was deleted":     {known: volume("1", corev1.VolumeReleased, deletes), now: []corev1.PersistentVolume{volume("1", corev1.VolumeReleased, deletes)}},
-		"the claim exists":          {known: volume("1", corev1.VolumeReleased, deletes), now: []corev1.PersistentVolume{volume("1", corev1.VolumeReleased, deletes)}, lives: true, want: "exists"},
-		"the user has just kept it": {known: volume("1", corev1.VolumeReleased, deletes), now: []corev1.PersistentVolume{volume("1", corev1.VolumeReleased, retains)}, want: "Retain"},
-		"it is in use again":        {known: volume("1", corev1.VolumeReleased, deletes), now: []corev1.PersistentVolume{volume("1", corev1.VolumeBound, deletes)}, want: "Bound"},
+		"the claim was deleted": {
+			known: volume("1", corev1.VolumeReleased, deletes), now: []corev1.PersistentVolume{volume("1", corev1.VolumeReleased, deletes)},
+		},
+		"the claim exists": {
+			known: volume("1", corev1.VolumeReleased, deletes), now: []corev1.PersistentVolume{volume("1", corev1.VolumeReleased, deletes)},
+			lives: true, want: "exists",
+		},
+		"the user has just kept it": {
+			known: volume("1", corev1.VolumeReleased, deletes), now: []corev1.PersistentVolume{volume("1", corev1.VolumeReleased, retains)},
+			want: "Retain",
+		},
+		"it is in use again": {
+			known: volume("1", corev1.VolumeReleased, deletes), now: []corev1.PersistentVolume{volume("1", corev1.VolumeBound, deletes)},
+			want: "Bound",
+		},
 		"it is for a successor now": {
 			known: volume("1", corev1.VolumeReleased, deletes), want: "another claim",
 			now: []corev1.PersistentVolume{given(volume("1", corev1.VolumeReleased, deletes), &corev1.ObjectReference{Namespace: "shop", Name: "data", UID: "2"})},
@@ -147,10 +169,15 @@ func TestStays(t *testing.T) {
 			known: volume("1", corev1.VolumeReleased, deletes), want: "another claim",
 			now: []corev1.PersistentVolume{given(volume("1", corev1.VolumeReleased, deletes), nil)},
 		},
-		"another one has its name":      {known: volume("1", corev1.VolumeReleased, deletes), now: []corev1.PersistentVolume{volume("2", corev1.VolumeReleased, deletes)}, want: "another one"},
-		"it is gone":                    {known: volume("1", corev1.VolumeReleased, deletes), want: "gone"},
-		"it could not be saved":         {known: volume("", "", deletes)},
-		"it was saved, but no answer":   {known: volume("", "", deletes), now: []corev1.PersistentVolume{volume("1", corev1.VolumeBound, deletes)}, want: "another one"},
+		"another one has its name": {
+			known: volume("1", corev1.VolumeReleased, deletes), now: []corev1.PersistentVolume{volume("2", corev1.VolumeReleased, deletes)},
+			want: "another one",
+		},
+		"it is gone":            {known: volume("1", corev1.VolumeReleased, deletes), want: "gone"},
+		"it could not be saved": {known: volume("", "", deletes)},
+		"it was saved, but no answer": {
+			known: volume("", "", deletes), now: []corev1.PersistentVolume{volume("1", corev1.VolumeBound, deletes)}, want: "another one",
+		},
 		"it is to be saved once more":   {known: volume("", "", deletes), lives: true, want: "exists"},
 		"it does not belong to a claim": {known: corev1.PersistentVolume{}, want: "no claim"},
 	} {

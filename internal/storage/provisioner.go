@@ -93,7 +93,10 @@ func (p *provisioner) Provision(ctx context.Context, o controller.ProvisionOptio
 		return nil, controller.ProvisioningFinished, p.refuse(o.PVC, reason)
 	}
 	if o.SelectedNodeName == "" {
-		return nil, controller.ProvisioningFinished, p.refuse(o.PVC, fmt.Sprintf("storage class %s must have volumeBindingMode WaitForFirstConsumer: the volume is made where the first pod runs", o.StorageClass.Name))
+		return nil, controller.ProvisioningFinished, p.refuse(
+			o.PVC,
+			fmt.Sprintf("storage class %s must have volumeBindingMode WaitForFirstConsumer: the volume is made where the first pod runs", o.StorageClass.Name),
+		)
 	}
 	var node corev1.Node
 	switch err := p.cached.Get(ctx, client.ObjectKey{Name: o.SelectedNodeName}, &node); {
@@ -115,7 +118,9 @@ func (p *provisioner) refuse(claim *corev1.PersistentVolumeClaim, reason string)
 }
 
 // provisionRemotely asks nothing of the provider: the virtual kubelet makes the claim there as soon as this one is bound.
-func (p *provisioner) provisionRemotely(ctx context.Context, o *controller.ProvisionOptions, node *corev1.Node) (*corev1.PersistentVolume, controller.ProvisioningState, error) {
+func (p *provisioner) provisionRemotely(
+	ctx context.Context, o *controller.ProvisionOptions, node *corev1.Node,
+) (*corev1.PersistentVolume, controller.ProvisioningState, error) {
 	at := location{clusterID: node.Labels[labels.RemoteClusterID], node: node.Name}
 	source, state, err := p.source(ctx, o.PVC, at.clusterID)
 	if err != nil {
@@ -144,7 +149,9 @@ func RemoteClass(ctx context.Context, cached client.Reader, class *storagev1.Sto
 	return got.StorageClassName, reason, err
 }
 
-func grantedClass(ctx context.Context, cached client.Reader, class *storagev1.StorageClass, node *corev1.Node) (got sharingv1alpha1.StorageClass, reason string, err error) {
+func grantedClass(
+	ctx context.Context, cached client.Reader, class *storagev1.StorageClass, node *corev1.Node,
+) (got sharingv1alpha1.StorageClass, reason string, err error) {
 	var all sharingv1alpha1.ResourceSliceList
 	if err := cached.List(ctx, &all, client.MatchingLabels{labels.Replication: "true"}, client.UnsafeDisableDeepCopy); err != nil {
 		return got, "", fmt.Errorf("list resource slices: %w", err)
@@ -167,7 +174,9 @@ func (p *provisioner) provisionHere(ctx context.Context, o *controller.Provision
 		class = p.options.RealClass
 	}
 	if class == o.StorageClass.Name {
-		return nil, controller.ProvisioningFinished, p.refuse(o.PVC, fmt.Sprintf("storage class %s is its own real class; set %s to another one", class, realClassParameter))
+		return nil, controller.ProvisioningFinished, p.refuse(
+			o.PVC, fmt.Sprintf("storage class %s is its own real class; set %s to another one", class, realClassParameter),
+		)
 	}
 	name := string(o.PVC.UID)
 	existing, err := p.kube.CoreV1().PersistentVolumeClaims(p.options.Namespace).Get(ctx, name, metav1.GetOptions{})
@@ -198,7 +207,9 @@ func (p *provisioner) provisionHere(ctx context.Context, o *controller.Provision
 }
 
 // createReal makes the real claim, with the data of another one if the user's claim asks for that.
-func (p *provisioner) createReal(ctx context.Context, o *controller.ProvisionOptions, class string) (*corev1.PersistentVolumeClaim, controller.ProvisioningState, error) {
+func (p *provisioner) createReal(
+	ctx context.Context, o *controller.ProvisionOptions, class string,
+) (*corev1.PersistentVolumeClaim, controller.ProvisioningState, error) {
 	name := ""
 	switch source, state, err := p.source(ctx, o.PVC, ""); {
 	case err != nil:
@@ -232,7 +243,9 @@ func (p *provisioner) createReal(ctx context.Context, o *controller.ProvisionOpt
 }
 
 // provisionWithoutNode has the scheduler select another node, which may be virtual. So the real claim of an earlier attempt goes, unless it has a volume.
-func (p *provisioner) provisionWithoutNode(ctx context.Context, o *controller.ProvisionOptions) (*corev1.PersistentVolume, controller.ProvisioningState, error) {
+func (p *provisioner) provisionWithoutNode(
+	ctx context.Context, o *controller.ProvisionOptions,
+) (*corev1.PersistentVolume, controller.ProvisioningState, error) {
 	real, err := p.kube.CoreV1().PersistentVolumeClaims(p.options.Namespace).Get(ctx, string(o.PVC.UID), metav1.GetOptions{})
 	switch {
 	case apierrors.IsNotFound(err):
@@ -246,13 +259,17 @@ func (p *provisioner) provisionWithoutNode(ctx context.Context, o *controller.Pr
 }
 
 // elsewhere has the scheduler select another node, and the real claim follow it.
-func (p *provisioner) elsewhere(ctx context.Context, o *controller.ProvisionOptions, real *corev1.PersistentVolumeClaim) (*corev1.PersistentVolume, controller.ProvisioningState, error) {
+func (p *provisioner) elsewhere(
+	ctx context.Context, o *controller.ProvisionOptions, real *corev1.PersistentVolumeClaim,
+) (*corev1.PersistentVolume, controller.ProvisioningState, error) {
 	if o.SelectedNodeName != "" {
 		if err := p.remove(ctx, real.Name, client.Preconditions{UID: &real.UID}); err != nil { // it is bound to nothing
 			return nil, controller.ProvisioningInBackground, err
 		}
 	}
-	return nil, controller.ProvisioningReschedule, fmt.Errorf("no volume of the real class can be made on node %s; see the events of claim %s/%s", o.SelectedNodeName, real.Namespace, real.Name)
+	return nil, controller.ProvisioningReschedule, fmt.Errorf(
+		"no volume of the real class can be made on node %s; see the events of claim %s/%s", o.SelectedNodeName, real.Namespace, real.Name,
+	)
 }
 
 // await returns the real claim once it is bound, or once its provisioner has refused the node.
@@ -262,7 +279,8 @@ func (p *provisioner) await(ctx context.Context, claim *corev1.PersistentVolumeC
 	}
 	ctx, cancel := context.WithTimeout(ctx, bindTime)
 	defer cancel()
-	one := cache.NewListWatchFromClient(p.kube.CoreV1().RESTClient(), "persistentvolumeclaims", claim.Namespace, fields.OneTermEqualSelector("metadata.name", claim.Name))
+	one := cache.NewListWatchFromClient(p.kube.CoreV1().
+		RESTClient(), "persistentvolumeclaims", claim.Namespace, fields.OneTermEqualSelector("metadata.name", claim.Name))
 	last, err := watchtools.UntilWithSync(ctx, one, &corev1.PersistentVolumeClaim{}, nil, func(event watch.Event) (bool, error) {
 		now, is := event.Object.(*corev1.PersistentVolumeClaim)
 		if !is || event.Type == watch.Deleted {
@@ -308,7 +326,8 @@ func (p *provisioner) Delete(ctx context.Context, volume *corev1.PersistentVolum
 			return nil
 		}
 	}
-	all, err := p.kube.CoreV1().PersistentVolumeClaims(p.options.Namespace).List(ctx, metav1.ListOptions{LabelSelector: labels.VirtualVolume + "=" + data.Name(volume)})
+	all, err := p.kube.CoreV1().PersistentVolumeClaims(p.options.Namespace).
+		List(ctx, metav1.ListOptions{LabelSelector: labels.VirtualVolume + "=" + data.Name(volume)})
 	if err != nil {
 		return fmt.Errorf("find the claim of volume %s: %w", volume.Name, err)
 	}

@@ -37,7 +37,8 @@ const (
 	user             = "storage-test"
 )
 
-// storageEnv is a cluster with the provisioner, which has only its own rights. The test plays scheduler, volume controller and the provisioner of the real class.
+// storageEnv is a cluster with the provisioner, which has only its own rights. The test plays scheduler, volume controller and the provisioner of the
+// real class.
 type storageEnv struct {
 	kubetest.Env
 	config *rest.Config // of an administrator
@@ -72,23 +73,29 @@ func newStorageEnv(t *testing.T) *storageEnv {
 			return next.RoundTrip(request)
 		})
 	})
-	mgr, err := manager.New(limited, manager.Options{Scheme: scheme, Metrics: metricsserver.Options{BindAddress: "0"}, Controller: config.Controller{SkipNameValidation: new(true)}})
+	mgr, err := manager.New(limited, manager.Options{
+		Scheme: scheme, Metrics: metricsserver.Options{BindAddress: "0"}, Controller: config.Controller{SkipNameValidation: new(true)},
+	})
 	b.Must(err)
 	b.Must(Setup(mgr, Options{Namespace: storageNamespace, RealClass: "disk"}))
 	kubetest.Start(t, "manager", mgr.Start)
 	b.Make(&storagev1.StorageClass{
-		ObjectMeta: metav1.ObjectMeta{Name: "liqo"}, Provisioner: data.Provisioner, VolumeBindingMode: new(storagev1.VolumeBindingWaitForFirstConsumer), AllowVolumeExpansion: new(true),
+		ObjectMeta: metav1.ObjectMeta{Name: "liqo"}, Provisioner: data.Provisioner,
+		VolumeBindingMode: new(storagev1.VolumeBindingWaitForFirstConsumer), AllowVolumeExpansion: new(true),
 	})
 	b.Make(&storagev1.StorageClass{ObjectMeta: metav1.ObjectMeta{Name: "disk"}, Provisioner: "disk.example.com", AllowVolumeExpansion: new(true)})
 	b.Make(&storagev1.CSIDriver{ObjectMeta: metav1.ObjectMeta{Name: "disk.example.com"}})
 	b.Make(&storagev1.StorageClass{ObjectMeta: metav1.ObjectMeta{Name: "plain"}, Provisioner: "plain.example.com"})
 	for name, parameters := range map[string]map[string]string{"liqo-plain": {realClassParameter: "plain"}, "liqo-slow": {remoteClassParameter: "milan-plain"}} {
 		b.Make(&storagev1.StorageClass{
-			ObjectMeta: metav1.ObjectMeta{Name: name}, Provisioner: data.Provisioner, VolumeBindingMode: new(storagev1.VolumeBindingWaitForFirstConsumer), Parameters: parameters,
+			ObjectMeta: metav1.ObjectMeta{Name: name}, Provisioner: data.Provisioner,
+			VolumeBindingMode: new(storagev1.VolumeBindingWaitForFirstConsumer), Parameters: parameters,
 		})
 	}
 	b.Make(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "worker"}})
-	b.Make(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "liqo-milan", Labels: map[string]string{labels.Type: labels.TypeVirtualNode, labels.RemoteClusterID: "milan-id"}}})
+	b.Make(&corev1.Node{
+		ObjectMeta: metav1.ObjectMeta{Name: "liqo-milan", Labels: map[string]string{labels.Type: labels.TypeVirtualNode, labels.RemoteClusterID: "milan-id"}},
+	})
 	slice := &sharingv1alpha1.ResourceSlice{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "liqo-tenant-milan", Name: "milan", Labels: map[string]string{labels.Replication: "true"}},
 		Spec:       sharingv1alpha1.ResourceSliceSpec{ProviderClusterID: "milan-id", ConsumerClusterID: "rome-id", NodeName: "liqo-milan"},
@@ -139,7 +146,8 @@ func (b *storageEnv) bind(real *corev1.PersistentVolumeClaim, handle string) {
 		ObjectMeta: metav1.ObjectMeta{Name: handle},
 		Spec: corev1.PersistentVolumeSpec{
 			PersistentVolumeSource: corev1.PersistentVolumeSource{CSI: &corev1.CSIPersistentVolumeSource{Driver: "disk.example.com", VolumeHandle: handle}},
-			AccessModes:            real.Spec.AccessModes, Capacity: corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("2Gi")}, NodeAffinity: onNode("worker"),
+			AccessModes:            real.Spec.AccessModes, Capacity: corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("2Gi")},
+			NodeAffinity: onNode("worker"),
 		},
 	})
 	b.Edit(real, func() { real.Spec.VolumeName = handle })
@@ -282,7 +290,8 @@ func TestProvisioner(t *testing.T) {
 					claim.Spec.Resources.Requests = corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("2Gi")}
 				}
 			}
-			if second := b.real(b.claim("second-here", "worker", of("first-here", "liqo"))); second.Spec.DataSource == nil || second.Spec.DataSource.Kind != claimKind || second.Spec.DataSource.Name != real.Name {
+			if second := b.real(b.claim("second-here", "worker", of("first-here", "liqo"))); second.Spec.DataSource == nil ||
+				second.Spec.DataSource.Kind != claimKind || second.Spec.DataSource.Name != real.Name {
 				b.T.Errorf("the real claim has the source %v", second.Spec.DataSource)
 			}
 			b.warning(b.claim("before-the-record", "liqo-milan", of("first-there", "liqo")), "not recorded yet")

@@ -32,7 +32,8 @@ func evaded(namespace, virtual, real string, quotas []corev1.ResourceQuota) stri
 			return slices.IndexFunc(quotas, func(one corev1.ResourceQuota) bool { _, there := one.Spec.Hard[of(class, what)]; return there })
 		}
 		if at := bounds(real); at >= 0 && bounds(virtual) < 0 {
-			return fmt.Sprintf("quota %s/%s bounds %s, which does not count claims of the virtual class %s with data in that class: use class %s itself, or have an administrator bound %s in a quota of the namespace as well",
+			return fmt.Sprintf("quota %s/%s bounds %s, which does not count claims of the virtual class %s with data in that class: use class %s "+
+				"itself, or have an administrator bound %s in a quota of the namespace as well",
 				namespace, quotas[at].Name, of(real, what), virtual, real, of(virtual, what))
 		}
 	}

@@ -35,10 +35,12 @@ func TestEvaded(t *testing.T) {
 		quotas []corev1.ResourceQuota
 		want   string
 	}{
-		"no quota":                  {},
-		"of all classes":            {[]corev1.ResourceQuota{bounding("all", "requests.storage", "persistentvolumeclaims")}, ""},
-		"of another class":          {[]corev1.ResourceQuota{bounding("fast", "fast.storageclass.storage.k8s.io/requests.storage")}, ""},
-		"size":                      {[]corev1.ResourceQuota{bounding("all", "requests.storage"), bounding("disks", diskSize)}, "quota shop/disks bounds " + diskSize},
+		"no quota":         {},
+		"of all classes":   {[]corev1.ResourceQuota{bounding("all", "requests.storage", "persistentvolumeclaims")}, ""},
+		"of another class": {[]corev1.ResourceQuota{bounding("fast", "fast.storageclass.storage.k8s.io/requests.storage")}, ""},
+		"size": {
+			[]corev1.ResourceQuota{bounding("all", "requests.storage"), bounding("disks", diskSize)}, "quota shop/disks bounds " + diskSize,
+		},
 		"number":                    {[]corev1.ResourceQuota{bounding("disks", diskNumber)}, "quota shop/disks bounds " + diskNumber},
 		"of the virtual class":      {[]corev1.ResourceQuota{bounding("liqo", liqoSize)}, ""},
 		"of both":                   {[]corev1.ResourceQuota{bounding("disks", diskSize, diskNumber), bounding("liqo", liqoSize, liqoNumber)}, ""},

@@ -51,7 +51,10 @@ func remoteClass(class *storagev1.StorageClass, cluster string, granted []sharin
 	case asked != "" && i >= 0:
 		return granted[i], ""
 	case asked != "":
-		return got, fmt.Sprintf("cluster %s does not grant the storage class %q, which class %s asks for; it grants %s", cluster, asked, class.Name, strings.Join(names, ", "))
+		return got, fmt.Sprintf(
+			"cluster %s does not grant the storage class %q, which class %s asks for; it grants %s", cluster, asked, class.Name,
+			strings.Join(names, ", "),
+		)
 	}
 	for _, one := range granted {
 		if one.Default {

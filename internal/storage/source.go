@@ -38,9 +38,13 @@ func sourceOf(claim *corev1.PersistentVolumeClaim) (name, reason string) {
 	case kind == claimKind && group == "":
 		return name, ""
 	case kind == "VolumeSnapshot":
-		return "", "spec.dataSource: a VolumeSnapshot belongs to a driver of one cluster, and is not reflected; name a PersistentVolumeClaim of this namespace, which is copied"
+		return "", "spec.dataSource: a VolumeSnapshot belongs to a driver of one cluster, and is not reflected; name a PersistentVolumeClaim of " +
+			"this namespace, which is copied"
 	}
-	return "", fmt.Sprintf("spec.dataSource: a claim of a virtual storage class knows no %s; name a PersistentVolumeClaim of this namespace, which is copied", cmp.Or(kind, "source without a kind"))
+	return "", fmt.Sprintf(
+		"spec.dataSource: a claim of a virtual storage class knows no %s; name a PersistentVolumeClaim of this namespace, which is copied",
+		cmp.Or(kind, "source without a kind"),
+	)
 }
 
 // verdict is what becomes of a claim with a data source.
@@ -72,9 +76,12 @@ func judge(claim, source *corev1.PersistentVolumeClaim, volume *corev1.Persisten
 	case modeOf(claim) != modeOf(source):
 		return never, fmt.Sprintf("spec.volumeMode: claim %s (spec.dataSource) has %s", name, modeOf(source))
 	case claim.Spec.Resources.Requests.Storage().Cmp(*volume.Spec.Capacity.Storage()) < 0:
-		return never, fmt.Sprintf("spec.resources.requests.storage: claim %s (spec.dataSource) has %s, and a copy needs as much", name, volume.Spec.Capacity.Storage())
+		return never, fmt.Sprintf(
+			"spec.resources.requests.storage: claim %s (spec.dataSource) has %s, and a copy needs as much", name, volume.Spec.Capacity.Storage(),
+		)
 	case volume.Labels[labels.RemoteClusterID] != clusterID:
-		return elsewhere, fmt.Sprintf("the data of claim %s (spec.dataSource) is in another cluster, and only its driver can copy it: have the pod run where that data is, or move it first with `liqoctl move volume %s -n %s`",
+		return elsewhere, fmt.Sprintf("the data of claim %s (spec.dataSource) is in another cluster, and only its driver can copy it: have the "+
+			"pod run where that data is, or move it first with `liqoctl move volume %s -n %s`",
 			name, name, claim.Namespace)
 	case clusterID != "" && volume.Annotations[labels.RemoteVolume] == "":
 		// Until then, nothing here knows the claim over there that holds the data.

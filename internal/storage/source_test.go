@@ -28,11 +28,18 @@ func TestSourceOf(t *testing.T) {
 			source: &corev1.TypedLocalObjectReference{Kind: claimKind, Name: "first"}, ref: &corev1.TypedObjectReference{Kind: claimKind, Name: "first"}, want: "first",
 		},
 		"a claim of this namespace by name": {ref: &corev1.TypedObjectReference{Kind: claimKind, Name: "first", Namespace: new("shop")}, want: "first"},
-		"a claim of another namespace":      {ref: &corev1.TypedObjectReference{Kind: claimKind, Name: "first", Namespace: new("bank")}, reason: "in its own namespace"},
-		"a snapshot":                        {source: &corev1.TypedLocalObjectReference{Kind: "VolumeSnapshot", APIGroup: new("snapshot.storage.k8s.io"), Name: "s"}, reason: "is not reflected"},
-		"a claim that is none":              {source: &corev1.TypedLocalObjectReference{Kind: claimKind, APIGroup: new("example.com"), Name: "x"}, reason: "knows no " + claimKind},
-		"a populator":                       {ref: &corev1.TypedObjectReference{Kind: "Backup", APIGroup: new("example.com"), Name: "x"}, reason: "knows no Backup"},
-		"nothing":                           {ref: &corev1.TypedObjectReference{}, reason: "without a kind"},
+		"a claim of another namespace": {
+			ref: &corev1.TypedObjectReference{Kind: claimKind, Name: "first", Namespace: new("bank")}, reason: "in its own namespace",
+		},
+		"a snapshot": {
+			source: &corev1.TypedLocalObjectReference{Kind: "VolumeSnapshot", APIGroup: new("snapshot.storage.k8s.io"), Name: "s"},
+			reason: "is not reflected",
+		},
+		"a claim that is none": {
+			source: &corev1.TypedLocalObjectReference{Kind: claimKind, APIGroup: new("example.com"), Name: "x"}, reason: "knows no " + claimKind,
+		},
+		"a populator": {ref: &corev1.TypedObjectReference{Kind: "Backup", APIGroup: new("example.com"), Name: "x"}, reason: "knows no Backup"},
+		"nothing":     {ref: &corev1.TypedObjectReference{}, reason: "without a kind"},
 	} {
 		got, reason := sourceOf(claimOf(func(c *corev1.PersistentVolumeClaim) { c.Spec.DataSource, c.Spec.DataSourceRef = test.source, test.ref }))
 		if got != test.want || !strings.Contains(reason, test.reason) || (reason == "") != (test.reason == "") {

@@ -20,8 +20,8 @@ import (
 // placeholder is the source of volumes of virtual nodes, where no kubelet mounts anything. The path is part of the documented interface.
 const placeholder = "/tmp/liqo-placeholder"
 
-// stays returns why the data of a volume must not be deleted; empty if its user has deleted the claim and the policy requires it. volume is what was known of it,
-// without a UID if it could not be saved; volumes are those that exist, and lives reports whether the claim does.
+// stays returns why the data of a volume must not be deleted; empty if its user has deleted the claim and the policy requires it. volume is what was
+// known of it, without a UID if it could not be saved; volumes are those that exist, and lives reports whether the claim does.
 func stays(volume *corev1.PersistentVolume, volumes []corev1.PersistentVolume, lives bool) string {
 	i := slices.IndexFunc(volumes, func(one corev1.PersistentVolume) bool { return one.Name == volume.Name })
 	switch {

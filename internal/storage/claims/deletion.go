@@ -27,8 +27,8 @@ func (k *Keeper) records(name string) (found []*corev1.PersistentVolume) {
 	return found
 }
 
-// kept reports whether a remote claim holds data of another volume than this one, and will not be deleted to free the name: no earlier claim of the same name with
-// the policy Delete records the data.
+// kept reports whether a remote claim holds data of another volume than this one, and will not be deleted to free the name: no earlier claim of the
+// same name with the policy Delete records the data.
 func (k *Keeper) kept(remote *corev1.PersistentVolumeClaim, volume *corev1.PersistentVolume) bool {
 	name := volumeOf(remote)
 	if name == "" || name == data.Name(volume) || !k.volumes.Current(fanin.Every) {
@@ -36,7 +36,8 @@ func (k *Keeper) kept(remote *corev1.PersistentVolumeClaim, volume *corev1.Persi
 	}
 	for _, other := range k.records(name) {
 		owner, wanted := other.Spec.ClaimRef, volume.Spec.ClaimRef
-		if other.Spec.PersistentVolumeReclaimPolicy == corev1.PersistentVolumeReclaimDelete && owner != nil && owner.Namespace == wanted.Namespace && owner.Name == wanted.Name {
+		if other.Spec.PersistentVolumeReclaimPolicy == corev1.PersistentVolumeReclaimDelete &&
+			owner != nil && owner.Namespace == wanted.Namespace && owner.Name == wanted.Name {
 			return false
 		}
 	}
@@ -73,8 +74,8 @@ func (k *Keeper) readRecorded(ctx context.Context, f Facts) (Facts, error) {
 	return f, nil
 }
 
-// deleteRemote deletes data. It reads all records of the data again: the administrator may have kept one, or given it to another claim, which our cache does not
-// show yet.
+// deleteRemote deletes data. It reads all records of the data again: the administrator may have kept one, or given it to another claim, which our
+// cache does not show yet.
 func (k *Keeper) deleteRemote(ctx context.Context, f Facts, uid types.UID) error {
 	now := &corev1.PersistentVolume{}
 	switch err := k.options.Local.Get(ctx, client.ObjectKeyFromObject(f.Volume), now); {

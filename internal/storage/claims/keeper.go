@@ -173,7 +173,8 @@ func (k *Keeper) remoteChanged(before, after client.Object) {
 	// Another volume may have waited for the name.
 	local, is := k.options.Peer.Local(remote.Namespace)
 	for _, one := range k.volumes.All(fanin.Every) {
-		if volume, _ := one.(*corev1.PersistentVolume); is && volume != nil && volume.Spec.ClaimRef != nil && volume.Spec.ClaimRef.Namespace == local && data.RemoteClaim(volume) == remote.Name {
+		if volume, _ := one.(*corev1.PersistentVolume); is && volume != nil && volume.Spec.ClaimRef != nil &&
+			volume.Spec.ClaimRef.Namespace == local && data.RemoteClaim(volume) == remote.Name {
 			k.changed(volume.Name)
 		}
 	}
@@ -258,7 +259,10 @@ func (k *Keeper) sync(ctx context.Context, f Facts) (retry time.Duration, err er
 		return retry, k.deleteRemote(ctx, f, step.DeleteRemote)
 	case step.DeleteVolume:
 		log.FromContext(ctx).Info("data of a deleted claim is gone", "volume", f.Volume.Name)
-		err := k.options.Local.Delete(ctx, &corev1.PersistentVolume{ObjectMeta: f.Volume.ObjectMeta}, client.Preconditions{UID: &f.Volume.UID, ResourceVersion: &f.Volume.ResourceVersion})
+		err := k.options.Local.Delete(
+			ctx, &corev1.PersistentVolume{ObjectMeta: f.Volume.ObjectMeta},
+			client.Preconditions{UID: &f.Volume.UID, ResourceVersion: &f.Volume.ResourceVersion},
+		)
 		return 0, client.IgnoreNotFound(err)
 	case step.Apply:
 		if retry, err := k.apply(ctx, f); err != nil || retry > 0 {

@@ -113,7 +113,10 @@ func newKeeperEnv(t *testing.T) *keeperEnv {
 		}
 		return c
 	}
-	b := &keeperEnv{Env: kubetest.Env{T: t, Client: connect(home)}, milan: kubetest.Env{T: t, Client: connect(away)}, peer: &peer{client: connect(away), remote: remote}}
+	b := &keeperEnv{
+		Env: kubetest.Env{T: t, Client: connect(home)}, milan: kubetest.Env{T: t, Client: connect(away)},
+		peer: &peer{client: connect(away), remote: remote},
+	}
 	b.Make(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: shop}})
 	b.milan.Make(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: remote}})
 	for namespace, rules := range b.RBACMarkers("*.go") {
@@ -164,7 +167,8 @@ func (b *keeperEnv) claim(name string) (*corev1.PersistentVolumeClaim, *corev1.P
 	b.Make(claim)
 	volume := &corev1.PersistentVolume{
 		ObjectMeta: metav1.ObjectMeta{
-			Name: data.VolumePrefix + string(claim.UID), Labels: map[string]string{labels.RemoteClusterID: "milan-id"}, Annotations: map[string]string{labels.RemoteStorageClass: "disk"},
+			Name: data.VolumePrefix + string(claim.UID), Labels: map[string]string{labels.RemoteClusterID: "milan-id"},
+			Annotations: map[string]string{labels.RemoteStorageClass: "disk"},
 		},
 		Spec: corev1.PersistentVolumeSpec{
 			Capacity: sized("1Gi"), AccessModes: claim.Spec.AccessModes, StorageClassName: "liqo",
@@ -249,7 +253,8 @@ func TestKeeper(t *testing.T) {
 	b := newKeeperEnv(t)
 	claim, volume := b.claim("data")
 	there := b.there(claim)
-	if *there.Spec.StorageClassName != "disk" || there.Labels["app"] != "db" || there.Labels[labels.Origin] != "rome" || there.Spec.Resources.Requests.Storage().String() != "1Gi" {
+	if *there.Spec.StorageClassName != "disk" || there.Labels["app"] != "db" ||
+		there.Labels[labels.Origin] != "rome" || there.Spec.Resources.Requests.Storage().String() != "1Gi" {
 		t.Errorf("claim at the provider: %+v %+v", there.Labels, there.Spec)
 	}
 	b.holds(claim, "") // its class may wait for the first pod
@@ -257,7 +262,8 @@ func TestKeeper(t *testing.T) {
 	b.Until("the volume is recorded, with its size", func() bool {
 		b.Read(volume)
 		b.Read(claim)
-		return volume.Annotations[labels.RemoteVolume] == "disk-1" && volume.Spec.Capacity.Storage().String() == "2Gi" && claim.Status.Capacity.Storage().String() == "2Gi"
+		return volume.Annotations[labels.RemoteVolume] == "disk-1" &&
+			volume.Spec.Capacity.Storage().String() == "2Gi" && claim.Status.Capacity.Storage().String() == "2Gi"
 	})
 	b.holds(claim, "")
 
@@ -409,7 +415,8 @@ func (c lateClient) Get(ctx context.Context, key client.ObjectKey, object client
 func TestUnobservedClaim(t *testing.T) {
 	b := newKeeperEnv(t)
 	foreign := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: remote, Name: "data"}, Spec: corev1.PersistentVolumeClaimSpec{
-		AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce}, Resources: corev1.VolumeResourceRequirements{Requests: sized("1Gi")}, StorageClassName: new("disk"),
+		AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce},
+		Resources:   corev1.VolumeResourceRequirements{Requests: sized("1Gi")}, StorageClassName: new("disk"),
 	}}
 	b.milan.Make(foreign)
 	version := foreign.ResourceVersion

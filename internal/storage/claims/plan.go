@@ -88,7 +88,10 @@ func released(f Facts) Step {
 	case f.Namespace == "" && !f.Recorded && f.Volume.Annotations[labels.RemoteNamespace] != "":
 		return Step{ReadRecorded: true} // a namespace that is deleted may lose its remote namespace before its volumes are released
 	case f.Namespace == "" && !f.Recorded:
-		return Step{Warn: fmt.Sprintf("namespace %s is not offloaded to the provider, so the data of the deleted claim %s stays there; offload the namespace to delete it", owner.Namespace, owner.Name)}
+		return Step{Warn: fmt.Sprintf(
+			"namespace %s is not offloaded to the provider, so the data of the deleted claim %s stays there; offload the namespace to delete it",
+			owner.Namespace, owner.Name,
+		)}
 	case !f.Recorded && f.elsewhere() != "":
 		return Step{Warn: fmt.Sprintf("the data of the deleted claim %s stays at the provider: %s", owner.Name, f.elsewhere())}
 	case !f.Recorded && (!f.RemoteKnown || !f.LocalKnown) || f.Claim != nil: // a volume is released after its claim is gone
@@ -122,7 +125,10 @@ func bound(f Facts) Step {
 	case volumeOf(f.Remote) != data.Name(f.Volume) && f.Kept && recorded == "" && f.Volume.Annotations[labels.RemoteClaim] == "":
 		return Step{Rename: ownName(f.Claim), Hold: "the provider keeps other data under the name of the claim"}
 	case volumeOf(f.Remote) != data.Name(f.Volume) && f.Kept:
-		return conflict(f.Remote, fmt.Sprintf("it has the data of another volume, %s, which is kept; delete one of the two claims, if its data is not needed", volumeOf(f.Remote)))
+		return conflict(
+			f.Remote,
+			fmt.Sprintf("it has the data of another volume, %s, which is kept; delete one of the two claims, if its data is not needed", volumeOf(f.Remote)),
+		)
 	case volumeOf(f.Remote) != data.Name(f.Volume):
 		return conflict(f.Remote, "it has the data of an earlier claim of this name, which is deleted first")
 	case f.Remote.DeletionTimestamp != nil:
@@ -134,7 +140,8 @@ func bound(f Facts) Step {
 	if recorded == "" || f.Volume.Annotations[labels.RemoteNamespace] == "" { // earlier releases recorded the volume only
 		step.Record = f.Remote.Spec.VolumeName // empty until it is bound
 	}
-	if has, shown := f.Remote.Status.Capacity[corev1.ResourceStorage], f.Volume.Spec.Capacity[corev1.ResourceStorage]; f.Remote.Status.Phase == corev1.ClaimBound && has.Cmp(shown) > 0 {
+	if has, shown := f.Remote.Status.Capacity[corev1.ResourceStorage],
+		f.Volume.Spec.Capacity[corev1.ResourceStorage]; f.Remote.Status.Phase == corev1.ClaimBound && has.Cmp(shown) > 0 {
 		step.Capacity = &has
 	}
 	return step
@@ -148,7 +155,8 @@ func (f *Facts) elsewhere() string {
 		return ""
 	}
 	return fmt.Sprintf("the data is in namespace %s of the provider, but namespace %s is offloaded to namespace %s there; "+
-		"delete its NamespaceOffloading, which deletes no data, and offload it so that its name there is %s (see --namespace-mapping-strategy)", at, namespace, f.Namespace, at)
+		"delete its NamespaceOffloading, which deletes no data, and offload it so that its name there is %s (see --namespace-mapping-strategy)",
+		at, namespace, f.Namespace, at)
 }
 
 // lost: no pod may run on an empty volume as if that had the data.

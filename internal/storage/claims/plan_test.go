@@ -72,14 +72,20 @@ func TestPlan(t *testing.T) {
 		"recorded by an earlier release, and another volume is there": {func(f *Facts) {
 			f.Volume.Annotations = map[string]string{labels.RemoteVolume: "disk-2"}
 		}, Step{Hold: "another volume", Warn: "data is lost"}},
-		"offloaded under another name":    {func(f *Facts) { f.Namespace, f.Remote = "shop", nil }, Step{Hold: "is in namespace shop-rome", Warn: "so that its name there is shop-rome"}},
+		"offloaded under another name": {func(f *Facts) {
+			f.Namespace, f.Remote = "shop",
+				nil
+		}, Step{Hold: "is in namespace shop-rome", Warn: "so that its name there is shop-rome"}},
 		"larger than asked for":           {func(f *Facts) { f.Remote.Status.Capacity = sized("2Gi") }, Step{Capacity: new(resource.MustParse("2Gi"))}},
 		"the user asks for more":          {func(f *Facts) { f.Claim.Spec.Resources.Requests = sized("3Gi") }, Step{Apply: true}},
 		"the provider has lost the claim": {func(f *Facts) { f.Remote = nil }, Step{Hold: "is gone", Warn: "data is lost"}},
 		"the provider has another volume": {func(f *Facts) { f.Remote.Spec.VolumeName = "disk-2" }, Step{Hold: "another volume", Warn: "data is lost"}},
 		"the provider deletes it":         {func(f *Facts) { f.Remote.DeletionTimestamp = new(metav1.Now()) }, Step{Hold: "being deleted", Warn: "will be lost"}},
 		"the name is taken":               {func(f *Facts) { f.Remote.Annotations = nil }, Step{Hold: "not made for this one", Warn: "rename"}},
-		"the name has an earlier claim":   {func(f *Facts) { f.Remote.Annotations = map[string]string{labels.VirtualVolume: "pvc-0"} }, Step{Hold: "earlier claim", Warn: "earlier claim"}},
+		"the name has an earlier claim": {
+			func(f *Facts) { f.Remote.Annotations = map[string]string{labels.VirtualVolume: "pvc-0"} },
+			Step{Hold: "earlier claim", Warn: "earlier claim"},
+		},
 		"the name has other data that is kept": {func(f *Facts) {
 			f.Volume.Annotations, f.Kept, f.Remote.Annotations = nil, true, map[string]string{labels.VirtualVolume: "pvc-0"}
 		}, Step{Rename: "data-1", Hold: "keeps other data"}},
@@ -98,16 +104,32 @@ func TestPlan(t *testing.T) {
 			deleted(f)
 			f.Volume.Spec.PersistentVolumeReclaimPolicy = corev1.PersistentVolumeReclaimRetain
 		}, Step{}},
-		"deleted, and reserved for a claim to come":                          {func(f *Facts) { deleted(f); f.Volume.Spec.ClaimRef.UID = "" }, Step{}},
-		"deleted, and gone":                                                  {func(f *Facts) { deleted(f); f.Remote = nil }, Step{DeleteVolume: true}},
-		"deleted, and the provider is silent":                                {func(f *Facts) { deleted(f); f.Remote, f.RemoteKnown = nil, false }, Step{}},
-		"released, but the claim exists":                                     {func(f *Facts) { f.Volume.Status.Phase = corev1.VolumeReleased }, Step{}},
-		"deleted, and claims here are not known":                             {func(f *Facts) { deleted(f); f.LocalKnown = false }, Step{}},
-		"deleted, and not offloaded":                                         {func(f *Facts) { deleted(f); f.Namespace, f.Volume.Annotations = "", nil }, Step{Warn: "stays there"}},
-		"deleted, and not offloaded any more":                                {func(f *Facts) { deleted(f); f.Namespace, f.Remote, f.LocalKnown = "", nil, false }, Step{ReadRecorded: true}},
+		"deleted, and reserved for a claim to come": {func(f *Facts) { deleted(f); f.Volume.Spec.ClaimRef.UID = "" }, Step{}},
+		"deleted, and gone":                         {func(f *Facts) { deleted(f); f.Remote = nil }, Step{DeleteVolume: true}},
+		"deleted, and the provider is silent":       {func(f *Facts) { deleted(f); f.Remote, f.RemoteKnown = nil, false }, Step{}},
+		"released, but the claim exists":            {func(f *Facts) { f.Volume.Status.Phase = corev1.VolumeReleased }, Step{}},
+		"deleted, and claims here are not known":    {func(f *Facts) { deleted(f); f.LocalKnown = false }, Step{}},
+		"deleted, and not offloaded": {func(f *Facts) {
+			deleted(f)
+			f.Namespace, f.Volume.Annotations = "",
+				nil
+		}, Step{Warn: "stays there"}},
+		"deleted, and not offloaded any more": {func(f *Facts) {
+			deleted(f)
+			f.Namespace, f.Remote, f.LocalKnown = "", nil,
+				false
+		}, Step{ReadRecorded: true}},
 		"deleted, not offloaded any more, and another record may be missing": {func(f *Facts) { deleted(f); f.Namespace, f.VolumesKnown = "", false }, Step{}},
-		"deleted, not offloaded any more, and read":                          {func(f *Facts) { deleted(f); f.Namespace, f.Recorded, f.LocalKnown = "", true, false }, Step{DeleteRemote: "r1"}},
-		"deleted, not offloaded any more, and gone":                          {func(f *Facts) { deleted(f); f.Namespace, f.Recorded, f.Remote = "", true, nil }, Step{DeleteVolume: true}},
+		"deleted, not offloaded any more, and read": {func(f *Facts) {
+			deleted(f)
+			f.Namespace, f.Recorded, f.LocalKnown = "",
+				true, false
+		}, Step{DeleteRemote: "r1"}},
+		"deleted, not offloaded any more, and gone": {func(f *Facts) {
+			deleted(f)
+			f.Namespace, f.Recorded, f.Remote = "", true,
+				nil
+		}, Step{DeleteVolume: true}},
 		"deleted, not offloaded any more, and other data is there": {func(f *Facts) {
 			deleted(f)
 			f.Namespace, f.Recorded, f.Remote.Annotations = "", true, map[string]string{labels.VirtualVolume: "pvc-2"}
@@ -116,11 +138,17 @@ func TestPlan(t *testing.T) {
 			deleted(f)
 			f.Namespace, f.Recorded, f.Remote.DeletionTimestamp = "", true, new(metav1.Now())
 		}, Step{}},
-		"deleted, and offloaded under another name": {func(f *Facts) { deleted(f); f.Namespace, f.Remote = "shop", nil }, Step{Warn: "stays at the provider: the data is in namespace shop-rome"}},
-		"deleted, and the provider is at it":        {func(f *Facts) { deleted(f); f.Remote.DeletionTimestamp = new(metav1.Now()) }, Step{}},
-		"deleted, and a successor has its name":     {func(f *Facts) { deleted(f); f.Remote.Annotations = map[string]string{labels.VirtualVolume: "pvc-2"} }, Step{DeleteVolume: true}},
-		"the volume is being deleted":               {func(f *Facts) { f.Volume.DeletionTimestamp = new(metav1.Now()) }, Step{Hold: "being deleted"}},
-		"the volume has no claim":                   {func(f *Facts) { f.Volume.Spec.ClaimRef = nil }, Step{Hold: "no claim"}},
+		"deleted, and offloaded under another name": {func(f *Facts) {
+			deleted(f)
+			f.Namespace, f.Remote = "shop",
+				nil
+		}, Step{Warn: "stays at the provider: the data is in namespace shop-rome"}},
+		"deleted, and the provider is at it": {func(f *Facts) { deleted(f); f.Remote.DeletionTimestamp = new(metav1.Now()) }, Step{}},
+		"deleted, and a successor has its name": {
+			func(f *Facts) { deleted(f); f.Remote.Annotations = map[string]string{labels.VirtualVolume: "pvc-2"} }, Step{DeleteVolume: true},
+		},
+		"the volume is being deleted": {func(f *Facts) { f.Volume.DeletionTimestamp = new(metav1.Now()) }, Step{Hold: "being deleted"}},
+		"the volume has no claim":     {func(f *Facts) { f.Volume.Spec.ClaimRef = nil }, Step{Hold: "no claim"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			facts := usual()

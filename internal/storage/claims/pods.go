@@ -15,8 +15,9 @@ import (
 	"liqo.io/liqo/internal/storage/data"
 )
 
-// Held returns why a new pod cannot run at the provider yet: one of its claims has no data there, or data that is not its own. Nil: it can. It reads volumes from
-// the API server: by a cache that is late, a pod would start on data that a move has taken away, and its writes would be lost with the old copy.
+// Held returns why a new pod cannot run at the provider yet: one of its claims has no data there, or data that is not its own. Nil: it can. It reads
+// volumes from the API server: by a cache that is late, a pod would start on data that a move has taken away, and its writes would be lost with the
+// old copy.
 func (k *Keeper) Held(ctx context.Context, pod *corev1.Pod) error {
 	for _, name := range data.ClaimsOf(pod) {
 		claim, current := claimIn(k.local, pod.Namespace, name)

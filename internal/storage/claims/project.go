@@ -13,7 +13,9 @@ import (
 )
 
 // remoteClaim returns the claim at the provider: all that the user's claim asks for, with the provider's class. own are its labels.
-func remoteClaim(claim *corev1.PersistentVolumeClaim, volume string, at types.NamespacedName, class string, own map[string]string) *coreapply.PersistentVolumeClaimApplyConfiguration {
+func remoteClaim(
+	claim *corev1.PersistentVolumeClaim, volume string, at types.NamespacedName, class string, own map[string]string,
+) *coreapply.PersistentVolumeClaimApplyConfiguration {
 	spec := coreapply.PersistentVolumeClaimSpec().WithAccessModes(claim.Spec.AccessModes...).WithStorageClassName(class).
 		WithResources(coreapply.VolumeResourceRequirements().WithRequests(corev1.ResourceList{
 			corev1.ResourceStorage: claim.Spec.Resources.Requests[corev1.ResourceStorage],

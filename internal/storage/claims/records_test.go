@@ -17,8 +17,8 @@ import (
 	"liqo.io/liqo/internal/storage/data"
 )
 
-// TestOtherRemoteNamespace: a namespace is offloaded again under another remote name, as with another mapping strategy, while the provider keeps the first one with
-// the data. The data is neither reported as lost nor forgotten, and is used, or deleted, when the namespace has its first name again.
+// TestOtherRemoteNamespace: a namespace is offloaded again under another remote name, as with another mapping strategy, while the provider keeps the
+// first one with the data. The data is neither reported as lost nor forgotten, and is used, or deleted, when the namespace has its first name again.
 func TestOtherRemoteNamespace(t *testing.T) {
 	const other = "shop-again"
 	b := newKeeperEnv(t)
@@ -34,7 +34,8 @@ func TestOtherRemoteNamespace(t *testing.T) {
 	b.release(deleted, deletedVolume)
 	b.holds(used, "is in namespace "+remote)
 	b.Until("the user learns where the data of both claims is", func() bool {
-		return b.peer.warned("so that its name there is "+remote) && b.peer.warned("the data of the deleted claim deleted stays at the provider: the data is in namespace "+remote)
+		return b.peer.warned("so that its name there is "+remote) &&
+			b.peer.warned("the data of the deleted claim deleted stays at the provider: the data is in namespace "+remote)
 	})
 	if b.peer.warned("lost") {
 		t.Error("the data is reported as lost")
@@ -68,8 +69,8 @@ func TestGivenToAnotherClaim(t *testing.T) {
 	b.holds(second, "")
 }
 
-// TestBothReleased: the user deletes a claim while its volume moves and the virtual kubelet is down, as in a rollout. When it is back, both records of the data are
-// released with the policy Delete. The data goes, and not just its records.
+// TestBothReleased: the user deletes a claim while its volume moves and the virtual kubelet is down, as in a rollout. When it is back, both records
+// of the data are released with the policy Delete. The data goes, and not just its records.
 func TestBothReleased(t *testing.T) {
 	b := newKeeperEnv(t)
 	claim, volume, there := b.stored("data", "disk-1")
@@ -95,7 +96,8 @@ func TestOtherRecordKept(t *testing.T) {
 	b.Until("the second record is observed", func() bool { return b.keeper.volume(second.Name) != nil })
 	b.milan.Read(there)
 	volume.Status.Phase = corev1.VolumeReleased
-	if _, err := b.keeper.sync(t.Context(), Facts{Volume: volume, Namespace: remote, Remote: there, LocalKnown: true, RemoteKnown: true}); err == nil || !strings.Contains(err.Error(), "keeps the data") {
+	if _, err := b.keeper.sync(t.Context(), Facts{Volume: volume, Namespace: remote, Remote: there, LocalKnown: true, RemoteKnown: true}); err == nil ||
+		!strings.Contains(err.Error(), "keeps the data") {
 		t.Errorf("the other record was not read again: %v", err)
 	}
 	if b.milan.Read(there); there.DeletionTimestamp != nil {

@@ -21,9 +21,9 @@ func Name(volume *corev1.PersistentVolume) string {
 	return cmp.Or(volume.Annotations[labels.VolumeData], volume.Name)
 }
 
-// Shared reports whether another volume records the same data and keeps it. It is asked before data is deleted, so an annotation with the name of another volume's
-// data deletes nothing. A record whose data is to be deleted as well keeps nothing: of two that were released before either was processed, each would leave the
-// data to the other, and it would stay for ever.
+// Shared reports whether another volume records the same data and keeps it. It is asked before data is deleted, so an annotation with the name of
+// another volume's data deletes nothing. A record whose data is to be deleted as well keeps nothing: of two that were released before either was
+// processed, each would leave the data to the other, and it would stay for ever.
 func Shared(volume, other *corev1.PersistentVolume) bool {
 	return volume.Name != other.Name && Name(volume) == Name(other) && !ends(other)
 }
@@ -31,7 +31,8 @@ func Shared(volume, other *corev1.PersistentVolume) bool {
 // ends reports whether the claim of a volume was deleted, and the data is to be, too. A reference without a UID reserves the volume for a claim to come.
 func ends(volume *corev1.PersistentVolume) bool {
 	owner := volume.Spec.ClaimRef
-	return volume.Status.Phase == corev1.VolumeReleased && volume.Spec.PersistentVolumeReclaimPolicy == corev1.PersistentVolumeReclaimDelete && owner != nil && owner.UID != ""
+	return volume.Status.Phase == corev1.VolumeReleased &&
+		volume.Spec.PersistentVolumeReclaimPolicy == corev1.PersistentVolumeReclaimDelete && owner != nil && owner.UID != ""
 }
 
 // IsRemote reports whether the data of a volume is at a provider.

@@ -48,6 +48,7 @@ func fits(pod *corev1.Pod, node *corev1.Node) bool {
 
 func tolerates(pod *corev1.Pod) bool {
 	return slices.ContainsFunc(pod.Spec.Tolerations, func(one corev1.Toleration) bool {
-		return (one.Key == labels.TaintVirtualNode || one.Key == "" && one.Operator == corev1.TolerationOpExists) && (one.Effect == "" || one.Effect == corev1.TaintEffectNoExecute)
+		return (one.Key == labels.TaintVirtualNode || one.Key == "" && one.Operator == corev1.TolerationOpExists) &&
+			(one.Effect == "" || one.Effect == corev1.TaintEffectNoExecute)
 	})
 }

@@ -23,11 +23,16 @@ func nodeOf(name string, virtual bool) *corev1.Node {
 // podOf returns a pod of a controller that uses the claim data and may run everywhere.
 func podOf(name string, change func(*corev1.Pod)) corev1.Pod {
 	pod := corev1.Pod{
-		ObjectMeta: metav1.ObjectMeta{Name: name, OwnerReferences: []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: "ReplicaSet", Name: "web", UID: "1", Controller: new(true)}}},
+		ObjectMeta: metav1.ObjectMeta{
+			Name:            name,
+			OwnerReferences: []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: "ReplicaSet", Name: "web", UID: "1", Controller: new(true)}},
+		},
 		Spec: corev1.PodSpec{
 			Tolerations: []corev1.Toleration{{Key: labels.TaintVirtualNode, Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoExecute}},
-			Volumes:     []corev1.Volume{{Name: "v", VolumeSource: corev1.VolumeSource{PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: "data"}}}},
-			Containers:  []corev1.Container{{Name: "c", Image: "i"}},
+			Volumes: []corev1.Volume{
+				{Name: "v", VolumeSource: corev1.VolumeSource{PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: "data"}}},
+			},
+			Containers: []corev1.Container{{Name: "c", Image: "i"}},
 		},
 	}
 	if change != nil {

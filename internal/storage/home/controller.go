@@ -72,7 +72,8 @@ func (r *returner) claimOf(_ context.Context, object client.Object) []reconcile.
 }
 
 func waits(claim *corev1.PersistentVolumeClaim) bool {
-	return claim.Spec.VolumeName == "" && claim.DeletionTimestamp == nil && claim.Annotations[data.SelectedNode] != "" && claim.Annotations[data.Assigned] != data.Provisioner
+	return claim.Spec.VolumeName == "" && claim.DeletionTimestamp == nil &&
+		claim.Annotations[data.SelectedNode] != "" && claim.Annotations[data.Assigned] != data.Provisioner
 }
 
 // Reconcile brings a claim back.
@@ -82,7 +83,8 @@ func (r *returner) Reconcile(ctx context.Context, request reconcile.Request) (re
 		return reconcile.Result{}, client.IgnoreNotFound(err)
 	}
 	var virtual corev1.Node
-	if err := r.Cached.Get(ctx, types.NamespacedName{Name: claim.Annotations[data.SelectedNode]}, &virtual); err != nil || virtual.Labels[labels.Type] != labels.TypeVirtualNode {
+	if err := r.Cached.Get(ctx, types.NamespacedName{Name: claim.Annotations[data.SelectedNode]}, &virtual); err != nil ||
+		virtual.Labels[labels.Type] != labels.TypeVirtualNode {
 		return reconcile.Result{}, client.IgnoreNotFound(err)
 	}
 	reason, err := r.Keeping(ctx, claim.Name, &claim)

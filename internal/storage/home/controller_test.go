@@ -40,7 +40,10 @@ func TestReturns(t *testing.T) {
 		b.Make(node)
 	}
 	for name, provisioner := range map[string]string{"disk": "rancher.io/local-path", "liqo": data.Provisioner} {
-		b.Make(&storagev1.StorageClass{ObjectMeta: metav1.ObjectMeta{Name: name}, Provisioner: provisioner, VolumeBindingMode: new(storagev1.VolumeBindingWaitForFirstConsumer)})
+		b.Make(&storagev1.StorageClass{
+			ObjectMeta: metav1.ObjectMeta{Name: name}, Provisioner: provisioner,
+			VolumeBindingMode: new(storagev1.VolumeBindingWaitForFirstConsumer),
+		})
 	}
 	kubetest.Start(t, "manager", mgr.Start)
 	// sent makes a claim, which the scheduler has sent to a node, with a pod that was there before it.

@@ -25,8 +25,8 @@ type Facts struct {
 	Volume *corev1.PersistentVolume
 }
 
-// keeps returns why a claim keeps its pods in this cluster; nothing if it does not. What is not known to have a volume at a provider stays: a pod of this cluster
-// runs with every claim, also if its class is made later and turns out to be ours.
+// keeps returns why a claim keeps its pods in this cluster; nothing if it does not. What is not known to have a volume at a provider stays: a pod of
+// this cluster runs with every claim, also if its class is made later and turns out to be ours.
 func keeps(f Facts) string {
 	ours := f.Claim.Annotations[data.Assigned] == data.Provisioner || f.Class != nil && f.Class.Provisioner == data.Provisioner
 	if _, everywhere := f.Claim.Annotations[labels.ExternalClaim]; ours || everywhere || f.Volume != nil && choosesNodes(f.Volume) {
@@ -38,14 +38,18 @@ func keeps(f Facts) string {
 	case f.Claim.Spec.VolumeName != "":
 		return fmt.Sprintf("claim %s has the volume %s, which no other cluster has%s", f.Name, f.Claim.Spec.VolumeName, try)
 	case f.Class != nil:
-		return fmt.Sprintf("claim %s has the storage class %s, whose provisioner %s makes no volumes in other clusters%s", f.Name, f.Class.Name, f.Class.Provisioner, try)
+		return fmt.Sprintf(
+			"claim %s has the storage class %s, whose provisioner %s makes no volumes in other clusters%s", f.Name, f.Class.Name,
+			f.Class.Provisioner, try,
+		)
 	case class != "":
 		return fmt.Sprintf("claim %s has the storage class %s, which does not exist%s", f.Name, class, try)
 	}
 	return fmt.Sprintf("claim %s has no storage class, so it takes a volume of this cluster%s", f.Name, try)
 }
 
-// choosesNodes reports whether a volume states itself on which nodes it is, virtual ones included or not. A zone does not: a provider may have one of that name.
+// choosesNodes reports whether a volume states itself on which nodes it is, virtual ones included or not. A zone does not: a provider may have one of
+// that name.
 func choosesNodes(volume *corev1.PersistentVolume) bool {
 	if volume.Spec.NodeAffinity == nil || volume.Spec.NodeAffinity.Required == nil {
 		return false
