@@ -49,7 +49,8 @@ func TestInstallCommand(t *testing.T) {
 		}
 	}
 	file := filepath.Join(t.TempDir(), "values.yaml")
-	common := "install --pod-cidr 10.200.0.0/16 --service-cidr 10.0.0.0/24 --api-server-url https://192.0.2.1:6443 --disable-api-server-sanity-check --cluster-name rome "
+	common := "install --pod-cidr 10.200.0.0/16 --service-cidr 10.0.0.0/24 --api-server-url https://192.0.2.1:6443 " +
+		"--disable-api-server-sanity-check --cluster-name rome "
 	for _, test := range []struct{ args, out, errOut string }{
 		{common + "--dry-run", documentedSteps + " INFO   Installation completed (dry-run)\n", ""},
 		{
@@ -60,7 +61,9 @@ func TestInstallCommand(t *testing.T) {
 			common + "--only-output-values --cluster-labels zone=a --set auth.service.port=8443 --dump-values-path " + file,
 			documentedSteps + " INFO   All Set! Chart values written to " + file + "\n", "",
 		},
-		{common + "--dry-run --disable-telemetry", strings.Replace(documentedSteps, " INFO   Installer", " INFO   --disable-telemetry changes nothing: Liqo sends no telemetry\n INFO   Installer", 1) +
+		{common + "--dry-run --disable-telemetry", strings.Replace(
+			documentedSteps, " INFO   Installer", " INFO   --disable-telemetry changes nothing: Liqo sends no telemetry\n INFO   Installer", 1,
+		) +
 			" INFO   Installation completed (dry-run)\n", ""},
 		{"version --client", "Client version: " + version.Version + "\n", ""},
 		{"__complete move volume ", "data\n:4\n", "Completion ended with directive: ShellCompDirectiveNoFileComp\n"},
@@ -78,16 +81,19 @@ func TestInstallCommand(t *testing.T) {
 	if code != 0 || !strings.Contains(out, " INFO   No cluster name specified. Generated: ") {
 		t.Errorf("no name: %d\n%s%s", code, out, errOut)
 	}
-	if code, _, errOut := run(t, "", strings.Fields(common+"--dry-run --repo-url https://example.org/liqo")...); code != 1 || !strings.Contains(errOut, "--local-chart-path") {
+	if code, _, errOut := run(t, "", strings.Fields(common+"--dry-run --repo-url https://example.org/liqo")...); code != 1 ||
+		!strings.Contains(errOut, "--local-chart-path") {
 		t.Errorf("another repository: %d\n%s", code, errOut)
 	}
-	if code, out, errOut := run(t, "", "version"); code != 1 || !strings.HasPrefix(out, "Client version: ") || !strings.Contains(errOut, "there is no Liqo in this cluster") {
+	if code, out, errOut := run(t, "", "version"); code != 1 || !strings.HasPrefix(out, "Client version: ") ||
+		!strings.Contains(errOut, "there is no Liqo in this cluster") {
 		t.Errorf("version of nothing: %d\n%s%s", code, out, errOut)
 	}
 	checkValues(t, file)
 
 	streams, _, _, errors := genericiooptions.NewTestIOStreams()
-	if code := Run(t.Context(), streams, []string{"/usr/local/bin/kubectl-liqo", "generate", "peer-command"}); code != 1 || !strings.Contains(errors.String(), "`kubectl liqo install`") {
+	if code := Run(t.Context(), streams, []string{"/usr/local/bin/kubectl-liqo", "generate", "peer-command"}); code != 1 ||
+		!strings.Contains(errors.String(), "`kubectl liqo install`") {
 		t.Errorf("as a plugin of kubectl: %d %s", code, errors)
 	}
 }
@@ -142,7 +148,8 @@ func TestKubectlPlugin(t *testing.T) {
 		}
 	}
 	streams, _, _, errOut := genericiooptions.NewTestIOStreams()
-	if code := Run(t.Context(), streams, []string{"kubectl-liqo.exe", "peer", "--colour"}); code != 1 || !strings.Contains(errOut.String(), "see `kubectl liqo peer --help`") {
+	if code := Run(t.Context(), streams, []string{"kubectl-liqo.exe", "peer", "--colour"}); code != 1 ||
+		!strings.Contains(errOut.String(), "see `kubectl liqo peer --help`") {
 		t.Errorf("%d %s", code, errOut)
 	}
 }

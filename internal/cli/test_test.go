@@ -15,7 +15,8 @@ func TestMatrixBox(t *testing.T) {
 	for _, protocol := range []string{"TCP", "UDP"} {
 		for _, to := range []string{"pod on w1", "pod on w2"} {
 			r := networktest.Result{
-				Case: "pod to pod", FromCluster: "rome", From: "pod on w1", ToCluster: "milan", To: to, Protocol: protocol, Bytes: 10 << 20, Target: "10.1.0.7:5879", Source: "10.2.0.7",
+				Case: "pod to pod", FromCluster: "rome", From: "pod on w1", ToCluster: "milan", To: to, Protocol: protocol, Bytes: 10 << 20,
+				Target: "10.1.0.7:5879", Source: "10.2.0.7",
 			}
 			if protocol == "UDP" && to == "pod on w2" {
 				r.Source, r.Error = "", "no answer to 6 datagrams: i/o timeout"
@@ -24,7 +25,8 @@ func TestMatrixBox(t *testing.T) {
 		}
 	}
 	report.Results = append(report.Results, networktest.Result{
-		Case: "node to pod", FromCluster: "milan", From: "node w1", ToCluster: "rome", To: "pod on w1", Protocol: "TCP", Bytes: 1, Target: "10.2.0.7:5879", Source: "10.3.0.0",
+		Case: "node to pod", FromCluster: "milan", From: "node w1", ToCluster: "rome", To: "pod on w1", Protocol: "TCP", Bytes: 1,
+		Target: "10.2.0.7:5879", Source: "10.3.0.0",
 	})
 	golden(t, "test_network", drawn(boxes.Network(report, false)))
 	golden(t, "test_network_verbose", drawn(boxes.Network(report, true)))

@@ -65,7 +65,9 @@ func TestAcceptNetworks(t *testing.T) {
 	}
 	// What a peer writes in place of a network is no part of a command that an administrator copies.
 	tunnel := &netv1alpha1.TunnelEndpoint{Spec: netv1alpha1.TunnelEndpointSpec{RemotePodCIDR: "10.201.0.0/16", RemoteExternalCIDR: "242.0.0.0/16"}}
-	for pods, want := range map[netv1alpha1.CIDR]string{"10.205.0.0/16": "liqoctl accept networks milan 10.205.0.0/16", "10.201.0.0/16": "", "$(reboot)": "", "10.205.0.0/16; id": ""} {
+	for pods, want := range map[netv1alpha1.CIDR]string{
+		"10.205.0.0/16": "liqoctl accept networks milan 10.205.0.0/16", "10.201.0.0/16": "", "$(reboot)": "", "10.205.0.0/16; id": "",
+	} {
 		config.Spec.PodCIDR = pods
 		config.Status.Conditions = []metav1.Condition{{Type: netv1alpha1.ConditionReady, Status: metav1.ConditionFalse, Reason: netv1alpha1.ReasonNetworkChanged}}
 		if got := Command("milan", config, tunnel); got != want {

@@ -20,8 +20,9 @@ import (
 	"liqo.io/liqo/internal/action/installed"
 )
 
-// TestAttackNC1Words: the word of an administrator is added to what is written down, unless something here leads into the network already: an address or a route
-// of a node, another peer, or this cluster. What nodes reach can be overruled by name, the rest not. What is refused is refused before anything is written.
+// TestAttackNC1Words: the word of an administrator is added to what is written down, unless something here leads into the network already: an address
+// or a route of a node, another peer, or this cluster. What nodes reach can be overruled by name, the rest not. What is refused is refused before
+// anything is written.
 func TestAttackNC1Words(t *testing.T) {
 	for text, good := range map[string]bool{"10.201.0.0/16": true, "10.201.0.1/16": false, "10.201.0.0": false, "": false} {
 		if err := (NetworkWords{Keep: []string{text}}).Check(); (err == nil) != good || err != nil && !strings.Contains(err.Error(), "--keep-networks") {
@@ -38,7 +39,10 @@ func TestAttackNC1Words(t *testing.T) {
 		}
 	}
 	id := discoveryv1alpha1.ClusterIdentity{ClusterID: "milan-id", ClusterName: "milan"}
-	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n1"}, Status: corev1.NodeStatus{Addresses: []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: "10.0.12.7"}}}}
+	node := &corev1.Node{
+		ObjectMeta: metav1.ObjectMeta{Name: "n1"},
+		Status:     corev1.NodeStatus{Addresses: []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: "10.0.12.7"}}},
+	}
 	milan := &discoveryv1alpha1.ForeignCluster{ObjectMeta: metav1.ObjectMeta{Name: "milan"}, Spec: discoveryv1alpha1.ForeignClusterSpec{ClusterIdentity: &id}}
 	milan.Status.TenantNamespace.Local = id.TenantNamespace()
 	config := &netv1alpha1.NetworkConfig{
@@ -55,8 +59,14 @@ func TestAttackNC1Words(t *testing.T) {
 	}
 	c := fake.NewClientBuilder().WithScheme(scheme).WithObjects(
 		node, milan, config,
-		&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "liqo", Name: installed.NetworksName}, Data: map[string]string{"POD_CIDR": "10.200.0.0/16", "SERVICE_CIDR": "10.96.0.0/16", "RESERVED_SUBNETS": "10.1.0.0/16"}},
-		report("n1", netv1alpha1.NodeNetwork{CIDR: "10.7.0.5/32", Kind: netv1alpha1.NodeNetworkRoute, Link: "eth1"}, netv1alpha1.NodeNetwork{CIDR: "10.200.1.0/24", Kind: netv1alpha1.NodeNetworkLink, Link: "cni0"}),
+		&corev1.ConfigMap{
+			ObjectMeta: metav1.ObjectMeta{Namespace: "liqo", Name: installed.NetworksName},
+			Data:       map[string]string{"POD_CIDR": "10.200.0.0/16", "SERVICE_CIDR": "10.96.0.0/16", "RESERVED_SUBNETS": "10.1.0.0/16"},
+		},
+		report(
+			"n1", netv1alpha1.NodeNetwork{CIDR: "10.7.0.5/32", Kind: netv1alpha1.NodeNetworkRoute, Link: "eth1"},
+			netv1alpha1.NodeNetwork{CIDR: "10.200.1.0/24", Kind: netv1alpha1.NodeNetworkLink, Link: "cni0"},
+		),
 		report("gone", netv1alpha1.NodeNetwork{CIDR: "10.201.0.0/16", Kind: netv1alpha1.NodeNetworkRoute}),
 		tunnel("turin-id", "10.205.0.0/16", "None"), tunnel("paris-id", "10.201.0.0/16", "242.1.0.0/16"), tunnel("milan-id", "10.201.0.0/16", "None"),
 	).Build()
@@ -72,8 +82,12 @@ func TestAttackNC1Words(t *testing.T) {
 		{NetworkWords{Keep: []string{"10.205.0.0/16"}}, "10.205.0.0/16 (cluster turin-id)", []string{"10.201.0.0/16"}, nil},
 		{NetworkWords{Force: []string{"10.200.0.0/16"}}, "this cluster, POD_CIDR", []string{"10.201.0.0/16"}, nil},
 		{NetworkWords{Keep: []string{"10.1.0.0/16", "10.203.0.0/16"}}, "this cluster, RESERVED_SUBNETS", []string{"10.201.0.0/16"}, nil},
-		{NetworkWords{Keep: []string{"10.7.0.0/16"}}, "10.7.0.5/32 (node n1 by a route eth1); if it is to lead to the other cluster nevertheless, and not where the nodes reach it now: --force-network 10.7.0.0/16", []string{"10.201.0.0/16"}, nil},
-		{NetworkWords{Keep: []string{"10.7.0.0/16", "10.201.0.0/16"}, Force: []string{"10.7.0.0/16"}}, "", []string{"10.201.0.0/16", "10.7.0.0/16"}, []string{"10.7.0.0/16"}},
+		{NetworkWords{Keep: []string{"10.7.0.0/16"}}, "10.7.0.5/32 (node n1 by a route eth1); if it is to lead to the other cluster nevertheless, " +
+			"and not where the nodes reach it now: --force-network 10.7.0.0/16", []string{"10.201.0.0/16"}, nil},
+		{
+			NetworkWords{Keep: []string{"10.7.0.0/16", "10.201.0.0/16"}, Force: []string{"10.7.0.0/16"}}, "",
+			[]string{"10.201.0.0/16", "10.7.0.0/16"}, []string{"10.7.0.0/16"},
+		},
 		{NetworkWords{Keep: []string{"10.202.0.0/16", "10.201.0.0/16"}}, "", []string{"10.201.0.0/16", "10.7.0.0/16", "10.202.0.0/16"}, []string{"10.7.0.0/16"}},
 	} {
 		if err := c.Get(t.Context(), client.ObjectKeyFromObject(milan), milan); err != nil {
@@ -103,14 +117,16 @@ func TestAttackNC1Words(t *testing.T) {
 	set := &appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{Namespace: "liqo", Name: installed.RouteName}}
 	set.Spec.Template.Spec.NodeSelector = map[string]string{corev1.LabelOSStable: "linux"}
 	for _, object := range []client.Object{
-		set, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n2", Labels: set.Spec.Template.Spec.NodeSelector}}, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n3"}},
+		set, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n2", Labels: set.Spec.Template.Spec.NodeSelector}},
+		&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n3"}},
 	} {
 		if err := c.Create(t.Context(), object); err != nil {
 			t.Fatal(err)
 		}
 	}
 	shown, last := &actiontest.Recorder{}, NetworkWords{Keep: []string{"10.202.0.0/16", "10.201.0.0/16"}}
-	if err := last.JudgeFor(t.Context(), c, Peer{Namespace: "liqo", Foreign: milan}, shown); err != nil || !strings.Contains(strings.Join(shown.Lines, "\n"), "these nodes have not reported what they reach: n2; before") {
+	if err := last.JudgeFor(t.Context(), c, Peer{Namespace: "liqo", Foreign: milan}, shown); err != nil ||
+		!strings.Contains(strings.Join(shown.Lines, "\n"), "these nodes have not reported what they reach: n2; before") {
 		t.Errorf("%v, shown\n%s", err, strings.Join(shown.Lines, "\n"))
 	}
 	// In-band, the lists hold the networks of both clusters.
@@ -126,7 +142,8 @@ func TestAttackNC1Words(t *testing.T) {
 		Spec:   netv1alpha1.NetworkConfigSpec{PodCIDR: "10.201.0.0/16", ExternalCIDR: "242.0.0.0/16"},
 		Status: netv1alpha1.NetworkConfigStatus{PodCIDRNAT: "None", ExternalCIDRNAT: "242.2.0.0/16"},
 	})
-	if want := "The other cluster announces its pods as 10.201.0.0/16, where this cluster reaches them as well, and its other addresses as 242.0.0.0/16, and this cluster reaches them as 242.2.0.0/16"; text != want {
+	if want := "The other cluster announces its pods as 10.201.0.0/16, where this cluster reaches them as well, and its other addresses as " +
+		"242.0.0.0/16, and this cluster reaches them as 242.2.0.0/16"; text != want {
 		t.Error(text)
 	}
 }

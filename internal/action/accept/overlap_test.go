@@ -44,7 +44,8 @@ func TestOverlapHint(t *testing.T) {
 			fc := actiontest.Known("milan", actiontest.RemoteID, discoveryv1alpha1.OutOfBand, labels.DiscoveryManual)
 			fc.Status.PeeringConditions = []discoveryv1alpha1.PeeringCondition{actiontest.Condition(discoveryv1alpha1.NetworkStatus, test.network, "")}
 			tunnel := &netv1alpha1.TunnelEndpoint{ObjectMeta: metav1.ObjectMeta{Namespace: "liqo-tenant-milan", Name: "milan"}, Spec: netv1alpha1.TunnelEndpointSpec{
-				ClusterIdentity: netv1alpha1.ClusterIdentity{ClusterID: test.peer}, LocalPodCIDR: netv1alpha1.CIDR(test.local), RemotePodCIDR: netv1alpha1.CIDR(test.remote),
+				ClusterIdentity: netv1alpha1.ClusterIdentity{ClusterID: test.peer}, LocalPodCIDR: netv1alpha1.CIDR(test.local),
+				RemotePodCIDR: netv1alpha1.CIDR(test.remote),
 			}}
 			c := fake.NewClientBuilder().WithScheme(scheme).WithObjects([]client.Object{fc, tunnel}...).Build()
 			lines := &actiontest.Recorder{}

@@ -48,7 +48,8 @@ func testVolumes(t *testing.T, config *rest.Config) {
 	}
 	actiontest.Create(t, c, volume)
 	actiontest.Create(t, c, &corev1.PersistentVolumeClaim{ // with the data, at the provider
-		ObjectMeta: metav1.ObjectMeta{Namespace: "shop-rome-pisa-1", Name: "data", Annotations: map[string]string{labels.VirtualVolume: volume.Name}}, Spec: claim.Spec,
+		ObjectMeta: metav1.ObjectMeta{Namespace: "shop-rome-pisa-1", Name: "data", Annotations: map[string]string{labels.VirtualVolume: volume.Name}},
+		Spec:       claim.Spec,
 	})
 	actiontest.Create(t, c, &offloadingv1alpha1.NamespaceOffloading{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "offloading"}})
 	refused := func(what, want string, err error) {
@@ -84,7 +85,8 @@ func testVolumes(t *testing.T, config *rest.Config) {
 		t.Fatal(err)
 	}
 	err = offload.Namespace(t.Context(), admin, offload.Options{
-		Namespace: "shop", PodOffloadingStrategy: "LocalAndRemote", NamespaceMappingStrategy: "EnforceSameName", Selectors: []string{"tier=none"}, Timeout: 15 * time.Second, Force: true,
+		Namespace: "shop", PodOffloadingStrategy: "LocalAndRemote", NamespaceMappingStrategy: "EnforceSameName", Selectors: []string{"tier=none"},
+		Timeout: 15 * time.Second, Force: true,
 	}, &actiontest.Recorder{})
 	refused("a selector that gives the cluster up, with a change that is not possible", "cannot be changed", err)
 
@@ -104,7 +106,8 @@ func testVolumes(t *testing.T, config *rest.Config) {
 		t.Errorf("a ForeignCluster that is being deleted anyway: %v", err)
 	}
 	forced := &actiontest.Recorder{}
-	if err := unpeer.AssessVolumes(t.Context(), c, fc, true, forced); err != nil || !strings.Contains(forced.Text(), "WARN The data of these claims stays in cluster pisa-1") || !strings.Contains(forced.Text(), "shop/data (3Gi)") {
+	if err := unpeer.AssessVolumes(t.Context(), c, fc, true, forced); err != nil ||
+		!strings.Contains(forced.Text(), "WARN The data of these claims stays in cluster pisa-1") || !strings.Contains(forced.Text(), "shop/data (3Gi)") {
 		t.Errorf("unpeer --force: %v\n%s", err, forced.Text())
 	}
 

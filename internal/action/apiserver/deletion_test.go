@@ -97,7 +97,10 @@ func testEndingPeer(t *testing.T, config *rest.Config) {
 	c := actiontest.Installed(t, config)
 	fc := actiontest.Known("milan", actiontest.RemoteID, discoveryv1alpha1.OutOfBand, labels.DiscoveryManual)
 	release := stuck(t, c, fc)
-	if err := actiontest.SetStatus(t.Context(), c, "milan", nil, actiontest.Condition(discoveryv1alpha1.OutgoingPeering, discoveryv1alpha1.StatusDisconnecting, "waiting for node liqo-milan to be drained and removed")); err != nil {
+	if err := actiontest.SetStatus(
+		t.Context(), c, "milan", nil,
+		actiontest.Condition(discoveryv1alpha1.OutgoingPeering, discoveryv1alpha1.StatusDisconnecting, "waiting for node liqo-milan to be drained and removed"),
+	); err != nil {
 		t.Fatal(err)
 	}
 	const why = "OutgoingPeering is Disconnecting: waiting for node liqo-milan to be drained and removed; it has the finalizer " + heldBy
@@ -114,7 +117,10 @@ func testEndingPeer(t *testing.T, config *rest.Config) {
 		"in-band": func(ctx context.Context, o peer.Options, p action.Progress) error {
 			remote := &pair.Cluster{Facts: pair.Facts{}}
 			remote.Facts.Identity.ClusterID = actiontest.RemoteID
-			local := &pair.Cluster{Access: pair.Access{Client: c, Namespace: actiontest.Namespace}, Prefix: "(local) ", Name: "milan", Other: remote, Facts: pair.Facts{Known: []*discoveryv1alpha1.ForeignCluster{fc}}}
+			local := &pair.Cluster{
+				Access: pair.Access{Client: c, Namespace: actiontest.Namespace}, Prefix: "(local) ", Name: "milan", Other: remote,
+				Facts: pair.Facts{Known: []*discoveryv1alpha1.ForeignCluster{fc}},
+			}
 			fc.DeletionTimestamp = &metav1.Time{Time: time.Now()}
 			waited, err := pair.AwaitGone(ctx, []*pair.Cluster{local}, o.Timeout, p)
 			if !waited {
@@ -125,11 +131,13 @@ func testEndingPeer(t *testing.T, config *rest.Config) {
 	} {
 		ctx, lines := expiring(t, "Waiting until it is gone")
 		err := act(ctx, peerOptions(url, func(o *peer.Options) { o.Timeout = 15 * time.Second }), lines)
-		if !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "nothing was changed") || !strings.Contains(err.Error(), why) || !strings.Contains(err.Error(), "liqoctl unpeer milan --force") {
+		if !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "nothing was changed") ||
+			!strings.Contains(err.Error(), why) || !strings.Contains(err.Error(), "liqoctl unpeer milan --force") {
 			t.Errorf("%s: %v", what, err)
 		}
 		text := lines.Recorder.Text()
-		if !strings.Contains(text, `ForeignCluster "milan" is still being deleted since 2`) || !strings.Contains(text, "... "+strings.Repeat("(local) ", strings.Count(what, "in-band"))+"Waiting until it is gone: ") {
+		if !strings.Contains(text, `ForeignCluster "milan" is still being deleted since 2`) ||
+			!strings.Contains(text, "... "+strings.Repeat("(local) ", strings.Count(what, "in-band"))+"Waiting until it is gone: ") {
 			t.Errorf("%s: lines\n%s", what, text)
 		}
 	}
@@ -165,7 +173,8 @@ func (b twice) Info(text string)  { b[0].Info(text); b[1].Info(text) }
 func (b twice) Warn(text string)  { b[0].Warn(text); b[1].Warn(text) }
 func (b twice) Stop()             { b[0].Stop(); b[1].Stop() }
 
-// testEndingOffloading: offload waits for a former offloading; a namespace that is being deleted is reported as that, and unoffload refuses nothing that goes anyway.
+// testEndingOffloading: offload waits for a former offloading; a namespace that is being deleted is reported as that, and unoffload refuses nothing
+// that goes anyway.
 func testEndingOffloading(t *testing.T, config *rest.Config) {
 	c := actiontest.Installed(t, config)
 	object := func(namespace string) *offloadingv1alpha1.NamespaceOffloading {
@@ -177,7 +186,9 @@ func testEndingOffloading(t *testing.T, config *rest.Config) {
 	release := stuck(t, c, old)
 	over, shown := expiring(t, "Waiting until it is gone")
 	err := offload.Namespace(over, c, o, shown)
-	if !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), `nothing was changed: after 15s, the offloading of namespace "office" is still ending since 2`) || !strings.Contains(err.Error(), "the finalizer "+heldBy) {
+	if !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(
+		err.Error(), `nothing was changed: after 15s, the offloading of namespace "office" is still ending since 2`,
+	) || !strings.Contains(err.Error(), "the finalizer "+heldBy) {
 		t.Errorf("offload while it ends: %v", err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
@@ -186,7 +197,8 @@ func testEndingOffloading(t *testing.T, config *rest.Config) {
 	lines := &watching{text: "Waiting until it is gone", act: release}
 	now := object("office")
 	create := offload.Namespace(t.Context(), c, o, lines)
-	if err := c.Get(t.Context(), client.ObjectKeyFromObject(now), now); err != nil || create != nil || now.UID == old.UID || !strings.Contains(lines.Recorder.Text(), "INFO Offloading completed successfully") {
+	if err := c.Get(t.Context(), client.ObjectKeyFromObject(now), now); err != nil || create != nil ||
+		now.UID == old.UID || !strings.Contains(lines.Recorder.Text(), "INFO Offloading completed successfully") {
 		t.Errorf("offload after it ended: %v, %v\n%s", create, err, lines.Recorder.Text())
 	}
 	if err := c.Delete(t.Context(), now); err != nil {
@@ -199,7 +211,11 @@ func testEndingOffloading(t *testing.T, config *rest.Config) {
 	if err := c.Create(t.Context(), inside); err != nil {
 		t.Fatal(err)
 	}
-	going.Status.Conditions = []corev1.NamespaceCondition{{Type: corev1.NamespaceFinalizersRemaining, Status: corev1.ConditionTrue, Message: "Some content in the namespace has finalizers remaining: example.com/held in 1 resource instances", LastTransitionTime: metav1.Now()}}
+	going.Status.Conditions = []corev1.NamespaceCondition{{
+		Type: corev1.NamespaceFinalizersRemaining, Status: corev1.ConditionTrue,
+		Message:            "Some content in the namespace has finalizers remaining: example.com/held in 1 resource instances",
+		LastTransitionTime: metav1.Now(),
+	}}
 	if err := c.Status().Update(t.Context(), going); err != nil {
 		t.Fatal(err)
 	}
@@ -207,20 +223,23 @@ func testEndingOffloading(t *testing.T, config *rest.Config) {
 		t.Fatal(err)
 	}
 	o.Namespace = "going"
-	if err := offload.Namespace(t.Context(), c, o, &actiontest.Recorder{}); err == nil || !strings.Contains(err.Error(), `namespace "going" is being deleted since 2`) || !strings.Contains(err.Error(), "example.com/held in 1 resource instances") {
+	if err := offload.Namespace(t.Context(), c, o, &actiontest.Recorder{}); err == nil ||
+		!strings.Contains(err.Error(), `namespace "going" is being deleted since 2`) || !strings.Contains(err.Error(), "example.com/held in 1 resource instances") {
 		t.Errorf("offload a namespace that is being deleted: %v", err)
 	}
 	over, shown = expiring(t, "Waiting until it is gone")
 	err = offload.Unoffload(over, c, offload.UnoffloadOptions{Namespace: "going", Timeout: 15 * time.Second}, shown)
 	text := &shown.Recorder
-	if !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "example.com/held in 1 resource instances") || strings.Contains(text.Text(), "correctly disabled") ||
+	if !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "example.com/held in 1 resource instances") ||
+		strings.Contains(text.Text(), "correctly disabled") ||
 		!strings.Contains(text.Text(), `INFO namespace "going" is still being deleted since 2`) {
 		t.Errorf("unoffload a namespace that is being deleted: %v\n%s", err, text.Text())
 	}
 	if err := c.Delete(t.Context(), inside); err != nil {
 		t.Fatal(err)
 	}
-	if err := offload.Unoffload(t.Context(), c, offload.UnoffloadOptions{Namespace: "going", Timeout: 15 * time.Second}, &actiontest.Recorder{}); err == nil || !strings.Contains(err.Error(), "is not offloaded") {
+	if err := offload.Unoffload(t.Context(), c, offload.UnoffloadOptions{Namespace: "going", Timeout: 15 * time.Second}, &actiontest.Recorder{}); err == nil ||
+		!strings.Contains(err.Error(), "is not offloaded") {
 		t.Errorf("unoffload after it: %v", err)
 	}
 }
@@ -244,7 +263,8 @@ func testEndingMove(t *testing.T, config *rest.Config) {
 	o := move.Options{Namespace: "moves", Claim: "taken", TargetNode: "liqo-milan", Timeout: 15 * time.Second}
 	over, lines := expiring(t, "still being taken back")
 	const want = `the move of claim "taken" to node "liqo-turin" is still being taken back: Bringing the volume back as it was: waiting for the volume`
-	if err := move.Volume(over, c, o, lines); !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "nothing was changed: "+want) || !strings.Contains(lines.Recorder.Text(), "INFO "+want) {
+	if err := move.Volume(over, c, o, lines); !errors.Is(err, context.DeadlineExceeded) ||
+		!strings.Contains(err.Error(), "nothing was changed: "+want) || !strings.Contains(lines.Recorder.Text(), "INFO "+want) {
 		t.Errorf("while it is taken back: %v\n%s", err, lines.Recorder.Text())
 	}
 	ctx, cancel := context.WithCancel(t.Context())

@@ -62,7 +62,10 @@ func (c controllers) run(ctx context.Context) error {
 		return err
 	}
 	ours := &netv1alpha1.NetworkConfig{
-		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: c.own.NetworkConfigName(), Labels: map[string]string{labels.Replication: "true", labels.RemoteID: c.other.ClusterID, labels.ClusterID: c.other.ClusterID}},
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: namespace, Name: c.own.NetworkConfigName(),
+			Labels: map[string]string{labels.Replication: "true", labels.RemoteID: c.other.ClusterID, labels.ClusterID: c.other.ClusterID},
+		},
 		Spec: netv1alpha1.NetworkConfigSpec{
 			Cluster: netv1alpha1.ClusterIdentity{ClusterID: c.other.ClusterID, ClusterName: c.other.ClusterName}, PodCIDR: "10.200.0.0/16", ExternalCIDR: "10.70.0.0/16",
 			BackendType: "wireguard", BackendConfig: map[string]string{"publicKey": "key"},
@@ -102,15 +105,22 @@ func (c controllers) run(ctx context.Context) error {
 	}
 	conditions := []discoveryv1alpha1.PeeringCondition{actiontest.Condition(discoveryv1alpha1.NetworkStatus, discoveryv1alpha1.StatusEstablished, "")}
 	if fc.Spec.OutgoingPeeringEnabled == discoveryv1alpha1.PeeringYes {
-		conditions = append(conditions, actiontest.Condition(discoveryv1alpha1.AuthenticationStatus, discoveryv1alpha1.StatusEstablished, ""), actiontest.Condition(discoveryv1alpha1.OutgoingPeering, discoveryv1alpha1.StatusEstablished, ""))
+		conditions = append(
+			conditions, actiontest.Condition(discoveryv1alpha1.AuthenticationStatus, discoveryv1alpha1.StatusEstablished, ""),
+			actiontest.Condition(discoveryv1alpha1.OutgoingPeering, discoveryv1alpha1.StatusEstablished, ""),
+		)
 	}
-	if err := actiontest.SetStatus(ctx, c, fc.Name, func(fc *discoveryv1alpha1.ForeignCluster) bool { return fc.Spec.ForeignProxyURL != "" }, conditions...); err != nil {
+	if err := actiontest.SetStatus(
+		ctx, c, fc.Name, func(fc *discoveryv1alpha1.ForeignCluster) bool { return fc.Spec.ForeignProxyURL != "" }, conditions...,
+	); err != nil {
 		return err
 	}
 	if fc.Spec.OutgoingPeeringEnabled != discoveryv1alpha1.PeeringYes {
 		return nil
 	}
-	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: c.other.NodeName(), Labels: map[string]string{labels.Type: labels.TypeVirtualNode, labels.RemoteClusterID: c.other.ClusterID}}}
+	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{
+		Name: c.other.NodeName(), Labels: map[string]string{labels.Type: labels.TypeVirtualNode, labels.RemoteClusterID: c.other.ClusterID},
+	}}
 	if err := c.Create(ctx, node); err != nil {
 		return err
 	}
@@ -121,10 +131,14 @@ func (c controllers) run(ctx context.Context) error {
 // TestPeerInBand: liqoctl pins the keys, carries the networks, writes the addresses of the proxies, and changes nothing when it is repeated.
 func TestPeerInBand(t *testing.T) {
 	here, there := kubetest.Pair(t)
-	rome, milan := discoveryv1alpha1.ClusterIdentity{ClusterID: actiontest.LocalID, ClusterName: "rome"}, discoveryv1alpha1.ClusterIdentity{ClusterID: actiontest.RemoteID, ClusterName: "milan"}
+	rome, milan := discoveryv1alpha1.ClusterIdentity{ClusterID: actiontest.LocalID, ClusterName: "rome"},
+		discoveryv1alpha1.ClusterIdentity{ClusterID: actiontest.RemoteID, ClusterName: "milan"}
 	romeKeys, milanKeys := clusterkey.Keys{}, clusterkey.Keys{}
 	local, remote := ready(t, here, rome, &romeKeys), ready(t, there, milan, &milanKeys)
-	o := peer.InBandOptions{Timeout: time.Minute, Local: pair.Access{Client: local, Namespace: actiontest.Namespace}, Remote: pair.Access{Client: remote, Namespace: actiontest.Namespace}}
+	o := peer.InBandOptions{
+		Timeout: time.Minute, Local: pair.Access{Client: local, Namespace: actiontest.Namespace},
+		Remote: pair.Access{Client: remote, Namespace: actiontest.Namespace},
+	}
 	end := unpeer.InBandOptions{Timeout: o.Timeout, Local: o.Local, Remote: o.Remote}
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
@@ -154,12 +168,14 @@ func TestPeerInBand(t *testing.T) {
 		if err := at.c.Get(ctx, client.ObjectKey{Name: at.name}, &fc); err != nil {
 			t.Fatal(err)
 		}
-		if s := fc.Spec; s.PeeringType != discoveryv1alpha1.InBand || s.ClusterKey != at.other.Fingerprint() || s.OutgoingPeeringEnabled != at.outgoing || s.ForeignAuthURL != discoveryv1alpha1.AuthURLInside ||
+		if s := fc.Spec; s.PeeringType != discoveryv1alpha1.InBand || s.ClusterKey != at.other.Fingerprint() ||
+			s.OutgoingPeeringEnabled != at.outgoing || s.ForeignAuthURL != discoveryv1alpha1.AuthURLInside ||
 			!strings.HasPrefix(s.ForeignProxyURL, "http://") || !strings.HasSuffix(s.ForeignProxyURL, "@10.70.0.33:8118") {
 			t.Errorf("%s: %+v", at.name, s)
 		}
 		var all corev1.SecretList
-		if err := at.c.List(ctx, &all, client.InNamespace(actiontest.Namespace)); err != nil || slices.ContainsFunc(all.Items, func(one corev1.Secret) bool { return strings.HasPrefix(one.Name, "remote-token-") }) {
+		if err := at.c.List(ctx, &all, client.InNamespace(actiontest.Namespace)); err != nil ||
+			slices.ContainsFunc(all.Items, func(one corev1.Secret) bool { return strings.HasPrefix(one.Name, "remote-token-") }) {
 			t.Errorf("%s: there is a token, or %v", at.name, err)
 		}
 	}
@@ -175,7 +191,10 @@ func TestPeerInBand(t *testing.T) {
 	ended := make(chan error, 2)
 	for name, c := range map[string]client.WithWatch{"milan": local, "rome": remote} {
 		go func() {
-			ended <- actiontest.SetStatus(ctx, c, name, actiontest.Wants(discoveryv1alpha1.PeeringNo), actiontest.Condition(discoveryv1alpha1.OutgoingPeering, discoveryv1alpha1.StatusNone, ""))
+			ended <- actiontest.SetStatus(
+				ctx, c, name, actiontest.Wants(discoveryv1alpha1.PeeringNo),
+				actiontest.Condition(discoveryv1alpha1.OutgoingPeering, discoveryv1alpha1.StatusNone, ""),
+			)
 		}()
 	}
 	lines = &actiontest.Recorder{}
@@ -206,11 +225,16 @@ func ready(t *testing.T, config *rest.Config, identity discoveryv1alpha1.Cluster
 	for _, object := range []client.Object{
 		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: actiontest.Namespace}},
 		&corev1.ConfigMap{
-			ObjectMeta: metav1.ObjectMeta{Namespace: actiontest.Namespace, Name: "liqo-clusterid-configmap", Labels: map[string]string{labels.AppName: "clusterid-configmap"}},
-			Data:       map[string]string{"CLUSTER_ID": identity.ClusterID, "CLUSTER_NAME": identity.ClusterName},
+			ObjectMeta: metav1.ObjectMeta{
+				Namespace: actiontest.Namespace, Name: "liqo-clusterid-configmap", Labels: map[string]string{labels.AppName: "clusterid-configmap"},
+			},
+			Data: map[string]string{"CLUSTER_ID": identity.ClusterID, "CLUSTER_NAME": identity.ClusterName},
 		},
 		&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: actiontest.Namespace, Name: clusterkey.Secret}, Data: keys.Data()},
-		&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: actiontest.Namespace, Name: proxy.KeySecret}, Data: map[string][]byte{proxy.KeyName: []byte(strings.Repeat("k", 32))}},
+		&corev1.Secret{
+			ObjectMeta: metav1.ObjectMeta{Namespace: actiontest.Namespace, Name: proxy.KeySecret},
+			Data:       map[string][]byte{proxy.KeyName: []byte(strings.Repeat("k", 32))},
+		},
 	} {
 		if err := c.Create(t.Context(), object); err != nil {
 			t.Fatal(err)

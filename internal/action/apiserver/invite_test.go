@@ -48,7 +48,10 @@ func host(ctx context.Context, c client.WithWatch, own discoveryv1alpha1.Cluster
 	guest := *fc.Spec.ClusterIdentity
 	namespace := guest.TenantNamespace()
 	ours := &netv1alpha1.NetworkConfig{
-		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: own.NetworkConfigName(), Labels: map[string]string{labels.Replication: "true", labels.RemoteID: guest.ClusterID, labels.ClusterID: guest.ClusterID}},
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: namespace, Name: own.NetworkConfigName(),
+			Labels: map[string]string{labels.Replication: "true", labels.RemoteID: guest.ClusterID, labels.ClusterID: guest.ClusterID},
+		},
 		Spec: netv1alpha1.NetworkConfigSpec{
 			Cluster: netv1alpha1.ClusterIdentity{ClusterID: guest.ClusterID, ClusterName: guest.ClusterName}, PodCIDR: "10.200.0.0/16", ExternalCIDR: "10.70.0.0/16",
 			BackendType: "wireguard", BackendConfig: map[string]string{"publicKey": "key"}, Signatures: []netv1alpha1.Signature{{PublicKey: "key", Value: "value"}},
@@ -56,7 +59,8 @@ func host(ctx context.Context, c client.WithWatch, own discoveryv1alpha1.Cluster
 		},
 	}
 	fc.Status.TenantNamespace.Local = namespace
-	if err := errors.Join(c.Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}}), c.Create(ctx, ours), c.Status().Update(ctx, &fc)); err != nil || len(carriers) == 0 {
+	if err := errors.Join(c.Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}}), c.Create(ctx, ours), c.Status().
+		Update(ctx, &fc)); err != nil || len(carriers) == 0 {
 		return err
 	}
 	if err := actiontest.Eventually(ctx, func(ctx context.Context) error {
@@ -64,10 +68,12 @@ func host(ctx context.Context, c client.WithWatch, own discoveryv1alpha1.Cluster
 		if err := c.Get(ctx, client.ObjectKey{Namespace: namespace, Name: guest.NetworkConfigName()}, &theirs); err != nil {
 			return err
 		}
-		if err := signature.CheckConfig(fc.Spec.ClusterKey, guest.ClusterID, &theirs.Spec); err != nil || theirs.Labels[labels.Replicated] != "true" || theirs.Spec.Cluster.ClusterID != own.ClusterID {
+		if err := signature.CheckConfig(fc.Spec.ClusterKey, guest.ClusterID, &theirs.Spec); err != nil ||
+			theirs.Labels[labels.Replicated] != "true" || theirs.Spec.Cluster.ClusterID != own.ClusterID {
 			return fmt.Errorf("the network of the guest is not believed: %w", err)
 		}
-		theirs.Status.Processed, theirs.Status.PodCIDRNAT, theirs.Status.ExternalCIDRNAT, theirs.Status.ObservedGeneration = true, "172.30.0.4/30", "None", theirs.Generation
+		theirs.Status.Processed, theirs.Status.PodCIDRNAT, theirs.Status.ExternalCIDRNAT, theirs.Status.ObservedGeneration = true, "172.30.0.4/30", "None",
+			theirs.Generation
 		return c.Status().Update(ctx, &theirs)
 	}); err != nil {
 		return err
@@ -79,7 +85,9 @@ func host(ctx context.Context, c client.WithWatch, own discoveryv1alpha1.Cluster
 		if !ours.Status.Processed {
 			return errors.New("our network is not answered")
 		}
-		return signature.CheckAnswer(fc.Spec.ClusterKey, signature.Exchange{Asker: own.ClusterID, Answerer: guest.ClusterID, Config: &ours.Spec, Answer: &ours.Status})
+		return signature.CheckAnswer(fc.Spec.ClusterKey, signature.Exchange{
+			Asker: own.ClusterID, Answerer: guest.ClusterID, Config: &ours.Spec, Answer: &ours.Status,
+		})
 	}); err != nil {
 		return err
 	}
@@ -98,7 +106,8 @@ func host(ctx context.Context, c client.WithWatch, own discoveryv1alpha1.Cluster
 // the command carries, and waits.
 func TestInvite(t *testing.T) {
 	here, there := kubetest.Pair(t)
-	rome, milan := discoveryv1alpha1.ClusterIdentity{ClusterID: actiontest.LocalID, ClusterName: "rome"}, discoveryv1alpha1.ClusterIdentity{ClusterID: actiontest.RemoteID, ClusterName: "milan"}
+	rome, milan := discoveryv1alpha1.ClusterIdentity{ClusterID: actiontest.LocalID, ClusterName: "rome"},
+		discoveryv1alpha1.ClusterIdentity{ClusterID: actiontest.RemoteID, ClusterName: "milan"}
 	romeKeys, milanKeys := clusterkey.Keys{}, clusterkey.Keys{}
 	consumer, provider := ready(t, here, rome, &romeKeys), ready(t, there, milan, &milanKeys)
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
@@ -117,14 +126,18 @@ func TestInvite(t *testing.T) {
 	}
 
 	go func() {
-		worked <- host(ctx, provider, milan, []netv1alpha1.Carrier{{Type: netv1alpha1.CarrierTLS, Addresses: []string{"192.0.2.1"}, Port: 443}, {Type: netv1alpha1.CarrierUDP, Addresses: []string{"192.0.2.1", "gw.example.org"}, Port: 5871}})
+		worked <- host(ctx, provider, milan, []netv1alpha1.Carrier{
+			{Type: netv1alpha1.CarrierTLS, Addresses: []string{"192.0.2.1"}, Port: 443},
+			{Type: netv1alpha1.CarrierUDP, Addresses: []string{"192.0.2.1", "gw.example.org"}, Port: 5871},
+		})
 	}()
 	command, err := generate.Invite(ctx, provider, actiontest.Namespace, tokens.Options{For: "rome", Expires: time.Hour}, &actiontest.Recorder{})
 	if err := errors.Join(err, <-worked); err != nil {
 		t.Fatal(err)
 	}
 	way, err := invitation.Parse(command.Invitation.String())
-	if err != nil || way.Address.String() != "172.30.0.5" || way.Proxy.String() != "10.70.0.33:8118" || strings.Join(way.Endpoints, " ") != "192.0.2.1:5871 gw.example.org:5871" {
+	if err != nil || way.Address.String() != "172.30.0.5" || way.Proxy.String() != "10.70.0.33:8118" ||
+		strings.Join(way.Endpoints, " ") != "192.0.2.1:5871 gw.example.org:5871" {
 		t.Errorf("the way is %+v, %v", way, err)
 	}
 	if want, err := proxy.Pass([]byte(strings.Repeat("k", 32)), way.User); err != nil || way.Pass != want {
@@ -137,8 +150,10 @@ func TestInvite(t *testing.T) {
 	if err := provider.List(ctx, &all); err != nil || len(all.Items) != 1 {
 		t.Fatalf("%d ForeignClusters, %v", len(all.Items), err)
 	}
-	if fc := all.Items[0]; fc.Name != command.Name || fc.Labels[labels.Invitation] != auth.TokenID(token.Secret) || fc.Annotations[labels.InvitationExpires] != command.Expires.Format(time.RFC3339) ||
-		fc.Spec.IncomingPeeringEnabled != discoveryv1alpha1.PeeringManual || fc.Spec.ClusterKey == milanKeys.Fingerprint() || time.Until(command.Expires) > time.Hour {
+	if fc := all.Items[0]; fc.Name != command.Name || fc.Labels[labels.Invitation] != auth.TokenID(token.Secret) ||
+		fc.Annotations[labels.InvitationExpires] != command.Expires.Format(time.RFC3339) ||
+		fc.Spec.IncomingPeeringEnabled != discoveryv1alpha1.PeeringManual ||
+		fc.Spec.ClusterKey == milanKeys.Fingerprint() || time.Until(command.Expires) > time.Hour {
 		t.Errorf("the invitation is %+v, until %s", fc, command.Expires)
 	}
 
@@ -154,10 +169,13 @@ func TestInvite(t *testing.T) {
 	done := make(chan error, 1)
 	go func() {
 		conditions := []discoveryv1alpha1.PeeringCondition{
-			actiontest.Condition(discoveryv1alpha1.NetworkStatus, discoveryv1alpha1.StatusEstablished, ""), actiontest.Condition(discoveryv1alpha1.AuthenticationStatus, discoveryv1alpha1.StatusEstablished, ""),
+			actiontest.Condition(discoveryv1alpha1.NetworkStatus, discoveryv1alpha1.StatusEstablished, ""),
+			actiontest.Condition(discoveryv1alpha1.AuthenticationStatus, discoveryv1alpha1.StatusEstablished, ""),
 			actiontest.Condition(discoveryv1alpha1.OutgoingPeering, discoveryv1alpha1.StatusEstablished, ""),
 		}
-		node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: milan.NodeName(), Labels: map[string]string{labels.Type: labels.TypeVirtualNode, labels.RemoteClusterID: milan.ClusterID}}}
+		node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{
+			Name: milan.NodeName(), Labels: map[string]string{labels.Type: labels.TypeVirtualNode, labels.RemoteClusterID: milan.ClusterID},
+		}}
 		err := errors.Join(actiontest.SetStatus(ctx, consumer, "milan", actiontest.Wants(discoveryv1alpha1.PeeringYes), conditions...), consumer.Create(ctx, node))
 		node.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}
 		done <- errors.Join(err, consumer.Status().Update(ctx, node))
@@ -168,16 +186,22 @@ func TestInvite(t *testing.T) {
 	}
 	var fc discoveryv1alpha1.ForeignCluster
 	var secret corev1.Secret
-	if err := errors.Join(consumer.Get(ctx, client.ObjectKey{Name: "milan"}, &fc), consumer.Get(ctx, client.ObjectKey{Namespace: actiontest.Namespace, Name: "remote-token-" + actiontest.RemoteID}, &secret)); err != nil {
+	if err := errors.Join(
+		consumer.Get(ctx, client.ObjectKey{Name: "milan"}, &fc),
+		consumer.Get(ctx, client.ObjectKey{Namespace: actiontest.Namespace, Name: "remote-token-" + actiontest.RemoteID}, &secret),
+	); err != nil {
 		t.Fatal(err)
 	}
-	if s := fc.Spec; s.PeeringType != discoveryv1alpha1.InBand || s.ClusterKey != milanKeys.Fingerprint() || s.ForeignAuthURL != discoveryv1alpha1.AuthURLInside || s.ForeignProxyURL != "" || fc.Annotations[labels.Invited] != "true" {
+	if s := fc.Spec; s.PeeringType != discoveryv1alpha1.InBand || s.ClusterKey != milanKeys.Fingerprint() ||
+		s.ForeignAuthURL != discoveryv1alpha1.AuthURLInside || s.ForeignProxyURL != "" || fc.Annotations[labels.Invited] != "true" {
 		t.Errorf("the provider is %+v", fc)
 	}
 	if string(secret.Data[tokens.Key]) != command.Token || string(secret.Data[invitation.SecretKey]) != command.Invitation.String() {
 		t.Error("token or invitation is not stored")
 	}
-	if alone, err := unpeer.Alone(ctx, unpeer.InBandOptions{Name: "milan", Local: pair.Access{Client: consumer, Namespace: actiontest.Namespace}}); !alone || err != nil {
+	if alone, err := unpeer.Alone(ctx, unpeer.InBandOptions{
+		Name: "milan", Local: pair.Access{Client: consumer, Namespace: actiontest.Namespace},
+	}); !alone || err != nil {
 		t.Errorf("its end needs the other cluster: %v", err)
 	}
 	refusedInvitations(ctx, t, consumer, o, command)

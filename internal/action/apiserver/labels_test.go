@@ -51,8 +51,9 @@ func presents(t *testing.T, c client.Client, cluster string, all map[string]stri
 	}
 }
 
-// testAcceptLabels: the labels that a provider presents at the first peering count for selectors, as the documented installation with --cluster-labels wants it.
-// What it changes or adds later counts only once an administrator accepts it, and every message about it has a command that works.
+// testAcceptLabels: the labels that a provider presents at the first peering count for selectors, as the documented installation with
+// --cluster-labels wants it. What it changes or adds later counts only once an administrator accepts it, and every message about it has a command
+// that works.
 func testAcceptLabels(t *testing.T, config *rest.Config) {
 	c := actiontest.Installed(t, config)
 	actiontest.Ensure(t, c, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "shop"}})
@@ -82,7 +83,10 @@ func testAcceptLabels(t *testing.T, config *rest.Config) {
 		defer cancel()
 		go reconcile(ctx, c, "shop", "NoClusterSelected", func(one *offloadingv1alpha1.NamespaceOffloading) bool { return one.Generation > before.Generation })
 		progress := &actiontest.Recorder{}
-		o := offload.Options{Namespace: "shop", PodOffloadingStrategy: "LocalAndRemote", NamespaceMappingStrategy: "DefaultName", Selectors: []string{selector}, Timeout: 15 * time.Second}
+		o := offload.Options{
+			Namespace: "shop", PodOffloadingStrategy: "LocalAndRemote", NamespaceMappingStrategy: "DefaultName", Selectors: []string{selector},
+			Timeout: 15 * time.Second,
+		}
 		if err := offload.Namespace(t.Context(), c, o, progress); err != nil {
 			t.Fatal(err)
 		}
@@ -113,10 +117,17 @@ func testAcceptLabels(t *testing.T, config *rest.Config) {
 	if text := peered(accept.LabelWords{}); text != "" || accepted() != nil || selects() {
 		t.Errorf("labels were left out, and accepted are %v: %s", accepted(), text)
 	}
-	wants("the selector names labels that are not accepted", offloaded(documented), `WARN Cluster "milan" has the labels provider=AWS, region=B, but they are not accepted; if you trust it with this namespace: liqoctl accept labels milan provider=AWS region=B`)
-	wants("the selector names none of them", offloaded("disk=ssd"), `INFO Cluster "milan" can be selected by topology.kubernetes.io/zone=a; not accepted are provider=AWS, region=B`)
+	wants("the selector names labels that are not accepted", offloaded(documented), `WARN Cluster "milan" has the labels provider=AWS, `+
+		`region=B, but they are not accepted; if you trust it with this namespace: liqoctl accept labels milan provider=AWS region=B`)
+	wants(
+		"the selector names none of them", offloaded("disk=ssd"),
+		`INFO Cluster "milan" can be selected by topology.kubernetes.io/zone=a; not accepted are provider=AWS, region=B`,
+	)
 
-	wants("the first peering", peered(accept.LabelWords{Accept: true}), `INFO Labels of cluster "milan", which cluster selectors consider from now on: provider=AWS, region=B`)
+	wants(
+		"the first peering", peered(accept.LabelWords{Accept: true}),
+		`INFO Labels of cluster "milan", which cluster selectors consider from now on: provider=AWS, region=B`,
+	)
 	if want := append(choice.Accepted(nil), "provider=AWS", "region=B"); !slices.Equal(accepted(), want) || !selects() {
 		t.Fatalf("accepted are %v, want %v, and the documented selector selects the cluster: %t", accepted(), want, selects())
 	}
@@ -131,13 +142,20 @@ func testAcceptLabels(t *testing.T, config *rest.Config) {
 	if selects() {
 		t.Error("a label that the provider changed still selects it")
 	}
-	wants("another peering", peered(accept.LabelWords{Accept: true}), `do not consider: region=C, trust=high; to accept them: liqoctl accept labels milan region=C trust=high`)
-	wants("a selector of a later label", offloaded("trust=high"), "has the labels trust=high, but they are not accepted; if you trust it with this namespace: liqoctl accept labels milan trust=high")
+	wants(
+		"another peering", peered(accept.LabelWords{Accept: true}),
+		`do not consider: region=C, trust=high; to accept them: liqoctl accept labels milan region=C trust=high`,
+	)
+	wants(
+		"a selector of a later label", offloaded("trust=high"),
+		"has the labels trust=high, but they are not accepted; if you trust it with this namespace: liqoctl accept labels milan trust=high",
+	)
 	for label, refusal := range map[string]string{
 		"region=B": `"region=B" is not a label that cluster "milan" presents now, which are provider=AWS, region=C, trust=high; nothing was changed`,
 		"region":   "is not a label that", "*": "is not a label that",
 	} {
-		if err := accept.Labels(t.Context(), c, "milan", []string{"trust=high", label}, &actiontest.Recorder{}); err == nil || !strings.Contains(err.Error(), refusal) {
+		if err := accept.Labels(t.Context(), c, "milan", []string{"trust=high", label}, &actiontest.Recorder{}); err == nil ||
+			!strings.Contains(err.Error(), refusal) {
 			t.Errorf("%s: %v", label, err)
 		}
 	}
@@ -148,7 +166,8 @@ func testAcceptLabels(t *testing.T, config *rest.Config) {
 	if err := accept.Labels(t.Context(), c, "milan", []string{"region=C"}, progress); err != nil {
 		t.Fatal(err)
 	}
-	if now := accepted(); slices.Contains(now, "region=B") || !slices.Contains(now, "region=C") || slices.Contains(now, "trust=high") || !slices.Contains(now, "provider=AWS") {
+	if now := accepted(); slices.Contains(now, "region=B") || !slices.Contains(now, "region=C") ||
+		slices.Contains(now, "trust=high") || !slices.Contains(now, "provider=AWS") {
 		t.Errorf("accepted are %v", now)
 	}
 	wants("accepted", progress.Text(), `INFO Labels of cluster "milan" that cluster selectors consider from now on: region=C`)

@@ -37,19 +37,34 @@ func testMove(t *testing.T, config *rest.Config) {
 	}{
 		"completed": {
 			status: storagev1alpha1.VolumeMoveStatus{
-				Phase: storagev1alpha1.MoveCompleted, Message: "the data is in liqo-milan", Passes: []storagev1alpha1.MovePass{{All: amount}}, StoppedAt: &stopped, StartedAt: &started,
+				Phase: storagev1alpha1.MoveCompleted, Message: "the data is in liqo-milan", Passes: []storagev1alpha1.MovePass{{All: amount}},
+				StoppedAt: &stopped, StartedAt: &started,
 			},
 			want: []string{"the data is in liqo-milan", "3 files (5.0 MiB) verified", "could not use it for 4s"},
 		},
-		"refused":                            {status: storagev1alpha1.VolumeMoveStatus{Phase: storagev1alpha1.MoveFailed, Message: "node liqo-milan is cordoned"}, wantError: "is as before: node liqo-milan is cordoned"},
-		"an earlier one has ended":           {found: "liqo-turin", foundPhase: storagev1alpha1.MoveCompleted, status: storagev1alpha1.VolumeMoveStatus{Phase: storagev1alpha1.MoveCompleted, Message: "there"}, want: []string{"there"}},
-		"the same one is under way":          {found: "liqo-milan", foundPhase: storagev1alpha1.MoveCopying, status: storagev1alpha1.VolumeMoveStatus{Phase: storagev1alpha1.MoveCompleted, Message: "there"}, want: []string{"there"}},
-		"another one to a node is under way": {found: "liqo-turin", foundPhase: storagev1alpha1.MoveCopying, wantError: `another move of claim "data", to node "liqo-turin", is in phase Copying`},
+		"refused": {
+			status:    storagev1alpha1.VolumeMoveStatus{Phase: storagev1alpha1.MoveFailed, Message: "node liqo-milan is cordoned"},
+			wantError: "is as before: node liqo-milan is cordoned",
+		},
+		"an earlier one has ended": {
+			found: "liqo-turin", foundPhase: storagev1alpha1.MoveCompleted,
+			status: storagev1alpha1.VolumeMoveStatus{Phase: storagev1alpha1.MoveCompleted, Message: "there"}, want: []string{"there"},
+		},
+		"the same one is under way": {
+			found: "liqo-milan", foundPhase: storagev1alpha1.MoveCopying,
+			status: storagev1alpha1.VolumeMoveStatus{Phase: storagev1alpha1.MoveCompleted, Message: "there"}, want: []string{"there"},
+		},
+		"another one to a node is under way": {
+			found: "liqo-turin", foundPhase: storagev1alpha1.MoveCopying,
+			wantError: `another move of claim "data", to node "liqo-turin", is in phase Copying`,
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			key := client.ObjectKey{Namespace: "moves", Name: "data"}
 			if test.found != "" {
-				move := &storagev1alpha1.VolumeMove{ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name}, Spec: storagev1alpha1.VolumeMoveSpec{TargetNode: test.found}}
+				move := &storagev1alpha1.VolumeMove{
+					ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name}, Spec: storagev1alpha1.VolumeMoveSpec{TargetNode: test.found},
+				}
 				actiontest.Create(t, c, move)
 				move.Status.Phase = test.foundPhase
 				if err := c.Status().Update(t.Context(), move); err != nil {

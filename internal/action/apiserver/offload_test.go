@@ -34,7 +34,9 @@ import (
 )
 
 // reconcile sets the status as the controllers would, as soon as a matching object exists.
-func reconcile(ctx context.Context, c client.Client, namespace string, phase offloadingv1alpha1.OffloadingPhase, matches func(*offloadingv1alpha1.NamespaceOffloading) bool) {
+func reconcile(
+	ctx context.Context, c client.Client, namespace string, phase offloadingv1alpha1.OffloadingPhase, matches func(*offloadingv1alpha1.NamespaceOffloading) bool,
+) {
 	_ = actiontest.Eventually(ctx, func(ctx context.Context) error {
 		var one offloadingv1alpha1.NamespaceOffloading
 		if err := c.Get(ctx, client.ObjectKey{Namespace: namespace, Name: "offloading"}, &one); err != nil {
@@ -64,9 +66,18 @@ func testOffload(t *testing.T, config *rest.Config) {
 		want   []string
 		err    string
 	}{
-		{"new", func() { o.Selectors = []string{"region=europe", "cheap"} }, "Ready", []string{`INFO Offloading of namespace "shop" correctly enabled`, "INFO Offloading completed successfully"}, ""},
-		{"again, without a selector", func() { o.Selectors = nil }, "NoClusterSelected", []string{"correctly enabled", "WARN Offloading completed, but no cluster was selected"}, ""},
-		{"more restrictive", func() { o.PodOffloadingStrategy = "Remote" }, "Ready", []string{"WARN The pod offloading strategy", "WARN Existing pods", "completed successfully"}, ""},
+		{
+			"new", func() { o.Selectors = []string{"region=europe", "cheap"} }, "Ready",
+			[]string{`INFO Offloading of namespace "shop" correctly enabled`, "INFO Offloading completed successfully"}, "",
+		},
+		{
+			"again, without a selector", func() { o.Selectors = nil }, "NoClusterSelected",
+			[]string{"correctly enabled", "WARN Offloading completed, but no cluster was selected"}, "",
+		},
+		{
+			"more restrictive", func() { o.PodOffloadingStrategy = "Remote" }, "Ready",
+			[]string{"WARN The pod offloading strategy", "WARN Existing pods", "completed successfully"}, "",
+		},
 		{"all failed", func() { o.PodOffloadingStrategy = "LocalAndRemote" }, "AllFailed", nil, "AllFailed: milan-1: namespace is taken (CreationLoopBackOff)"},
 		{"one failed", func() { o.Selectors = []string{"cheap"} }, "SomeFailed", nil, "SomeFailed"},
 		{"too long", func() { o.Selectors, o.Timeout = nil, time.Second }, "InProgress", nil, "was not complete after 1s, it is InProgress"},
@@ -157,7 +168,10 @@ func machine(t *testing.T, config *rest.Config) client.WithWatch {
 	admin := actiontest.Connect(t, config)
 	const user = "administrator"
 	role := &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: user}, Rules: []rbacv1.PolicyRule{
-		{APIGroups: []string{"offloading.liqo.io"}, Resources: []string{"namespaceoffloadings"}, Verbs: []string{"get", "list", "watch", "create", "patch", "delete"}},
+		{
+			APIGroups: []string{"offloading.liqo.io"}, Resources: []string{"namespaceoffloadings"},
+			Verbs: []string{"get", "list", "watch", "create", "patch", "delete"},
+		},
 		{APIGroups: []string{"virtualkubelet.liqo.io"}, Resources: []string{"namespacemaps"}, Verbs: []string{"list"}},
 		{APIGroups: []string{"discovery.liqo.io"}, Resources: []string{"foreignclusters"}, Verbs: []string{"list"}},
 		{APIGroups: []string{""}, Resources: []string{"nodes", "pods", "persistentvolumes"}, Verbs: []string{"list", "watch"}},
@@ -320,7 +334,8 @@ func testNarrow(t *testing.T, config *rest.Config) {
 	actiontest.Create(t, c, &corev1.ConfigMap{ObjectMeta: at("theirs", nil)})
 	refused("an object of others", "objects that this cluster did not create: ConfigMap theirs", "tier=spot")
 	actiontest.Create(t, c, &corev1.PersistentVolumeClaim{ObjectMeta: at("data", nil), Spec: corev1.PersistentVolumeClaimSpec{
-		AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce}, Resources: corev1.VolumeResourceRequirements{Requests: corev1.ResourceList{"storage": resource.MustParse("1Gi")}},
+		AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce},
+		Resources:   corev1.VolumeResourceRequirements{Requests: corev1.ResourceList{"storage": resource.MustParse("1Gi")}},
 	}})
 	refused("a volume", "volumes (PersistentVolumeClaims) data", "tier=spot")
 
@@ -402,7 +417,8 @@ func testUnoffload(t *testing.T, config *rest.Config) {
 	if err := c.Status().Update(t.Context(), old); err != nil {
 		t.Fatal(err)
 	}
-	if text, err := run(offload.UnoffloadOptions{Timeout: 2 * time.Second}); err == nil || !strings.Contains(err.Error(), "no answer of Deployment liqo-controller-manager within") || !strings.Contains(err.Error(), "; check that it runs") ||
+	if text, err := run(offload.UnoffloadOptions{Timeout: 2 * time.Second}); err == nil ||
+		!strings.Contains(err.Error(), "no answer of Deployment liqo-controller-manager within") || !strings.Contains(err.Error(), "; check that it runs") ||
 		!strings.Contains(err.Error(), "--force") || strings.Contains(text, "To be deleted") {
 		t.Errorf("an old answer: %v\n%s", err, text)
 	}
@@ -414,7 +430,8 @@ func testUnoffload(t *testing.T, config *rest.Config) {
 		t.Fatal(err)
 	}
 	for _, line := range []string{
-		"INFO To be deleted in cluster milan-1, namespace shop-rome-milan-1: 2 of kind ConfigMap, 1 Secret", `INFO Offloading of namespace "shop" correctly disabled`, "INFO Unoffloading completed successfully",
+		"INFO To be deleted in cluster milan-1, namespace shop-rome-milan-1: 2 of kind ConfigMap, 1 Secret",
+		`INFO Offloading of namespace "shop" correctly disabled`, "INFO Unoffloading completed successfully",
 	} {
 		if !strings.Contains(text, line) {
 			t.Errorf("the output is\n%s\nwithout %q", text, line)
@@ -430,7 +447,8 @@ func testUnoffload(t *testing.T, config *rest.Config) {
 		t.Fatal(err)
 	}
 	claim := &corev1.PersistentVolumeClaim{ObjectMeta: at("data", ours), Spec: corev1.PersistentVolumeClaimSpec{
-		AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce}, Resources: corev1.VolumeResourceRequirements{Requests: corev1.ResourceList{"storage": resource.MustParse("1Gi")}},
+		AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce},
+		Resources:   corev1.VolumeResourceRequirements{Requests: corev1.ResourceList{"storage": resource.MustParse("1Gi")}},
 	}}
 	actiontest.Create(t, c, claim)
 	refused("a volume", "volumes (PersistentVolumeClaims) data")
@@ -450,7 +468,9 @@ func testUnoffload(t *testing.T, config *rest.Config) {
 	if err == nil || !strings.Contains(err.Error(), `namespace "shop" is not offloaded`) {
 		t.Errorf("not offloaded: %v", err)
 	}
-	stuck := &offloadingv1alpha1.NamespaceOffloading{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "offloading", Finalizers: []string{"example.com/held"}}}
+	stuck := &offloadingv1alpha1.NamespaceOffloading{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "offloading", Finalizers: []string{"example.com/held"}},
+	}
 	actiontest.Create(t, c, stuck)
 	err = offload.Unoffload(t.Context(), c, offload.UnoffloadOptions{Namespace: "shop", Timeout: time.Second, Force: true}, &actiontest.Recorder{})
 	if !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "was not gone in the other clusters after 1s") {

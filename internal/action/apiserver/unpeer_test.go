@@ -35,16 +35,28 @@ func testUnpeer(t *testing.T, config *rest.Config) {
 		wantLabel   string
 		wantWarning string
 	}{
-		"outgoing only":           {discovery: labels.DiscoveryManual, outgoing: established, incoming: none, wantLabel: labels.DiscoveryManual},
-		"out-of-band":             {discovery: labels.DiscoveryManual, outgoing: established, incoming: none, outOfBand: true, wantGone: true},
-		"out-of-band, forced":     {discovery: labels.DiscoveryManual, outgoing: established, incoming: none, outOfBand: true, force: true, wantGone: true},
-		"both directions":         {discovery: labels.DiscoveryManual, outgoing: established, incoming: established, outOfBand: true, wantLabel: labels.DiscoveryIncoming, wantWarning: "run in the remote cluster"},
-		"both directions, forced": {discovery: labels.DiscoveryManual, outgoing: established, incoming: established, outOfBand: true, force: true, wantLabel: labels.DiscoveryIncoming, wantWarning: "still uses"},
+		"outgoing only":       {discovery: labels.DiscoveryManual, outgoing: established, incoming: none, wantLabel: labels.DiscoveryManual},
+		"out-of-band":         {discovery: labels.DiscoveryManual, outgoing: established, incoming: none, outOfBand: true, wantGone: true},
+		"out-of-band, forced": {discovery: labels.DiscoveryManual, outgoing: established, incoming: none, outOfBand: true, force: true, wantGone: true},
+		"both directions": {
+			discovery: labels.DiscoveryManual, outgoing: established, incoming: established, outOfBand: true, wantLabel: labels.DiscoveryIncoming,
+			wantWarning: "run in the remote cluster",
+		},
+		"both directions, forced": {
+			discovery: labels.DiscoveryManual, outgoing: established, incoming: established, outOfBand: true, force: true,
+			wantLabel: labels.DiscoveryIncoming, wantWarning: "still uses",
+		},
 		"both directions, generic": {
 			discovery: labels.DiscoveryManual, outgoing: established, incoming: established, wantLabel: labels.DiscoveryManual,
 		},
-		"incoming only": {discovery: labels.DiscoveryIncoming, outgoing: none, incoming: established, outOfBand: true, wantGone: true, wantWarning: "loses its access"},
-		"in-band":       {discovery: labels.DiscoveryManual, kind: discoveryv1alpha1.InBand, outgoing: established, incoming: none, outOfBand: true, wantError: "type InBand"},
+		"incoming only": {
+			discovery: labels.DiscoveryIncoming, outgoing: none, incoming: established, outOfBand: true, wantGone: true,
+			wantWarning: "loses its access",
+		},
+		"in-band": {
+			discovery: labels.DiscoveryManual, kind: discoveryv1alpha1.InBand, outgoing: established, incoming: none, outOfBand: true,
+			wantError: "type InBand",
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			c := actiontest.Installed(t, config)
@@ -58,7 +70,10 @@ func testUnpeer(t *testing.T, config *rest.Config) {
 				fc.Spec.OutgoingPeeringEnabled = discoveryv1alpha1.PeeringYes
 			}
 			actiontest.Create(t, c, fc)
-			err := actiontest.SetStatus(ctx, c, "milan", nil, actiontest.Condition(discoveryv1alpha1.OutgoingPeering, test.outgoing, ""), actiontest.Condition(discoveryv1alpha1.IncomingPeering, test.incoming, ""))
+			err := actiontest.SetStatus(
+				ctx, c, "milan", nil, actiontest.Condition(discoveryv1alpha1.OutgoingPeering, test.outgoing, ""),
+				actiontest.Condition(discoveryv1alpha1.IncomingPeering, test.incoming, ""),
+			)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -109,7 +124,8 @@ func testUnpeer(t *testing.T, config *rest.Config) {
 			if test.wantGone {
 				return
 			}
-			if live.Labels[labels.DiscoveryType] != test.wantLabel || live.Spec.OutgoingPeeringEnabled != discoveryv1alpha1.PeeringNo || live.Annotations[labels.ForceUnpeer] != "" {
+			if live.Labels[labels.DiscoveryType] != test.wantLabel ||
+				live.Spec.OutgoingPeeringEnabled != discoveryv1alpha1.PeeringNo || live.Annotations[labels.ForceUnpeer] != "" {
 				t.Errorf("kept as %v %+v", live.ObjectMeta, live.Spec)
 			}
 			if live.Spec.ForeignAuthURL == "" || live.Spec.ClusterIdentity == nil {
@@ -126,7 +142,9 @@ func testUnpeerWaits(t *testing.T, config *rest.Config) {
 	fc := actiontest.Known("milan", actiontest.RemoteID, discoveryv1alpha1.OutOfBand, labels.DiscoveryManual)
 	fc.Spec.OutgoingPeeringEnabled = discoveryv1alpha1.PeeringYes
 	actiontest.Create(t, c, fc)
-	if err := actiontest.SetStatus(t.Context(), c, "milan", nil, actiontest.Condition(discoveryv1alpha1.OutgoingPeering, discoveryv1alpha1.StatusNone, "")); err != nil {
+	if err := actiontest.SetStatus(
+		t.Context(), c, "milan", nil, actiontest.Condition(discoveryv1alpha1.OutgoingPeering, discoveryv1alpha1.StatusNone, ""),
+	); err != nil {
 		t.Fatal(err)
 	}
 	err := unpeer.Disable(t.Context(), c, unpeer.Options{Name: "milan", Timeout: time.Second}, &actiontest.Recorder{})
@@ -153,7 +171,8 @@ func testPeerAfterUnpeer(t *testing.T, config *rest.Config) {
 		}
 		return fc
 	}
-	if fc := read(); fc.Spec.ForeignAuthURL != url || fc.Annotations[labels.ForceUnpeer] != "true" || fc.Spec.OutgoingPeeringEnabled != discoveryv1alpha1.PeeringNo {
+	if fc := read(); fc.Spec.ForeignAuthURL != url || fc.Annotations[labels.ForceUnpeer] != "true" ||
+		fc.Spec.OutgoingPeeringEnabled != discoveryv1alpha1.PeeringNo {
 		t.Errorf("after unpeer: %v %+v", fc.Annotations, fc.Spec)
 	}
 	_ = peer.Enable(t.Context(), c, short, &actiontest.Recorder{})

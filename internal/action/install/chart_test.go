@@ -93,15 +93,34 @@ func TestMetrics(t *testing.T) {
 	}{
 		{name: "no flag", want: map[string]string{"gateway": "<nil> <nil>", "virtualKubelet": "<nil> <nil>", "dns": "<nil> <nil>"}},
 		{name: "enabled", metrics: new(true), want: map[string]string{"gateway": "true true", "virtualKubelet": "true true", "dns": "true true"}},
-		{name: "no Prometheus operator", metrics: new(true), unmonitored: true, want: map[string]string{"gateway": "true false", "virtualKubelet": "true false", "dns": "true false"}},
-		{name: "one of them set", metrics: new(true), set: []string{"dns.metrics.enabled=false", "dns.metrics.podMonitor.enabled=false"}, want: map[string]string{"gateway": "true true", "virtualKubelet": "true true", "dns": "false false"}},
-		{name: "an operator that came later", metrics: new(true), before: []string{"dns.metrics.enabled=true", "dns.metrics.podMonitor.enabled=false"}, want: map[string]string{"gateway": "true true", "virtualKubelet": "true true", "dns": "true true"}},
-		{name: "enabled before", before: []string{"dns.metrics.enabled=true"}, want: map[string]string{"gateway": "<nil> <nil>", "virtualKubelet": "<nil> <nil>", "dns": "true <nil>"}},
 		{
-			name: "taken back", metrics: new(false), before: []string{"gateway.metrics.enabled=true", "gateway.metrics.serviceMonitor.enabled=true", "dns.metrics.enabled=true", "dns.metrics.podMonitor.enabled=true"},
+			name: "no Prometheus operator", metrics: new(true), unmonitored: true,
+			want: map[string]string{"gateway": "true false", "virtualKubelet": "true false", "dns": "true false"},
+		},
+		{
+			name: "one of them set", metrics: new(true), set: []string{"dns.metrics.enabled=false", "dns.metrics.podMonitor.enabled=false"},
+			want: map[string]string{"gateway": "true true", "virtualKubelet": "true true", "dns": "false false"},
+		},
+		{
+			name: "an operator that came later", metrics: new(true),
+			before: []string{"dns.metrics.enabled=true", "dns.metrics.podMonitor.enabled=false"},
+			want:   map[string]string{"gateway": "true true", "virtualKubelet": "true true", "dns": "true true"},
+		},
+		{
+			name: "enabled before", before: []string{"dns.metrics.enabled=true"},
+			want: map[string]string{"gateway": "<nil> <nil>", "virtualKubelet": "<nil> <nil>", "dns": "true <nil>"},
+		},
+		{
+			name: "taken back", metrics: new(false), before: []string{
+				"gateway.metrics.enabled=true", "gateway.metrics.serviceMonitor.enabled=true", "dns.metrics.enabled=true",
+				"dns.metrics.podMonitor.enabled=true",
+			},
 			want: map[string]string{"gateway": "<nil> <nil>", "virtualKubelet": "<nil> <nil>", "dns": "<nil> <nil>"},
 		},
-		{name: "a chart without a name server", metrics: new(true), without: "dns", want: map[string]string{"gateway": "true true", "virtualKubelet": "true true", "dns": "<nil> <nil>"}},
+		{
+			name: "a chart without a name server", metrics: new(true), without: "dns",
+			want: map[string]string{"gateway": "true true", "virtualKubelet": "true true", "dns": "<nil> <nil>"},
+		},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			p := &Prepared{options: Options{Metrics: test.metrics}, Unmonitored: test.unmonitored}

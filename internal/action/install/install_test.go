@@ -155,7 +155,9 @@ const waitLimit = 5 * time.Minute
 func options() Options {
 	return Options{
 		Namespace: "liqo", Timeout: waitLimit,
-		Overrides: clusters.Overrides{ClusterName: "rome", PodCIDR: "10.200.0.0/16", ServiceCIDR: "10.0.0.0/24", APIServer: "https://192.0.2.1:6443", AnyAPIServer: true},
+		Overrides: clusters.Overrides{
+			ClusterName: "rome", PodCIDR: "10.200.0.0/16", ServiceCIDR: "10.0.0.0/24", APIServer: "https://192.0.2.1:6443", AnyAPIServer: true,
+		},
 	}
 }
 
@@ -283,8 +285,14 @@ func refused(t *testing.T, e *env, fresh map[string]string) {
 		want string
 	}{
 		{"unknown value", with(func(o *Options) { o.Set = []string{"auth.colour=red"} }), `auth: additional properties 'colour' not allowed`},
-		{"value within a documented one without effect", with(func(o *Options) { o.Set = []string{"telemetry.surprise=true"} }), "telemetry: additional properties 'surprise' not allowed"},
-		{"wrong kind of value", with(func(o *Options) { o.Set = []string{"controllerManager.replicas=many"} }), "controllerManager.replicas: got string, want integer"},
+		{
+			"value within a documented one without effect", with(func(o *Options) { o.Set = []string{"telemetry.surprise=true"} }),
+			"telemetry: additional properties 'surprise' not allowed",
+		},
+		{
+			"wrong kind of value", with(func(o *Options) { o.Set = []string{"controllerManager.replicas=many"} }),
+			"controllerManager.replicas: got string, want integer",
+		},
 		{"no value", with(func(o *Options) { o.Set = []string{"auth"} }), "want key=value"},
 		{"version", with(func(o *Options) { o.Version = "v7.7.7" }), "this program installs version"},
 		{"chart", with(func(o *Options) { o.ChartPath, o.Version = "/nowhere", "v1" }), "--local-chart-path /nowhere"},
@@ -354,7 +362,9 @@ func noted(t *testing.T, e *env) {
 
 func nothingInstalled(t *testing.T, e *env, _ map[string]string) {
 	for _, purge := range []bool{false, true} {
-		if err := Uninstall(t.Context(), e.cluster, UninstallOptions{Namespace: "liqo", Purge: purge, Timeout: waitLimit}, &recorder{}); !errors.Is(err, ErrNotInstalled) {
+		if err := Uninstall(
+			t.Context(), e.cluster, UninstallOptions{Namespace: "liqo", Purge: purge, Timeout: waitLimit}, &recorder{},
+		); !errors.Is(err, ErrNotInstalled) {
 			t.Errorf("purge %t: %v", purge, err)
 		}
 	}
@@ -378,7 +388,8 @@ func first(t *testing.T, e *env, _ map[string]string) {
 		t.Errorf("identity %v", identity.Data)
 	}
 	var sharing corev1.ConfigMap
-	if err := e.client.Get(t.Context(), client.ObjectKey{Namespace: "liqo", Name: "liqo-resource-sharing"}, &sharing); err != nil || sharing.Data["percentage"] != "90" {
+	if err := e.client.Get(t.Context(), client.ObjectKey{Namespace: "liqo", Name: "liqo-resource-sharing"}, &sharing); err != nil ||
+		sharing.Data["percentage"] != "90" {
 		t.Errorf("sharing %v %v", sharing.Data, err)
 	}
 	if err := e.client.List(t.Context(), &discoveryv1alpha1.ForeignClusterList{}); err != nil {
@@ -496,7 +507,10 @@ func changed(t *testing.T, e *env, _ map[string]string) {
 	if prepared, err = Prepare(t.Context(), e.cluster, back); err != nil {
 		t.Fatal(err)
 	}
-	for _, path := range []string{"controllerManager.replicas", "gateway.replicas", "gateway.metrics.enabled", "gateway.metrics.serviceMonitor.enabled", "virtualKubelet.metrics.enabled", "virtualKubelet.metrics.podMonitor.enabled", "dns.metrics.enabled", "dns.metrics.podMonitor.enabled"} {
+	for _, path := range []string{
+		"controllerManager.replicas", "gateway.replicas", "gateway.metrics.enabled", "gateway.metrics.serviceMonitor.enabled",
+		"virtualKubelet.metrics.enabled", "virtualKubelet.metrics.podMonitor.enabled", "dns.metrics.enabled", "dns.metrics.podMonitor.enabled",
+	} {
 		if have, set, _ := unstructured.NestedFieldNoCopy(prepared.Values, strings.Split(path, ".")...); set {
 			t.Errorf("%s is %v after the flag was set to false", path, have)
 		}
@@ -555,7 +569,8 @@ func olderAndElsewhere(t *testing.T, e *env, _ map[string]string) {
 	if _, err := e.install(o); err == nil || !strings.Contains(err.Error(), "-n liqo") {
 		t.Errorf("another namespace: %v", err)
 	}
-	if err := Uninstall(t.Context(), e.cluster, UninstallOptions{Namespace: "other", Purge: true, Timeout: waitLimit}, &recorder{}); err == nil || !strings.Contains(err.Error(), "-n liqo") {
+	if err := Uninstall(t.Context(), e.cluster, UninstallOptions{Namespace: "other", Purge: true, Timeout: waitLimit}, &recorder{}); err == nil ||
+		!strings.Contains(err.Error(), "-n liqo") {
 		t.Errorf("uninstall in another namespace: %v", err)
 	}
 	old := oldChart(t)
@@ -693,7 +708,8 @@ func uninstalled(t *testing.T, e *env, fresh map[string]string) {
 		t.Fatal(err, progress.text())
 	}
 	for _, line := range differ(fresh, e.versions()) {
-		if !strings.HasPrefix(line, "+ CustomResourceDefinitionList") && !strings.Contains(line, "NamespaceList /liqo") && !strings.Contains(line, "kube-root-ca.crt") {
+		if !strings.HasPrefix(line, "+ CustomResourceDefinitionList") &&
+			!strings.Contains(line, "NamespaceList /liqo") && !strings.Contains(line, "kube-root-ca.crt") {
 			t.Errorf("left: %s", line)
 		}
 	}

@@ -80,7 +80,8 @@ func TestUndo(t *testing.T) {
 		messages []string
 	}{
 		"an upgrade": {
-			before: []common.Status{deployed, failed}, failure: errors.New("no"), want: []string{"1 superseded", "2 failed", "3 deployed of 1"}, messages: []string{"the upgrade failed: no\n", restored},
+			before: []common.Status{deployed, failed}, failure: errors.New("no"), want: []string{"1 superseded", "2 failed", "3 deployed of 1"},
+			messages: []string{"the upgrade failed: no\n", restored},
 		},
 		"while the API server restarts": {
 			before: []common.Status{deployed, failed}, unread: 10 * time.Second, failure: errors.New("no"),
@@ -88,14 +89,16 @@ func TestUndo(t *testing.T) {
 		},
 		"without an API server": {
 			before: []common.Status{deployed, failed}, unread: time.Hour, failure: context.Canceled,
-			want: []string{"1 deployed", "2 failed"}, messages: []string{"the upgrade was interrupted\n", "it was not undone", "etcdserver: request timed out", "run the command again"},
+			want:     []string{"1 deployed", "2 failed"},
+			messages: []string{"the upgrade was interrupted\n", "it was not undone", "etcdserver: request timed out", "run the command again"},
 		},
 		"after other failed upgrades": {
 			before: []common.Status{deployed, failed, failed}, failure: errors.New("no"),
 			want: []string{"1 superseded", "2 failed", "3 failed", "4 deployed of 1"}, messages: []string{restored},
 		},
 		"an upgrade that left no revision": {
-			before: []common.Status{replaced, deployed}, failure: errors.New("no"), want: []string{"1 superseded", "2 superseded", "3 deployed of 2"}, messages: []string{restored},
+			before: []common.Status{replaced, deployed}, failure: errors.New("no"), want: []string{"1 superseded", "2 superseded", "3 deployed of 2"},
+			messages: []string{restored},
 		},
 		"an upgrade that ended just before its record": {
 			before: []common.Status{replaced, common.StatusPendingUpgrade}, failure: errors.New("no"),
@@ -103,11 +106,13 @@ func TestUndo(t *testing.T) {
 		},
 		"an upgrade beside that of another administrator": {
 			before: []common.Status{deployed}, others: []common.Status{common.StatusPendingUpgrade}, failure: errors.New("no"),
-			want: []string{"1 deployed", "2 pending-upgrade"}, messages: []string{"the upgrade failed: no\n", "another installation of Liqo began meanwhile (revision 2, pending-upgrade)", "nothing was undone"},
+			want:     []string{"1 deployed", "2 pending-upgrade"},
+			messages: []string{"the upgrade failed: no\n", "another installation of Liqo began meanwhile (revision 2, pending-upgrade)", "nothing was undone"},
 		},
 		"a first installation beside that of another administrator": {
 			others: []common.Status{common.StatusPendingInstall}, failure: errors.New("no"),
-			want: []string{"1 pending-install"}, messages: []string{"the installation failed: no\n", "another installation of Liqo began meanwhile (revision 1, pending-install)"},
+			want:     []string{"1 pending-install"},
+			messages: []string{"the installation failed: no\n", "another installation of Liqo began meanwhile (revision 1, pending-install)"},
 		},
 		"a first installation that was killed and repeated": {
 			before: []common.Status{failed, failed}, failure: errors.New("no"), messages: []string{"the installation failed: no\n", removed},
@@ -141,7 +146,10 @@ func TestUndo(t *testing.T) {
 					record(len(row.before)+i+1, status, "theirs")
 				}
 				records.until = time.Now().Add(row.unread)
-				p := &Prepared{helm: helm, client: fake.NewClientBuilder().WithScheme(clientgoscheme.Scheme).Build(), options: Options{Namespace: "liqo", Timeout: time.Minute}, last: last, run: "ours"}
+				p := &Prepared{
+					helm: helm, client: fake.NewClientBuilder().WithScheme(clientgoscheme.Scheme).Build(),
+					options: Options{Namespace: "liqo", Timeout: time.Minute}, last: last, run: "ours",
+				}
 				err := p.rollBack(t.Context(), &waitingClient{}, row.failure, nil, &recorder{})
 				for _, message := range row.messages {
 					if err == nil || !strings.Contains(err.Error(), message) {

@@ -57,7 +57,9 @@ func (e *env) create(object client.Object) {
 // release removes the finalizers of an object that is being deleted.
 func (e *env) release(object client.Object) {
 	e.t.Helper()
-	if err := e.client.Patch(e.t.Context(), object, client.RawPatch("application/merge-patch+json", []byte(`{"metadata":{"finalizers":null}}`))); client.IgnoreNotFound(err) != nil {
+	if err := e.client.Patch(
+		e.t.Context(), object, client.RawPatch("application/merge-patch+json", []byte(`{"metadata":{"finalizers":null}}`)),
+	); client.IgnoreNotFound(err) != nil {
 		e.t.Error(err)
 	}
 }
@@ -73,7 +75,8 @@ func TestUninstallWaits(t *testing.T) {
 	shop := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "shop", Finalizers: []string{"example.com/backup"}}}
 	e.create(shop)
 	shop.Status.Conditions = []corev1.NamespaceCondition{{
-		Type: corev1.NamespaceContentRemaining, Status: corev1.ConditionTrue, Message: "Some resources are remaining: pods. has 2 resource instances", LastTransitionTime: metav1.Now(),
+		Type: corev1.NamespaceContentRemaining, Status: corev1.ConditionTrue,
+		Message: "Some resources are remaining: pods. has 2 resource instances", LastTransitionTime: metav1.Now(),
 	}}
 	if err := e.client.Status().Update(t.Context(), shop); err != nil {
 		t.Fatal(err)
@@ -88,14 +91,18 @@ func TestUninstallWaits(t *testing.T) {
 	if err := e.client.Delete(t.Context(), shop); err != nil {
 		t.Fatal(err)
 	}
-	gone := wait.PollUntilContextTimeout(t.Context(), 20*time.Millisecond, waitLimit, true, func(ctx context.Context) (bool, error) { // what this cluster changes of it
+	// what this cluster changes of it
+	gone := wait.PollUntilContextTimeout(t.Context(), 20*time.Millisecond, waitLimit, true, func(ctx context.Context) (bool, error) {
 		err := e.client.Get(ctx, client.ObjectKeyFromObject(shop), shop)
 		return err == nil && len(shop.Spec.Finalizers) == 0, err
 	})
 	if gone != nil {
 		t.Fatal(gone)
 	}
-	wants := []string{`namespace "shop" is still being deleted since 2`, "has the finalizer " + labels.FinalizerNamespaceOffloading, "pods. has 2 resource instances", "the namespace itself has the finalizer example.com/backup"}
+	wants := []string{
+		`namespace "shop" is still being deleted since 2`, "has the finalizer " + labels.FinalizerNamespaceOffloading,
+		"pods. has 2 resource instances", "the namespace itself has the finalizer example.com/backup",
+	}
 	contains := func(text string) {
 		t.Helper()
 		for _, want := range wants {
@@ -141,7 +148,9 @@ func TestUninstallWaits(t *testing.T) {
 
 	// The namespace of Liqo is also going, and the next installation waits for it.
 	liqo := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "liqo"}}
-	if err := e.client.Patch(t.Context(), liqo, client.RawPatch("application/merge-patch+json", []byte(`{"metadata":{"finalizers":["example.com/backup"]}}`))); err != nil {
+	if err := e.client.Patch(
+		t.Context(), liqo, client.RawPatch("application/merge-patch+json", []byte(`{"metadata":{"finalizers":["example.com/backup"]}}`)),
+	); err != nil {
 		t.Fatal(err)
 	}
 	if err := e.client.Delete(t.Context(), liqo); err != nil {
@@ -157,7 +166,8 @@ func TestUninstallWaits(t *testing.T) {
 			reported = text
 			e.release(liqo)
 		}
-	}}); err != nil || !strings.Contains(reported, `namespace "liqo" is still being deleted since 2`) || !strings.Contains(reported, "the finalizer example.com/backup") {
+	}}); err != nil || !strings.Contains(reported, `namespace "liqo" is still being deleted since 2`) ||
+		!strings.Contains(reported, "the finalizer example.com/backup") {
 		t.Errorf("installed again: %v, %q", err, reported)
 	}
 }

@@ -59,9 +59,15 @@ func TestJudge(t *testing.T) {
 		{name: "one that the peer withdraws", peer: &peer{auto, auto, none, disconnecting, established, false, false, false}, ending: "peer milan"},
 		{name: "one that is withdrawn here", peer: &peer{auto, no, none, disconnecting, established, false, false, false}, ending: "peer milan"},
 		{name: "one that stays refused", peer: &peer{auto, no, none, denied, none, false, false, false}, used: "in"},
-		{name: "one direction ends, and one stays", peer: &peer{no, auto, disconnecting, established, established, false, false, false}, used: "in net", ending: "peer milan"},
+		{
+			name: "one direction ends, and one stays", peer: &peer{no, auto, disconnecting, established, established, false, false, false},
+			used: "in net", ending: "peer milan",
+		},
 		{name: "in-band, the tunnel stays", peer: &peer{no, auto, none, none, established, false, false, true}, used: "net"},
-		{name: "in-band, the outgoing direction ends", peer: &peer{no, auto, disconnecting, none, established, false, false, true}, used: "net", ending: "peer milan"},
+		{
+			name: "in-band, the outgoing direction ends", peer: &peer{no, auto, disconnecting, none, established, false, false, true}, used: "net",
+			ending: "peer milan",
+		},
 		{name: "everything of a deleted cluster ends", peer: &peer{yes, auto, established, established, established, true, false, false}, ending: "peer milan"},
 		{name: "in-band, too", peer: &peer{no, auto, none, none, established, true, false, true}, ending: "peer milan"},
 		{name: "a tunnel whose peering is not observed yet", peer: &peer{auto, auto, none, none, established, false, true, false}, used: "net"},
@@ -73,8 +79,14 @@ func TestJudge(t *testing.T) {
 		{name: "a volume that moves", move: "moves", used: "shop/data"},
 		{name: "a volume whose move is taken back", move: "taken back", ending: "move shop/data"},
 		{name: "a volume that has moved", move: "ended"},
-		{name: "a namespace ends, and a peering stays", peer: &peer{yes, auto, established, none, none, false, false, false}, namespace: "deleted", used: "out", ending: "namespace shop"},
-		{name: "all of them end", peer: &peer{no, no, disconnecting, disconnecting, established, false, false, false}, namespace: "unoffloaded", move: "taken back", ending: "move shop/data, namespace shop, peer milan"},
+		{
+			name: "a namespace ends, and a peering stays", peer: &peer{yes, auto, established, none, none, false, false, false},
+			namespace: "deleted", used: "out", ending: "namespace shop",
+		},
+		{
+			name: "all of them end", peer: &peer{no, no, disconnecting, disconnecting, established, false, false, false}, namespace: "unoffloaded",
+			move: "taken back", ending: "move shop/data, namespace shop, peer milan",
+		},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			s := State{Namespaces: map[string]*corev1.Namespace{}}
@@ -114,7 +126,10 @@ func TestJudge(t *testing.T) {
 				s.Offloadings = append(s.Offloadings, one)
 			}
 			if test.move != "" {
-				move := storagev1alpha1.VolumeMove{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "data"}, Status: storagev1alpha1.VolumeMoveStatus{Phase: storagev1alpha1.MoveCopying}}
+				move := storagev1alpha1.VolumeMove{
+					ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "data"},
+					Status:     storagev1alpha1.VolumeMoveStatus{Phase: storagev1alpha1.MoveCopying},
+				}
 				switch test.move {
 				case "taken back":
 					move.DeletionTimestamp = &at
@@ -156,20 +171,32 @@ func TestJudge(t *testing.T) {
 // TestStates: what holds something is in its line, bounded and printable.
 func TestStates(t *testing.T) {
 	at := metav1.NewTime(time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC))
-	offloading := offloadingv1alpha1.NamespaceOffloading{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "offloading", DeletionTimestamp: &at, Finalizers: []string{labels.FinalizerNamespaceOffloading}}}
+	offloading := offloadingv1alpha1.NamespaceOffloading{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "offloading", DeletionTimestamp: &at, Finalizers: []string{labels.FinalizerNamespaceOffloading}},
+	}
 	offloading.Status.RemoteNamespacesConditions = map[string]offloadingv1alpha1.RemoteNamespaceConditions{"milan": {
-		{Type: offloadingv1alpha1.ConditionReady, Status: corev1.ConditionFalse, Reason: "Terminating", Message: "it is being deleted;\x1b[2J" + strings.Repeat(" pods", 1000)},
+		{
+			Type: offloadingv1alpha1.ConditionReady, Status: corev1.ConditionFalse, Reason: "Terminating",
+			Message: "it is being deleted;\x1b[2J" + strings.Repeat(" pods", 1000),
+		},
 	}}
 	shop := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "shop"}}
 	_, ends := Judge(State{Offloadings: []offloadingv1alpha1.NamespaceOffloading{offloading}, Namespaces: map[string]*corev1.Namespace{"shop": shop}})
-	if len(ends) != 1 || !strings.HasPrefix(ends[0].State, `the offloading of namespace "shop" is still ending since 2026-01-02T03:04:05Z; in other clusters: milan: it is being deleted; [2J pods`) || len(ends[0].State) > 900 ||
+	if len(ends) != 1 || !strings.HasPrefix(
+		ends[0].State,
+		`the offloading of namespace "shop" is still ending since 2026-01-02T03:04:05Z; in other clusters: milan: it is being deleted; [2J pods`,
+	) || len(ends[0].State) > 900 ||
 		!strings.HasSuffix(ends[0].State, " ...; the NamespaceOffloading has the finalizer "+labels.FinalizerNamespaceOffloading) {
 		t.Errorf("%q", ends)
 	}
 	fc := discoveryv1alpha1.ForeignCluster{ObjectMeta: metav1.ObjectMeta{Name: "milan", DeletionTimestamp: &at, Finalizers: []string{"a", "b"}}}
-	fc.Status.PeeringConditions = []discoveryv1alpha1.PeeringCondition{{Type: discoveryv1alpha1.OutgoingPeering, Status: disconnecting, Reason: "ResourceRequestDeleting", Message: "waiting for node liqo-milan to be drained and removed"}}
+	fc.Status.PeeringConditions = []discoveryv1alpha1.PeeringCondition{{
+		Type: discoveryv1alpha1.OutgoingPeering, Status: disconnecting, Reason: "ResourceRequestDeleting",
+		Message: "waiting for node liqo-milan to be drained and removed",
+	}}
 	_, ends = Judge(State{Peers: []discoveryv1alpha1.ForeignCluster{fc}})
-	if want := `ForeignCluster "milan" is still being deleted since 2026-01-02T03:04:05Z; OutgoingPeering is Disconnecting (ResourceRequestDeleting): waiting for node liqo-milan to be drained and removed; ` +
+	if want := `ForeignCluster "milan" is still being deleted since 2026-01-02T03:04:05Z; OutgoingPeering is Disconnecting ` +
+		`(ResourceRequestDeleting): waiting for node liqo-milan to be drained and removed; ` +
 		"it has the finalizers a, b"; len(ends) != 1 || ends[0].State != want {
 		t.Errorf("%q, want %q", ends, want)
 	}
@@ -187,7 +214,9 @@ func (l *lines) Stop()             {}
 func scheme(t *testing.T) *runtime.Scheme {
 	t.Helper()
 	all := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, discoveryv1alpha1.AddToScheme, offloadingv1alpha1.AddToScheme, storagev1alpha1.AddToScheme} {
+	for _, add := range []func(*runtime.Scheme) error{
+		clientgoscheme.AddToScheme, discoveryv1alpha1.AddToScheme, offloadingv1alpha1.AddToScheme, storagev1alpha1.AddToScheme,
+	} {
 		if err := add(all); err != nil {
 			t.Fatal(err)
 		}
@@ -240,7 +269,9 @@ func TestAwait(t *testing.T) {
 	peer := func() *discoveryv1alpha1.ForeignCluster {
 		fc := &discoveryv1alpha1.ForeignCluster{ObjectMeta: metav1.ObjectMeta{Name: "milan"}}
 		fc.Spec.OutgoingPeeringEnabled = no
-		fc.Status.PeeringConditions = []discoveryv1alpha1.PeeringCondition{{Type: discoveryv1alpha1.OutgoingPeering, Status: disconnecting, Message: "waiting for node liqo-milan"}}
+		fc.Status.PeeringConditions = []discoveryv1alpha1.PeeringCondition{
+			{Type: discoveryv1alpha1.OutgoingPeering, Status: disconnecting, Message: "waiting for node liqo-milan"},
+		}
 		return fc
 	}
 	world := func() *failing {
@@ -272,10 +303,13 @@ func TestAwait(t *testing.T) {
 	if !errors.As(err, &used) || !slices.Equal(used.Outgoing, []string{"milan"}) {
 		t.Errorf("wanted again: %v", err)
 	}
-	if len(progress.all) == 0 || progress.all[0] != `Waiting: the peering with "milan" is still ending; OutgoingPeering is Disconnecting: waiting for node liqo-milan` {
+	if len(progress.all) == 0 ||
+		progress.all[0] != `Waiting: the peering with "milan" is still ending; OutgoingPeering is Disconnecting: waiting for node liqo-milan` {
 		t.Errorf("lines: %q", progress.all)
 	}
-	if fmt.Sprint(slices.Compact(progress.all[1:])) != fmt.Sprint([]string{"... Waiting until what is ending already is gone: " + strings.TrimPrefix(progress.all[0], "Waiting: ")}) {
+	if fmt.Sprint(slices.Compact(progress.all[1:])) != fmt.Sprint([]string{
+		"... Waiting until what is ending already is gone: " + strings.TrimPrefix(progress.all[0], "Waiting: "),
+	}) {
 		t.Errorf("lines: %q", progress.all)
 	}
 }

@@ -102,7 +102,9 @@ func newWorld(t *testing.T) *world {
 	w := &world{shows: [2]bool{true, true}}
 	for i, name := range []string{"rome", "milan"} {
 		config := kubetest.Cluster(t)
-		if _, err := envtest.InstallCRDs(config, envtest.CRDInstallOptions{Paths: []string{filepath.Join("..", "..", "..", "deployments", "liqo", "crds")}}); err != nil {
+		if _, err := envtest.InstallCRDs(config, envtest.CRDInstallOptions{
+			Paths: []string{filepath.Join("..", "..", "..", "deployments", "liqo", "crds")},
+		}); err != nil {
 			t.Fatal(err)
 		}
 		scheme := runtime.NewScheme()
@@ -148,10 +150,15 @@ func (w *world) createObjects(t *testing.T, i int, name string) {
 	}}
 	identity := &corev1.ConfigMap{ObjectMeta: meta("liqo-clusterid-configmap"), Data: map[string]string{"CLUSTER_ID": ids[i], "CLUSTER_NAME": name}}
 	identity.Labels = map[string]string{labels.AppName: "clusterid-configmap"}
-	registry := &corev1.Secret{ObjectMeta: meta("registry"), Type: corev1.SecretTypeDockerConfigJson, Data: map[string][]byte{corev1.DockerConfigJsonKey: []byte("{}")}}
+	registry := &corev1.Secret{
+		ObjectMeta: meta("registry"), Type: corev1.SecretTypeDockerConfigJson, Data: map[string][]byte{corev1.DockerConfigJsonKey: []byte("{}")},
+	}
 	objects := []client.Object{&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "liqo"}}, registry, identity, manager, tunnel, other}
 	for k := range 4 { // the third is dead, the fourth virtual
-		n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("%s-%d", name, k)}, Spec: corev1.NodeSpec{PodCIDRs: []string{fmt.Sprintf("10.200.%d.0/24", k)}}}
+		n := &corev1.Node{
+			ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("%s-%d", name, k)},
+			Spec:       corev1.NodeSpec{PodCIDRs: []string{fmt.Sprintf("10.200.%d.0/24", k)}},
+		}
 		if k == 3 {
 			n.Labels = map[string]string{labels.Type: labels.TypeVirtualNode}
 		}
@@ -261,7 +268,9 @@ func (w *world) carry(ctx context.Context, at int, from *corev1.Pod, q Question)
 	}
 	var services corev1.ServiceList
 	var slices discoveryv1.EndpointSliceList
-	if err := errors.Join(w.clusters[at].List(ctx, &services, client.InNamespace(q.Namespace)), w.clusters[at].List(ctx, &slices, client.InNamespace(q.Namespace))); err != nil {
+	if err := errors.Join(
+		w.clusters[at].List(ctx, &services, client.InNamespace(q.Namespace)), w.clusters[at].List(ctx, &slices, client.InNamespace(q.Namespace)),
+	); err != nil {
 		return matrix.Answer{Error: err.Error()}
 	}
 	for _, service := range services.Items {
@@ -336,7 +345,8 @@ func TestWithAPIServers(t *testing.T) {
 				t.Errorf("%+v", r)
 			}
 		}
-		// Two nodes on each side, two protocols, two sizes, two directions: pod to pod 4, node to pod 4, to a Service 2, to a node port 2, at shown addresses 2 and 1.
+		// Two nodes on each side, two protocols, two sizes, two directions: pod to pod 4, node to pod 4, to a Service 2, to a node port 2, at shown
+		// addresses 2 and 1.
 		if len(report.Results) != (4+4+2+2+3)*2*2*2 || len(report.NotTested) > 0 || report.Failed != 0 || report.Local != "rome" || report.Remote != "milan" {
 			t.Errorf("%d results, %d failed, %s and %s", len(report.Results), report.Failed, report.Local, report.Remote)
 		}
@@ -377,7 +387,8 @@ func TestWithAPIServers(t *testing.T) {
 			t.Fatalf("%d failed, want 2 (both sizes): %v", report.Failed, err)
 		}
 		for _, r := range report.Results {
-			if r.Error != "" && (r.Case != podToPod || r.FromCluster != "rome" || r.From != "pod on rome-0" || r.To != "pod on milan-0" || !strings.Contains(r.Error, `"10.4.0.0", want 10.2.0.7`)) {
+			if r.Error != "" && (r.Case != podToPod || r.FromCluster != "rome" || r.From != "pod on rome-0" ||
+				r.To != "pod on milan-0" || !strings.Contains(r.Error, `"10.4.0.0", want 10.2.0.7`)) {
 				t.Errorf("%+v", r)
 			}
 		}
@@ -394,7 +405,9 @@ func TestWithAPIServers(t *testing.T) {
 			t.Fatalf("%d failed, want 2 (both sizes): %v", report.Failed, err)
 		}
 		for _, r := range report.Results {
-			if want := map[bool]string{false: "no answer to 6 datagrams", true: "not tested, because not even 1 B arrived"}[r.Bytes > 1]; r.Error != "" && r.Error != want {
+			if want := map[bool]string{
+				false: "no answer to 6 datagrams", true: "not tested, because not even 1 B arrived",
+			}[r.Bytes > 1]; r.Error != "" && r.Error != want {
 				t.Errorf("%+v, want %q", r, want)
 			}
 		}
@@ -407,7 +420,8 @@ func TestWithAPIServers(t *testing.T) {
 			t.Fatalf("%d failed, want 12: %v", report.Failed, err)
 		}
 		for _, r := range report.Results {
-			if r.Error != "" && (r.Case != podToShown || r.FromCluster != "milan" || r.ToCluster != "milan" || !strings.HasPrefix(r.Target, "10.1.") || !strings.Contains(r.Error, "no pod has the address 10.1.") && r.Bytes == 1) {
+			if r.Error != "" && (r.Case != podToShown || r.FromCluster != "milan" || r.ToCluster != "milan" ||
+				!strings.HasPrefix(r.Target, "10.1.") || !strings.Contains(r.Error, "no pod has the address 10.1.") && r.Bytes == 1) {
 				t.Errorf("%+v", r)
 			}
 		}
@@ -424,7 +438,8 @@ func TestWithAPIServers(t *testing.T) {
 			t.Fatalf("%d failed, want 4: %v", report.Failed, err)
 		}
 		for _, r := range report.Results {
-			if r.Error != "" && (r.Case != podToShown || r.From != "pod on rome-0" || r.To != "pod on rome-0" || !strings.Contains(r.Error, `another pod answered: "pod-0-remote"`)) {
+			if r.Error != "" && (r.Case != podToShown || r.From != "pod on rome-0" ||
+				r.To != "pod on rome-0" || !strings.Contains(r.Error, `another pod answered: "pod-0-remote"`)) {
 				t.Errorf("%+v", r)
 			}
 		}
@@ -444,7 +459,10 @@ func TestWithAPIServers(t *testing.T) {
 		label := func(value string) {
 			t.Helper()
 			tunnel := &netv1alpha1.TunnelEndpoint{ObjectMeta: metav1.ObjectMeta{Namespace: "liqo", Name: "peer"}}
-			if err := w.clusters[0].Patch(t.Context(), tunnel, client.RawPatch("application/merge-patch+json", []byte(`{"metadata":{"labels":{"`+labels.TunnelShown+`":`+value+`}}}`))); err != nil {
+			if err := w.clusters[0].Patch(
+				t.Context(), tunnel,
+				client.RawPatch("application/merge-patch+json", []byte(`{"metadata":{"labels":{"`+labels.TunnelShown+`":`+value+`}}}`)),
+			); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -457,7 +475,8 @@ func TestWithAPIServers(t *testing.T) {
 		o.MaxNodes = 1
 		report, err := Run(t.Context(), o, reported)
 		// One node on each side: pod to pod 1, node to pod 1, to a Service 1, to a node port 1, in both directions; at a shown address 1 in milan.
-		if err != nil || report.Failed != 0 || len(report.Results) != (4*2+1)*2*2 || len(report.NotTested) != 1 || !strings.Contains(report.NotTested[0], "milan shows the pods of rome at addresses in 10.2.0.0/16") {
+		if err != nil || report.Failed != 0 || len(report.Results) != (4*2+1)*2*2 || len(report.NotTested) != 1 ||
+			!strings.Contains(report.NotTested[0], "milan shows the pods of rome at addresses in 10.2.0.0/16") {
 			t.Errorf("%d failed of %d, %v, %q", report.Failed, len(report.Results), err, report.NotTested)
 		}
 		for _, r := range report.Results {
@@ -486,7 +505,8 @@ func TestWithAPIServers(t *testing.T) {
 		o := w.options()
 		o.MaxNodes, o.Keep = 1, true
 		report, err := Run(ctx, o, silent{})
-		if !errors.Is(err, context.Canceled) || !slices.ContainsFunc(report.Results, func(r Result) bool { return strings.Contains(r.Error, `another pod answered: "pod-0-local"`) }) {
+		if !errors.Is(err, context.Canceled) ||
+			!slices.ContainsFunc(report.Results, func(r Result) bool { return strings.Contains(r.Error, `another pod answered: "pod-0-local"`) }) {
 			t.Errorf("%v, %+v", err, report.Results)
 		}
 		if left := w.left(t); len(left) != 2 || left[0] != left[1] {
@@ -509,7 +529,8 @@ func TestWithAPIServers(t *testing.T) {
 			},
 		})
 		_, err := Run(ctx, o, silent{})
-		if !errors.Is(err, context.Canceled) || !strings.Contains(err.Error(), "in rome: wait until the pods in namespace "+namespacePrefix) || !strings.Contains(err.Error(), "on node rome-1 is Pending") {
+		if !errors.Is(err, context.Canceled) || !strings.Contains(err.Error(), "in rome: wait until the pods in namespace "+namespacePrefix) ||
+			!strings.Contains(err.Error(), "on node rome-1 is Pending") {
 			t.Error(err)
 		}
 		if left := w.left(t); len(left) != len(kept) {
@@ -530,7 +551,8 @@ func TestWithAPIServers(t *testing.T) {
 		if err := w.clusters[1].Update(t.Context(), &tunnel); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := Run(t.Context(), w.options(), silent{}); err == nil || !strings.Contains(err.Error(), "do not agree on rome's pods as seen by milan: 10.2.0.0/16 in rome, 10.9.0.0/16 in milan") {
+		if _, err := Run(t.Context(), w.options(), silent{}); err == nil ||
+			!strings.Contains(err.Error(), "do not agree on rome's pods as seen by milan: 10.2.0.0/16 in rome, 10.9.0.0/16 in milan") {
 			t.Error(err)
 		}
 		if err := w.clusters[1].Delete(t.Context(), &tunnel); err != nil {
@@ -561,7 +583,8 @@ func TestAsker(t *testing.T) {
 	if want := (matrix.Answer{Server: "pod-0-remote", Source: "10.2.0.7", Took: time.Microsecond}); err != nil || answer != want {
 		t.Errorf("%+v %v", answer, err)
 	}
-	if request.URL.String() != "/api/v1/namespaces/n/pods/pod-0-local:5879/proxy/check?bytes=7&protocol=UDP&target=10.1.0.7%3A5879" || request.Header.Get(matrix.KeyHeader) != "secret" {
+	if request.URL.String() != "/api/v1/namespaces/n/pods/pod-0-local:5879/proxy/check?bytes=7&protocol=UDP&target=10.1.0.7%3A5879" ||
+		request.Header.Get(matrix.KeyHeader) != "secret" {
 		t.Errorf("%s %v", request.URL, request.Header)
 	}
 	code, body = http.StatusForbidden, "not for you"

@@ -16,8 +16,14 @@ import (
 
 // sides are two clusters that may peer.
 func sides() (local, remote *pair.Cluster) {
-	local = &pair.Cluster{Prefix: "(local) ", Name: "milan", Facts: pair.Facts{Identity: discoveryv1alpha1.ClusterIdentity{ClusterID: actiontest.LocalID, ClusterName: "rome"}, Proxy: true}}
-	remote = &pair.Cluster{Prefix: "(remote) ", Name: "rome", Facts: pair.Facts{Identity: discoveryv1alpha1.ClusterIdentity{ClusterID: actiontest.RemoteID, ClusterName: "milan"}, Proxy: true}}
+	local = &pair.Cluster{
+		Prefix: "(local) ", Name: "milan",
+		Facts: pair.Facts{Identity: discoveryv1alpha1.ClusterIdentity{ClusterID: actiontest.LocalID, ClusterName: "rome"}, Proxy: true},
+	}
+	remote = &pair.Cluster{
+		Prefix: "(remote) ", Name: "rome",
+		Facts: pair.Facts{Identity: discoveryv1alpha1.ClusterIdentity{ClusterID: actiontest.RemoteID, ClusterName: "milan"}, Proxy: true},
+	}
 	local.Other, remote.Other = remote, local
 	local.Outgoing = true
 	return local, remote

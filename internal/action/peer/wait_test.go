@@ -18,7 +18,9 @@ func TestRefusalEndsTheWait(t *testing.T) {
 	progress := &actiontest.Recorder{}
 	w := &peering{name: "milan", stages: stages, reported: map[discoveryv1alpha1.PeeringConditionType]string{}, progress: progress}
 	fc := actiontest.Known("milan", actiontest.RemoteID, discoveryv1alpha1.OutOfBand, labels.DiscoveryManual)
-	fc.Status.PeeringConditions = []discoveryv1alpha1.PeeringCondition{actiontest.Condition(discoveryv1alpha1.AuthenticationStatus, discoveryv1alpha1.StatusDenied, "wrong token")}
+	fc.Status.PeeringConditions = []discoveryv1alpha1.PeeringCondition{
+		actiontest.Condition(discoveryv1alpha1.AuthenticationStatus, discoveryv1alpha1.StatusDenied, "wrong token"),
+	}
 	start := time.Now()
 	for _, later := range []time.Duration{0, time.Second, refusedAfter - 1} {
 		if done, err := w.observe(fc, start.Add(later)); done || err != nil {
@@ -82,7 +84,8 @@ func TestStillEndingPeering(t *testing.T) {
 			t.Errorf("%s: %t, %v", message, done, err)
 		}
 	}
-	if text := lines.Text(); strings.Count(text, "INFO The peering before this one is still ending: OutgoingPeering is Disconnecting: waiting for") != 2 || strings.Contains(text, "WARN") {
+	if text := lines.Text(); strings.Count(text, "INFO The peering before this one is still ending: OutgoingPeering is Disconnecting: waiting for") != 2 ||
+		strings.Contains(text, "WARN") {
 		t.Errorf("lines\n%s", text)
 	}
 }

@@ -58,14 +58,16 @@ func TestWays(t *testing.T) {
 			"UDP refused, the others work": {
 				[]ways.Way{{Kind: "UDP", Host: host, Port: 1}, {Kind: "TLS", Host: host, Port: 443}, {Kind: "PlainWebSocket", Host: host, Port: 80, Path: "/x/lane-0"}},
 				noteTime,
-				"Tunnel over UDP: 203.0.113.7:1 is refused, as by a gateway without peers and by some firewalls; whether it works shows when both gateways know each other\n" +
+				"Tunnel over UDP: 203.0.113.7:1 is refused, as by a gateway without peers and by some firewalls; whether it works shows when both " +
+					"gateways know each other\n" +
 					"Tunnel over TLS: 203.0.113.7:443 works from this machine\n" +
 					"Tunnel over WebSocket: 203.0.113.7:80/x/lane-0 works from this machine",
 			},
 			"TLS hangs": {
 				[]ways.Way{{Kind: "TLS", Host: host, Port: 2}, {Kind: "WebSocket", Host: host, Port: 443, Path: "/lane-0"}},
 				wayTimeout,
-				"Tunnel over UDP: not offered by the other cluster (gateway.service.type is ClusterIP there, or its address is not known yet: then its gateway dials this cluster's)\n" +
+				"Tunnel over UDP: not offered by the other cluster (gateway.service.type is ClusterIP there, or its address is not known yet: then its " +
+					"gateway dials this cluster's)\n" +
 					"Tunnel over TLS: 203.0.113.7:2 does not work from this machine (context deadline exceeded)\n" +
 					"Tunnel over WebSocket: 203.0.113.7:443/lane-0 works from this machine",
 			},

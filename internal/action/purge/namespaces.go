@@ -129,7 +129,8 @@ func holdsNothing(ctx context.Context, c client.Reader, namespace string, progre
 // record is lost.
 func inside(ctx context.Context, c client.Reader, namespace string, ours []client.Object) ([]client.Object, error) {
 	lists := []client.ObjectList{
-		&appsv1.DeploymentList{}, &appsv1.DaemonSetList{}, &batchv1.JobList{}, &policyv1.PodDisruptionBudgetList{}, &networkingv1.IngressList{}, &corev1.ServiceList{},
+		&appsv1.DeploymentList{}, &appsv1.DaemonSetList{}, &batchv1.JobList{}, &policyv1.PodDisruptionBudgetList{}, &networkingv1.IngressList{},
+		&corev1.ServiceList{},
 		&rbacv1.RoleBindingList{}, &rbacv1.RoleList{}, &corev1.ServiceAccountList{}, &corev1.SecretList{}, &corev1.ConfigMapList{},
 	}
 	for _, kind := range []string{"ServiceMonitorList", "PodMonitorList"} {

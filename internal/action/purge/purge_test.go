@@ -96,7 +96,9 @@ func TestNothingStaysHeld(t *testing.T) {
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "shop-rome", Name: "job", Labels: ofPeer, Finalizers: held}}
 	objects := []client.Object{
 		definition("offloading.liqo.io", "namespaceoffloadings", "NamespaceOffloading"), definition("virtualkubelet.liqo.io", "namespacemaps", "NamespaceMap"),
-		&offloadingv1alpha1.NamespaceOffloading{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "offloading", Finalizers: []string{labels.FinalizerNamespaceOffloading}}},
+		&offloadingv1alpha1.NamespaceOffloading{
+			ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "offloading", Finalizers: []string{labels.FinalizerNamespaceOffloading}},
+		},
 		&vkv1alpha1.NamespaceMap{ObjectMeta: metav1.ObjectMeta{Namespace: "liqo-tenant-milan", Name: "milan", Finalizers: []string{labels.FinalizerNamespaceMap}}},
 	}
 	c := fake.NewClientBuilder().WithScheme(scheme).WithObjects(append(objects, pod)...).Build()
@@ -202,7 +204,10 @@ func TestNamespaceOfOthersStays(t *testing.T) {
 		{"created for Helm, whose record is lost", nil, false, []client.Object{key}, false},
 		{"shared, with a CronJob", nil, true, []client.Object{key, &batchv1.CronJob{ObjectMeta: in("theirs", nil)}}, true},
 		{"shared, with a Secret", nil, false, []client.Object{key, &corev1.Secret{ObjectMeta: in("theirs", nil)}}, true},
-		{"shared, with the record of another release", nil, true, []client.Object{&corev1.Secret{ObjectMeta: in("theirs", map[string]string{"owner": "helm", "name": "shop"})}}, true},
+		{
+			"shared, with the record of another release", nil, true,
+			[]client.Object{&corev1.Secret{ObjectMeta: in("theirs", map[string]string{"owner": "helm", "name": "shop"})}}, true,
+		},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			scheme := runtime.NewScheme()

@@ -29,7 +29,10 @@ func TestDataStays(t *testing.T) {
 	namespace := func(name string) *corev1.Namespace {
 		return &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{labels.StorageProvisioner: "true"}}}
 	}
-	real := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "full", Name: "a-uid", Labels: map[string]string{labels.VirtualClaimNamespace: "shop", labels.VirtualClaimName: "data", labels.AppPartOf: labels.PartOf}}}
+	real := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{
+		Namespace: "full", Name: "a-uid",
+		Labels: map[string]string{labels.VirtualClaimNamespace: "shop", labels.VirtualClaimName: "data", labels.AppPartOf: labels.PartOf},
+	}}
 	rights := &rbacv1.RoleBinding{ObjectMeta: metav1.ObjectMeta{Namespace: "full", Name: "rights", Labels: map[string]string{labels.AppPartOf: labels.PartOf}}}
 	c := fake.NewClientBuilder().WithObjects(namespace("full"), namespace("empty"), real, rights).Build()
 	progress := &warnings{}

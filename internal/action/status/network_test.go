@@ -61,7 +61,8 @@ func TestInternalNetwork(t *testing.T) {
 	for _, component := range s.Components {
 		names = append(names, component.Kind+" "+component.Name)
 	}
-	if got := strings.Join(names, ", "); got != "Deployment liqo-controller-manager, Deployment liqo-auth, Deployment liqo-gateway, Deployment liqo-gateway-1, DaemonSet liqo-route" {
+	if got := strings.Join(names, ", "); got != "Deployment liqo-controller-manager, Deployment liqo-auth, Deployment liqo-gateway, Deployment "+
+		"liqo-gateway-1, DaemonSet liqo-route" {
 		t.Error(got)
 	}
 	want := []string{"Deployment liqo/liqo-gateway-1 has 0 of 1 pods ready: no pod is up", "DaemonSet liqo/liqo-route has 2 of 3 pods ready"}
@@ -69,7 +70,8 @@ func TestInternalNetwork(t *testing.T) {
 		t.Error(diff)
 	}
 	network := &Network{
-		Status: "Internal", PodCIDR: "10.200.0.0/16", ServiceCIDR: "10.80.0.0/12", ExternalCIDR: "10.201.0.0/16", ReservedSubnets: []string{"10.1.0.0/16", "10.2.0.0/16"},
+		Status: "Internal", PodCIDR: "10.200.0.0/16", ServiceCIDR: "10.80.0.0/12", ExternalCIDR: "10.201.0.0/16",
+		ReservedSubnets: []string{"10.1.0.0/16", "10.2.0.0/16"},
 	}
 	if diff := cmp.Diff(network, s.Network); diff != "" {
 		t.Error(diff)
@@ -84,7 +86,10 @@ func TestInternalNetwork(t *testing.T) {
 		t.Error(diff)
 	}
 	o.deployments, o.daemonSets = o.deployments[:2], nil
-	want = []string{"Deployment liqo/liqo-gateway is missing; `liqoctl upgrade` restores it", "DaemonSet liqo/liqo-route is missing; `liqoctl upgrade` restores it"}
+	want = []string{
+		"Deployment liqo/liqo-gateway is missing; `liqoctl upgrade` restores it",
+		"DaemonSet liqo/liqo-route is missing; `liqoctl upgrade` restores it",
+	}
 	if diff := cmp.Diff(want, newLocalStatus(o).Problems); diff != "" {
 		t.Error(diff)
 	}
@@ -98,8 +103,10 @@ func TestPeerNetwork(t *testing.T) {
 	}}
 	theirs := netv1alpha1.NetworkConfig{
 		ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{labels.Replicated: "true", labels.OriginID: actiontest.RemoteID}},
-		Spec:       netv1alpha1.NetworkConfigSpec{Cluster: netv1alpha1.ClusterIdentity{ClusterID: actiontest.LocalID}, PodCIDR: "10.200.0.0/16", ExternalCIDR: "10.201.0.0/16"},
-		Status:     netv1alpha1.NetworkConfigStatus{Processed: true, PodCIDRNAT: "10.1.0.0/16"},
+		Spec: netv1alpha1.NetworkConfigSpec{
+			Cluster: netv1alpha1.ClusterIdentity{ClusterID: actiontest.LocalID}, PodCIDR: "10.200.0.0/16", ExternalCIDR: "10.201.0.0/16",
+		},
+		Status: netv1alpha1.NetworkConfigStatus{Processed: true, PodCIDRNAT: "10.1.0.0/16"},
 	}
 	other := theirs
 	other.Labels = map[string]string{labels.Replicated: "true", labels.OriginID: "another-id"}
@@ -116,11 +123,15 @@ func TestPeerNetwork(t *testing.T) {
 			ClusterIdentity: netv1alpha1.ClusterIdentity{ClusterID: actiontest.RemoteID}, EndpointIP: "192.0.2.2", BackendConfig: map[string]string{"port": "5871"},
 			LocalPodCIDR: "10.200.0.0/16", LocalNATPodCIDR: "10.2.0.0/16", LocalExternalCIDR: "10.201.0.0/16",
 			RemotePodCIDR: "10.200.0.0/16", RemoteNATPodCIDR: "10.1.0.0/16", RemoteExternalCIDR: "10.202.0.0/16", RemoteNATExternalCIDR: "None",
-			Lanes: []netv1alpha1.Lane{{Number: 0, Carriers: []netv1alpha1.Carrier{{Type: "UDP", Addresses: []string{"192.0.2.2", "192.0.2.3"}, Port: 5871}}}, {Number: 1}},
+			Lanes: []netv1alpha1.Lane{
+				{Number: 0, Carriers: []netv1alpha1.Carrier{{Type: "UDP", Addresses: []string{"192.0.2.2", "192.0.2.3"}, Port: 5871}}}, {Number: 1},
+			},
 		},
 		Status: netv1alpha1.TunnelEndpointStatus{Connection: netv1alpha1.Connection{
 			Status: netv1alpha1.Connected, StatusMessage: "2 of 2 lanes", Latency: netv1alpha1.Latency{Value: "1.2ms"}, MTU: 1420,
-		}, Conditions: []metav1.Condition{{Type: netv1alpha1.ConditionReady, Status: metav1.ConditionTrue, Message: "10.202.0.0/16 is used as it is, by the ForeignCluster"}, {
+		}, Conditions: []metav1.Condition{{
+			Type: netv1alpha1.ConditionReady, Status: metav1.ConditionTrue, Message: "10.202.0.0/16 is used as it is, by the ForeignCluster",
+		}, {
 			Type: netv1alpha1.ConditionNetworksFree, Status: metav1.ConditionFalse, Reason: netv1alpha1.ReasonNetworkOverlapsNode, Message: "a node reaches it",
 		}}},
 	}
@@ -129,11 +140,13 @@ func TestPeerNetwork(t *testing.T) {
 	}}}
 	got = newPeerNetwork("milan", actiontest.RemoteID, []netv1alpha1.NetworkConfig{own, theirs}, []netv1alpha1.TunnelEndpoint{{}, tunnel})
 	want = &PeerNetwork{
-		Local:  &SeenNetworks{PodCIDR: "10.200.0.0/16", ExternalCIDR: "10.201.0.0/16", RemappedPodCIDR: "10.2.0.0/16", RemappedExternalCIDR: "None"},
-		Remote: &SeenNetworks{PodCIDR: "10.200.0.0/16", ExternalCIDR: "10.202.0.0/16", RemappedPodCIDR: "10.1.0.0/16", RemappedExternalCIDR: "None"},
-		Use:    "10.202.0.0/16 is used as it is, by the ForeignCluster", Refused: "NetworkChanged: the peer announces 10.200.0.0/16 and 10.201.0.0/16; podCIDR is now another one",
-		Accept: "liqoctl accept networks milan 10.201.0.0/16", Conflict: "a node reaches it",
-		Shown: "10.2.0.0/16 leads to the pods here for pods of the peer only: in this cluster it is in other use, or not set apart; a program here that reads such an address from " +
+		Local:   &SeenNetworks{PodCIDR: "10.200.0.0/16", ExternalCIDR: "10.201.0.0/16", RemappedPodCIDR: "10.2.0.0/16", RemappedExternalCIDR: "None"},
+		Remote:  &SeenNetworks{PodCIDR: "10.200.0.0/16", ExternalCIDR: "10.202.0.0/16", RemappedPodCIDR: "10.1.0.0/16", RemappedExternalCIDR: "None"},
+		Use:     "10.202.0.0/16 is used as it is, by the ForeignCluster",
+		Refused: "NetworkChanged: the peer announces 10.200.0.0/16 and 10.201.0.0/16; podCIDR is now another one",
+		Accept:  "liqoctl accept networks milan 10.201.0.0/16", Conflict: "a node reaches it",
+		Shown: "10.2.0.0/16 leads to the pods here for pods of the peer only: in this cluster it is in other use, or not set apart; a program " +
+			"here that reads such an address from " +
 			"the peer's API reaches another pod, or none. If the peering was agreed by an earlier version, unpeer and peer again",
 		Connection: &PeerConnection{
 			LocalGateway: "192.0.2.1:30871", RemoteGateway: "192.0.2.2:5871", Status: "Connected", Message: "2 of 2 lanes", Latency: "1.2ms", MTU: 1420,
@@ -143,13 +156,19 @@ func TestPeerNetwork(t *testing.T) {
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)
 	}
-	fc := discoveryv1alpha1.ForeignCluster{Spec: discoveryv1alpha1.ForeignClusterSpec{ClusterIdentity: &discoveryv1alpha1.ClusterIdentity{ClusterID: actiontest.RemoteID}}}
+	fc := discoveryv1alpha1.ForeignCluster{
+		Spec: discoveryv1alpha1.ForeignClusterSpec{ClusterIdentity: &discoveryv1alpha1.ClusterIdentity{ClusterID: actiontest.RemoteID}},
+	}
 	fc.Status.PeeringConditions = []discoveryv1alpha1.PeeringCondition{actiontest.Condition(discoveryv1alpha1.NetworkStatus, discoveryv1alpha1.StatusExternal, "")}
-	if peers := newPeerStatuses(&peerObjects{fcs: []discoveryv1alpha1.ForeignCluster{fc}, tunnels: []netv1alpha1.TunnelEndpoint{tunnel}}, nil); peers[0].Fabric != nil {
+	if peers := newPeerStatuses(&peerObjects{
+		fcs: []discoveryv1alpha1.ForeignCluster{fc}, tunnels: []netv1alpha1.TunnelEndpoint{tunnel},
+	}, nil); peers[0].Fabric != nil {
 		t.Errorf("an external network has %+v", peers[0].Fabric)
 	}
 	tunnel.Labels = map[string]string{labels.TunnelShown: "true"}
-	if got = newPeerNetwork("milan", actiontest.RemoteID, nil, []netv1alpha1.TunnelEndpoint{tunnel}); got.Shown != "10.2.0.0/16 leads to the pods here, for pods of both clusters" {
+	if got = newPeerNetwork(
+		"milan", actiontest.RemoteID, nil, []netv1alpha1.TunnelEndpoint{tunnel},
+	); got.Shown != "10.2.0.0/16 leads to the pods here, for pods of both clusters" {
 		t.Error(got.Shown)
 	}
 	tunnel.Spec.LocalNATPodCIDR = ""

@@ -14,7 +14,9 @@ import (
 )
 
 func TestOffloadedNamespaces(t *testing.T) {
-	offloading := func(namespace string, phase offloadingv1alpha1.OffloadingPhase, conditions map[string]offloadingv1alpha1.RemoteNamespaceConditions) offloadingv1alpha1.NamespaceOffloading {
+	offloading := func(
+		namespace string, phase offloadingv1alpha1.OffloadingPhase, conditions map[string]offloadingv1alpha1.RemoteNamespaceConditions,
+	) offloadingv1alpha1.NamespaceOffloading {
 		return offloadingv1alpha1.NamespaceOffloading{
 			ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: offloadingv1alpha1.NamespaceOffloadingName},
 			Spec:       offloadingv1alpha1.NamespaceOffloadingSpec{PodOffloadingStrategy: offloadingv1alpha1.PodsRemote},
@@ -30,11 +32,17 @@ func TestOffloadedNamespaces(t *testing.T) {
 	}
 	got := newOffloadedNamespaces([]offloadingv1alpha1.NamespaceOffloading{
 		offloading("web", offloadingv1alpha1.OffloadingAllFailed, map[string]offloadingv1alpha1.RemoteNamespaceConditions{"milan": {chosen, failed}}),
-		offloading("shop", offloadingv1alpha1.OffloadingReady, map[string]offloadingv1alpha1.RemoteNamespaceConditions{"turin": {not}, "naples": {chosen}, "milan": {chosen}}),
+		offloading(
+			"shop", offloadingv1alpha1.OffloadingReady,
+			map[string]offloadingv1alpha1.RemoteNamespaceConditions{"turin": {not}, "naples": {chosen}, "milan": {chosen}},
+		),
 	})
 	want := []OffloadedNamespace{
 		{Namespace: "shop", Phase: "Ready", Pods: "Remote", Clusters: []string{"milan", "naples"}, Remote: "shop-rome"},
-		{Namespace: "web", Phase: "AllFailed", Pods: "Remote", Clusters: []string{"milan"}, Remote: "web-rome", Message: "milan: the name is taken (CreationLoopBackOff)"},
+		{
+			Namespace: "web", Phase: "AllFailed", Pods: "Remote", Clusters: []string{"milan"}, Remote: "web-rome",
+			Message: "milan: the name is taken (CreationLoopBackOff)",
+		},
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)
@@ -57,7 +65,9 @@ func TestRemoteNamespaces(t *testing.T) {
 		Spec:       vkv1alpha1.NamespaceMapSpec{DesiredMapping: map[string]string{"data": "data-milan"}},
 	}
 	offloaded, hosted := newRemoteNamespaces("milan-id", []vkv1alpha1.NamespaceMap{ours, theirs})
-	if diff := cmp.Diff([]RemoteNamespace{{"old", "old-rome", "Terminating", ""}, {"shop", "shop-rome", "Accepted", ""}, {"web", "web-rome", "Creating", ""}}, offloaded); diff != "" {
+	if diff := cmp.Diff([]RemoteNamespace{
+		{"old", "old-rome", "Terminating", ""}, {"shop", "shop-rome", "Accepted", ""}, {"web", "web-rome", "Creating", ""},
+	}, offloaded); diff != "" {
 		t.Error(diff)
 	}
 	if diff := cmp.Diff([]RemoteNamespace{{"data", "data-milan", "Creating", ""}}, hosted); diff != "" {
