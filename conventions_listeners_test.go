@@ -18,9 +18,13 @@ const oneListener = "internal/kube/listener/"
 var listenerRule = securityRule{
 	remedy: "listener.Listen, listener.On or listener.Open of " + oneListener + ", whose bounds no client can use up for the others (ADR 33)",
 	find:   ownListeners,
-	bad: "net.Listen(\"tcp\", a)\ntls.Listen(\"tcp\", a, c)\nhttp.ListenAndServe(a, h)\nhttp.Serve(l, h)\ntls.NewListener(l, c)\n_ = http.Server{}\n_ = &http.Server{Handler: h}\nserver.ListenAndServeTLS(a, b)\n" +
-		"new(net.ListenConfig).Listen(x, \"tcp\", a)\n_ = net.ListenConfig{}\nnet.ListenTCP(\"tcp\", a)\nvar s http.Server\nnew(http.Server)\nwebhook.NewServer(o)\n_ = manager.Options{HealthProbeBindAddress: a}\n_ = metricsserver.Options{BindAddress: a}\nnetutil.LimitListener(l, 5)",
-	good: "listener.Listen(x, a, p)\nnet.ListenPacket(\"udp\", a)\nnet.ListenUDP(\"udp\", a)\nserver.Serve(l)\nvar s *http.Server\n_ = manager.Options{HealthProbeBindAddress: disabled}",
+	bad: "net.Listen(\"tcp\", a)\ntls.Listen(\"tcp\", a, c)\nhttp.ListenAndServe(a, h)\nhttp.Serve(l, h)\ntls.NewListener(l, c)\n_ = " +
+		"http.Server{}\n_ = &http.Server{Handler: h}\nserver.ListenAndServeTLS(a, b)\n" +
+		"new(net.ListenConfig).Listen(x, \"tcp\", a)\n_ = net.ListenConfig{}\nnet.ListenTCP(\"tcp\", a)\nvar s " +
+		"http.Server\nnew(http.Server)\nwebhook.NewServer(o)\n_ = manager.Options{HealthProbeBindAddress: a}\n_ = " +
+		"metricsserver.Options{BindAddress: a}\nnetutil.LimitListener(l, 5)",
+	good: "listener.Listen(x, a, p)\nnet.ListenPacket(\"udp\", a)\nnet.ListenUDP(\"udp\", a)\nserver.Serve(l)\nvar s *http.Server\n_ = " +
+		"manager.Options{HealthProbeBindAddress: disabled}",
 	accepted: map[string]string{
 		"internal/kube/manager/webhooks.go":  "registers webhooks and counts their requests; it is not started",
 		"internal/network/carrier/listen.go": "answers one request of one connection, which has a place already",
@@ -65,7 +69,8 @@ func TestListeners(t *testing.T) {
 func ownListeners(file *ast.File, report func(ast.Node)) {
 	kinds := []string{"http.Server", "net.ListenConfig"}
 	functions := []string{
-		"net.Listen", "net.ListenTCP", "net.ListenUnix", "tls.Listen", "tls.NewListener", "http.Serve", "http.ServeTLS", "http.ListenAndServe", "http.ListenAndServeTLS",
+		"net.Listen", "net.ListenTCP", "net.ListenUnix", "tls.Listen", "tls.NewListener", "http.Serve", "http.ServeTLS", "http.ListenAndServe",
+		"http.ListenAndServeTLS",
 		"webhook.NewServer", "netutil.LimitListener",
 	}
 	ast.Inspect(file, func(node ast.Node) bool {

@@ -48,8 +48,8 @@ const (
 	ReclaimPolicy = "storage.liqo.io/reclaim-policy"
 	// ReturnedVolume is an annotation of claims that have moved: the UID of the volume that came back. Its change has Kubernetes look at the claim at once.
 	ReturnedVolume = "storage.liqo.io/returned-volume"
-	// ExternalClaim, with any value, is an annotation that a user sets on a claim: providers have a claim of that name with the same storage, which others manage, so
-	// its pods may run there.
+	// ExternalClaim, with any value, is an annotation that a user sets on a claim: providers have a claim of that name with the same storage, which
+	// others manage, so its pods may run there.
 	ExternalClaim = "storage.liqo.io/external"
 	// StorageAvailable is "true" on virtual nodes whose provider offers storage.
 	StorageAvailable = "storage.liqo.io/available"
@@ -135,7 +135,8 @@ const (
 	TunnelInBand = "net.liqo.io/in-band"
 	// TunnelShown is "true" on the tunnel endpoint of a peer that shows our pods under a network that leads nowhere else here: nodes lead it to these pods.
 	TunnelShown = "net.liqo.io/shown"
-	// Invitation is on the ForeignCluster of an invitation, and on the tunnel endpoint to it, which leads to the proxy only: the ID of the token that it goes with.
+	// Invitation is on the ForeignCluster of an invitation, and on the tunnel endpoint to it, which leads to the proxy only: the ID of the token that it
+	// goes with.
 	Invitation = "net.liqo.io/invitation"
 	// ComponentManager is the value of AppComponent on the pods of the controller manager.
 	ComponentManager = "controller-manager"
@@ -209,7 +210,8 @@ const (
 	CountRemoteContents = "liqo.io/count-remote-contents"
 	// SharingPercentage, on a foreign cluster, replaces the cluster's sharing percentage for this peer: an integer from 0 to 100.
 	SharingPercentage = "sharing.liqo.io/resource-sharing-percentage"
-	// InstalledPercentage, on the ConfigMap liqo-resource-sharing, is the value of the chart at the last upgrade. If data has another one, it was changed in the cluster.
+	// InstalledPercentage, on the ConfigMap liqo-resource-sharing, is the value of the chart at the last upgrade. If data has another one, it was
+	// changed in the cluster.
 	InstalledPercentage = "liqo.io/installed-percentage"
 )
 
@@ -234,8 +236,8 @@ const (
 	// LocalGeneration, on the copy of a custom resource, on a ShadowPod and on its pod, is the generation of the local object that it has. Of a pod whose spec was
 	// never changed, it is missing.
 	LocalGeneration = "liqo.io/local-generation"
-	// Architectures, on a pod and its ShadowPod, are the values of kubernetes.io/arch of the nodes on which the pod may run in a peer, separated by commas. Without it, the
-	// one of the virtual node. A pod that names them in its node selector or node affinity has it from there.
+	// Architectures, on a pod and its ShadowPod, are the values of kubernetes.io/arch of the nodes on which the pod may run in a peer, separated by
+	// commas. Without it, the one of the virtual node. A pod that names them in its node selector or node affinity has it from there.
 	Architectures = "liqo.io/architectures"
 	// ByName is a key in the selector of a copied Service that no pod has: its endpoints in the peer are those that the consumer names.
 	ByName = "virtualkubelet.liqo.io/by-name"

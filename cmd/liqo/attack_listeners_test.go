@@ -101,7 +101,9 @@ var servedPorts = map[chartPort]func(t *testing.T, at string){
 }
 
 // securePorts are those that speak TLS.
-var securePorts = []chartPort{{"controller-manager", "webhook"}, {"metric-agent", "https"}, {"virtual-kubelet", "kubelet"}, {"auth", "auth"}, {"gateway", "report-tls"}}
+var securePorts = []chartPort{
+	{"controller-manager", "webhook"}, {"metric-agent", "https"}, {"virtual-kubelet", "kubelet"}, {"auth", "auth"}, {"gateway", "report-tls"},
+}
 
 const (
 	// attackers is the number of connections of one address, each with nearly as many bytes of headers as controller-runtime and net/http accept by default,
@@ -247,7 +249,9 @@ func honest(ctx context.Context, at string, config *tls.Config) error {
 
 // honestDNS asks for a name; any answer will do.
 func honestDNS(ctx context.Context, at string, _ *tls.Config) error {
-	asked, err := (&dnsmessage.Message{Questions: []dnsmessage.Question{{Name: dnsmessage.MustNewName("x."), Type: dnsmessage.TypeA, Class: dnsmessage.ClassINET}}}).Pack()
+	asked, err := (&dnsmessage.Message{
+		Questions: []dnsmessage.Question{{Name: dnsmessage.MustNewName("x."), Type: dnsmessage.TypeA, Class: dnsmessage.ClassINET}},
+	}).Pack()
 	if err != nil {
 		return err
 	}
@@ -363,7 +367,10 @@ func runHealth(t *testing.T, at string) {
 
 // runDNSPort serves as the name server does, before it knows any pod.
 func runDNSPort(t *testing.T, at string) {
-	served, err := nameserver.New(nameserver.Options{Callers: nameserver.NewCallers(), Upstreams: []netip.AddrPort{netip.MustParseAddrPort("127.0.0.1:1")}, Limits: nameserver.Limits{Hold: 1}, Log: logr.Discard()})
+	served, err := nameserver.New(nameserver.Options{
+		Callers: nameserver.NewCallers(), Upstreams: []netip.AddrPort{netip.MustParseAddrPort("127.0.0.1:1")},
+		Limits: nameserver.Limits{Hold: 1}, Log: logr.Discard(),
+	})
 	must(t, err)
 	kubetest.Start(t, "name server", func(ctx context.Context) error {
 		datagrams, connections, err := openDNS(ctx, at)

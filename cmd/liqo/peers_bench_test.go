@@ -34,8 +34,9 @@ import (
 	"liqo.io/liqo/test/env/process"
 )
 
-// BenchmarkVirtualKubelets measures the virtual kubelets of a cluster with many providers, while nothing happens: memory and processor time of each process, and
-// processor time of the API servers. Each provider is a tenant namespace of one API server; the processes are those of users, with their defaults.
+// BenchmarkVirtualKubelets measures the virtual kubelets of a cluster with many providers, while nothing happens: memory and processor time of each
+// process, and processor time of the API servers. Each provider is a tenant namespace of one API server; the processes are those of users, with their
+// defaults.
 func BenchmarkVirtualKubelets(b *testing.B) {
 	const idle = time.Minute
 	log.SetLogger(logr.Discard())
@@ -100,7 +101,9 @@ func newHub(b *testing.B) *hub {
 	h.Client, err = client.New(consumer, client.Options{Scheme: scheme})
 	h.must(err)
 	h.must(clientcmd.WriteToFile(clientcmdapi.Config{
-		Clusters:       map[string]*clientcmdapi.Cluster{"hub": {Server: "https://" + strings.TrimPrefix(consumer.Host, "https://"), CertificateAuthorityData: consumer.CAData}},
+		Clusters: map[string]*clientcmdapi.Cluster{
+			"hub": {Server: "https://" + strings.TrimPrefix(consumer.Host, "https://"), CertificateAuthorityData: consumer.CAData},
+		},
 		AuthInfos:      map[string]*clientcmdapi.AuthInfo{"admin": {ClientCertificateData: consumer.CertData, ClientKeyData: consumer.KeyData}},
 		Contexts:       map[string]*clientcmdapi.Context{"hub": {Cluster: "hub", AuthInfo: "admin"}},
 		CurrentContext: "hub",

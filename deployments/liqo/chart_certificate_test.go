@@ -92,7 +92,10 @@ func TestAttackL9(t *testing.T) {
 		found++
 		spec := object.Object["spec"].(map[string]any)
 		if spec["insecureSkipTLSVerify"] != nil || spec["caBundle"] == nil {
-			t.Errorf("%s: API servers do not verify who answers: insecureSkipTLSVerify is %v, caBundle %v", object.GetName(), spec["insecureSkipTLSVerify"], spec["caBundle"])
+			t.Errorf(
+				"%s: API servers do not verify who answers: insecureSkipTLSVerify is %v, caBundle %v", object.GetName(), spec["insecureSkipTLSVerify"],
+				spec["caBundle"],
+			)
 		}
 	}
 	if found == 0 {

@@ -128,7 +128,8 @@ func TestDocumentedFile(t *testing.T) {
 	if all := text(t, objects); strings.Contains(all, "liqotech/") || strings.Contains(all, "envoyproxy/") {
 		t.Error("an image of the documentation runs, which contains none of our processes")
 	}
-	if len(have) != 2 || !strings.Contains(have[0], "NOTE: telemetry.enable has no effect: ") || !strings.Contains(have[1], "auth.imageName, controllerManager.imageName, ") {
+	if len(have) != 2 || !strings.Contains(have[0], "NOTE: telemetry.enable has no effect: ") ||
+		!strings.Contains(have[1], "auth.imageName, controllerManager.imageName, ") {
 		t.Errorf("notes %q", have)
 	}
 }

@@ -29,8 +29,10 @@ var acceptedOfPods = map[string]map[string]string{
 	"Deployment liqo-gateway": {
 		"gateway: token": "reads the tunnels", "gateway: adds NET_ADMIN": "devices, routes and packet filter of its pod",
 		"gateway: adds MKNOD": "/dev/net/tun of userspace WireGuard", "gateway: may run as root": "only root gets capabilities",
-		"prepare: privileged": "only a privileged container can enable forwarding in /proc; it holds no token, and exits", "prepare: may run as root": "it writes a file of root",
-		"prepare: may gain privileges": "Kubernetes allows no other setting for a privileged container", "prepare: keeps capabilities": "a privileged container has all of them",
+		"prepare: privileged":          "only a privileged container can enable forwarding in /proc; it holds no token, and exits",
+		"prepare: may run as root":     "it writes a file of root",
+		"prepare: may gain privileges": "Kubernetes allows no other setting for a privileged container",
+		"prepare: keeps capabilities":  "a privileged container has all of them",
 	},
 	"DaemonSet liqo-route": {
 		"route: token": "reads the tunnels", "host network": "its job is the network of the host", "route: may run as root": "only root gets capabilities",
@@ -61,8 +63,8 @@ func podSpecs(value any) (found []map[string]any) {
 	return found
 }
 
-// TestHardening: each pod of the chart, with default values and with all of them, is as restricted as the list lists, and no account gives tokens to pods that do
-// not ask for one. TestAttackM14 shows that an attacker cannot create other pods beside them.
+// TestHardening: each pod of the chart, with default values and with all of them, is as restricted as the list lists, and no account gives tokens to
+// pods that do not ask for one. TestAttackM14 shows that an attacker cannot create other pods beside them.
 func TestHardening(t *testing.T) {
 	raw, err := os.ReadFile("testdata/full-values.yaml")
 	if err != nil {

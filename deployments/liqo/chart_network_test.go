@@ -75,7 +75,8 @@ func TestExternalNetwork(t *testing.T) {
 		if object.GetName() == "liqo-controller-manager" && object.GetKind() == "Deployment" {
 			args := strings.Join(convert[appsv1.Deployment](t, object).Spec.Template.Spec.Containers[0].Args, " ")
 			// It needs the own networks, which no address of a peer may be in, and nothing of how networks are joined.
-			if !strings.Contains(args, "--disable-internal-network=true") || !strings.Contains(args, "--pod-cidr=10.200.0.0/16") || strings.Contains(args, "--reserved-") {
+			if !strings.Contains(args, "--disable-internal-network=true") ||
+				!strings.Contains(args, "--pod-cidr=10.200.0.0/16") || strings.Contains(args, "--reserved-") {
 				t.Error(args)
 			}
 		}
@@ -111,7 +112,8 @@ func TestLanes(t *testing.T) {
 			if deployment.Name != name || *deployment.Spec.Replicas != 1 || deployment.Spec.Strategy.Type != appsv1.RecreateDeploymentStrategyType {
 				t.Errorf("lane %d: Deployment %s, %d replicas, %s", i, deployment.Name, *deployment.Spec.Replicas, deployment.Spec.Strategy.Type)
 			}
-			if pod.Labels[labels.Gateway] != labels.GatewayActive || pod.Labels[labels.GatewayLane] != lane || !slices.Contains(pod.Spec.Containers[0].Args, "--lane="+lane) {
+			if pod.Labels[labels.Gateway] != labels.GatewayActive || pod.Labels[labels.GatewayLane] != lane ||
+				!slices.Contains(pod.Spec.Containers[0].Args, "--lane="+lane) {
 				t.Errorf("lane %d: pod %v %v", i, pod.Labels, pod.Spec.Containers[0].Args)
 			}
 			for j, service := range services {
@@ -169,7 +171,8 @@ func TestOneNode(t *testing.T) {
 	for _, name := range []string{"liqo-gateway", "liqo-gateway-1"} {
 		pod := convert[appsv1.Deployment](t, charttest.Find(t, charttest.Render(t, charttest.Internal, "gateway.replicas=2"), "Deployment", name)).Spec.Template.Spec
 		apart := pod.Affinity.PodAntiAffinity
-		if len(apart.RequiredDuringSchedulingIgnoredDuringExecution) > 0 || len(apart.PreferredDuringSchedulingIgnoredDuringExecution) != 1 || len(pod.TopologySpreadConstraints) > 0 {
+		if len(apart.RequiredDuringSchedulingIgnoredDuringExecution) > 0 ||
+			len(apart.PreferredDuringSchedulingIgnoredDuringExecution) != 1 || len(pod.TopologySpreadConstraints) > 0 {
 			t.Errorf("%s: %+v", name, apart)
 		}
 		for _, taint := range []string{corev1.TaintNodeNotReady, corev1.TaintNodeUnreachable} {
@@ -224,7 +227,8 @@ func TestNetworkPods(t *testing.T) {
 		pod := test.pod
 		security := pod.Containers[0].SecurityContext
 		if pod.SecurityContext.SeccompProfile.Type != corev1.SeccompProfileTypeRuntimeDefault || security.Privileged != nil || *security.AllowPrivilegeEscalation ||
-			!*security.ReadOnlyRootFilesystem || !slices.Equal(security.Capabilities.Drop, []corev1.Capability{"ALL"}) || !slices.Equal(security.Capabilities.Add, test.caps) {
+			!*security.ReadOnlyRootFilesystem || !slices.Equal(security.Capabilities.Drop, []corev1.Capability{"ALL"}) ||
+			!slices.Equal(security.Capabilities.Add, test.caps) {
 			t.Errorf("%s: %+v %+v", name, pod.SecurityContext, security)
 		}
 		if pod.HostNetwork != test.host || pod.HostPID || pod.HostIPC {
@@ -236,7 +240,8 @@ func TestNetworkPods(t *testing.T) {
 			}
 		}
 	}
-	if prepare := gateway.InitContainers; len(prepare) != 1 || !*prepare[0].SecurityContext.Privileged || !slices.Equal(prepare[0].Args, []string{"gateway", "--prepare"}) {
+	if prepare := gateway.InitContainers; len(prepare) != 1 || !*prepare[0].SecurityContext.Privileged ||
+		!slices.Equal(prepare[0].Args, []string{"gateway", "--prepare"}) {
 		t.Errorf("the only privileged container, which enables forwarding: %+v", prepare)
 	}
 	probes := []*corev1.Probe{node.Containers[0].LivenessProbe, node.Containers[0].ReadinessProbe}

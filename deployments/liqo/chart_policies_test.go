@@ -26,11 +26,15 @@ func TestNetworkPolicies(t *testing.T) {
 		"auth auth":                  "other clusters",
 		"gateway tunnel":             "other clusters",
 		"gateway stream":             "other clusters",
-		"dns dns":                    "some network plugins send packets of pods from addresses of nodes; others get nothing that the DNS of the cluster does not give",
-		"dns dns-tcp":                "the same",
-		"metric-agent https":         "the API server calls it from any address, with a client certificate",
+		"dns dns": "some network plugins send packets of pods from addresses of nodes; others get nothing that the DNS of the " +
+			"cluster does not give",
+		"dns dns-tcp":        "the same",
+		"metric-agent https": "the API server calls it from any address, with a client certificate",
 	}
-	for _, set := range []string{"", charttest.Lavish, "auth.tls=false,webhook.port=10000,gateway.metrics.enabled=true,gateway.metrics.port=5880,gateway.config.listeningPort=5999"} {
+	for _, set := range []string{
+		"", charttest.Lavish,
+		"auth.tls=false,webhook.port=10000,gateway.metrics.enabled=true,gateway.metrics.port=5880,gateway.config.listeningPort=5999",
+	} {
 		objects := charttest.Render(t, set)
 		closed := 0
 		for _, object := range objects {
@@ -41,7 +45,8 @@ func TestNetworkPolicies(t *testing.T) {
 			component := deployment.Labels[labels.AppComponent]
 			policy := convert[networkingv1.NetworkPolicy](t, charttest.Find(t, objects, "NetworkPolicy", "liqo-"+component))
 			selector, err := metav1.LabelSelectorAsSelector(&policy.Spec.PodSelector)
-			if err != nil || !selector.Matches(klabels.Set(deployment.Spec.Template.Labels)) || !slices.Equal(policy.Spec.PolicyTypes, []networkingv1.PolicyType{"Ingress"}) {
+			if err != nil || !selector.Matches(klabels.Set(deployment.Spec.Template.Labels)) ||
+				!slices.Equal(policy.Spec.PolicyTypes, []networkingv1.PolicyType{"Ingress"}) {
 				t.Errorf("%s: the policy %+v does not select its pods (%v)", component, policy.Spec, err)
 			}
 			for _, port := range deployment.Spec.Template.Spec.Containers[0].Ports {
@@ -61,7 +66,10 @@ func TestNetworkPolicies(t *testing.T) {
 	if all, _ := reach(gateway.Spec.Ingress, 4879); !all {
 		t.Error("the overlay cannot reach the gateways")
 	}
-	moved := convert[networkingv1.NetworkPolicy](t, charttest.Find(t, charttest.Render(t, charttest.Internal, "gateway.pod.extraArgs={--route.vxlan-vtep-port=4999}"), "NetworkPolicy", "liqo-gateway"))
+	moved := convert[networkingv1.NetworkPolicy](
+		t,
+		charttest.Find(t, charttest.Render(t, charttest.Internal, "gateway.pod.extraArgs={--route.vxlan-vtep-port=4999}"), "NetworkPolicy", "liqo-gateway"),
+	)
 	if all, _ := reach(moved.Spec.Ingress, 4999); !all {
 		t.Error("the overlay cannot reach the gateways at another port")
 	}
@@ -109,7 +117,10 @@ func TestDigests(t *testing.T) {
 
 // TestAttackL4: a pod of a peer that looks like a virtual kubelet does not write our metrics.
 func TestAttackL4(t *testing.T) {
-	monitor := charttest.Find(t, charttest.Render(t, "virtualKubelet.metrics.enabled=true,virtualKubelet.metrics.podMonitor.enabled=true"), "PodMonitor", "liqo-virtual-kubelet")
+	monitor := charttest.Find(
+		t, charttest.Render(t, "virtualKubelet.metrics.enabled=true,virtualKubelet.metrics.podMonitor.enabled=true"), "PodMonitor",
+		"liqo-virtual-kubelet",
+	)
 	var selects metav1.LabelSelector
 	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(charttest.Field(t, monitor, "spec", "selector").(map[string]any), &selects); err != nil {
 		t.Fatal(err)

@@ -38,7 +38,10 @@ func TestPullSecrets(t *testing.T) {
 			}
 		}
 		slices.Sort(workloads)
-		want := []string{"liqo-auth", "liqo-cleanup", "liqo-controller-manager", "liqo-crds", "liqo-dns", "liqo-gateway", "liqo-metric-agent", "liqo-proxy", "liqo-route"}
+		want := []string{
+			"liqo-auth", "liqo-cleanup", "liqo-controller-manager", "liqo-crds", "liqo-dns", "liqo-gateway", "liqo-metric-agent", "liqo-proxy",
+			"liqo-route",
+		}
 		if !slices.Equal(workloads, want) {
 			t.Errorf("the chart has the workloads %v, want %v", workloads, want)
 		}

@@ -36,8 +36,8 @@ func bounded(t *testing.T, kubernetes, flag string, set ...string) map[string]st
 	return nil
 }
 
-// TestAttackNH4Quota: whatever the ResourceQuota of a remote namespace bounds where the webhooks cannot count, they bound where they can: its objects are counted over all
-// namespaces of a peer, and refused if the webhook does not answer.
+// TestAttackNH4Quota: whatever the ResourceQuota of a remote namespace bounds where the webhooks cannot count, they bound where they can: its objects
+// are counted over all namespaces of a peer, and refused if the webhook does not answer.
 func TestAttackNH4Quota(t *testing.T) {
 	const old, now = "v1.27.0", "v1.34.0"
 	quota, totals := bounded(t, old, "--peer-quota"), bounded(t, now, "--peer-totals")
@@ -113,7 +113,8 @@ func asksAbout(t *testing.T, objects []*unstructured.Unstructured, kind string) 
 		hook := one.(map[string]any)
 		path, _, _ := unstructured.NestedString(hook, "clientConfig", "service", "path")
 		spaces, _, _ := unstructured.NestedSlice(hook, "namespaceSelector", "matchExpressions")
-		if hook["failurePolicy"] != "Fail" || !strings.HasSuffix(path, "/validate/peer-objects") || len(spaces) != 1 || spaces[0].(map[string]any)["key"] != "liqo.io/remote-cluster-id" {
+		if hook["failurePolicy"] != "Fail" || !strings.HasSuffix(path, "/validate/peer-objects") ||
+			len(spaces) != 1 || spaces[0].(map[string]any)["key"] != "liqo.io/remote-cluster-id" {
 			continue
 		}
 		for _, rule := range hook["rules"].([]any) {

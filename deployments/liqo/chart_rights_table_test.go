@@ -30,7 +30,8 @@ var reasons = map[string]string{
 
 // places are what TestRights calls the namespaces of boundLater.
 var places = map[string]string{
-	everywhere: "all namespaces", "tenant": "each tenant namespace", "remote": "each remote namespace", "offloaded": "each offloaded namespace", "moving": "each namespace of a volume that moves, while it moves",
+	everywhere: "all namespaces", "tenant": "each tenant namespace", "remote": "each remote namespace", "offloaded": "each offloaded namespace",
+	"moving":          "each namespace of a volume that moves, while it moves",
 	"kube-node-lease": "`kube-node-lease`", "liqo": "the namespace of Liqo", "kube-system": "`kube-system`", "liqo-storage": "`liqo-storage`",
 }
 
@@ -39,7 +40,8 @@ func TestGoldenRights(t *testing.T) {
 	roles, where := rolesOf(t)
 	marks := allMarks(t)
 	var out bytes.Buffer
-	out.WriteString("# Rights\n\nEvery right that the chart grants, and the code that needs it, for an installation with the default values and the network between clusters.\n" +
+	out.WriteString("# Rights\n\nEvery right that the chart grants, and the code that needs it, for an installation with the default values " +
+		"and the network between clusters.\n" +
 		"This file is made from the chart: `go test ./deployments/liqo -run TestGolden -update`.\n" +
 		"What RBAC cannot express is in the admission policies of the chart: for instance, which fields of an object a peer may write.\n")
 	for _, name := range slices.Sorted(maps.Keys(roles)) {
@@ -158,7 +160,8 @@ func (all rightMarks) filesOf(role string, rule rbacv1.PolicyRule, resource stri
 		}
 		for _, mark := range marks {
 			groups := strings.Split(strings.ReplaceAll(mark.groups, `"`, ""), ";")
-			if slices.Contains(strings.Split(mark.resources, ";"), resource) && slices.ContainsFunc(rule.APIGroups, func(group string) bool { return slices.Contains(groups, group) }) {
+			if slices.Contains(strings.Split(mark.resources, ";"), resource) &&
+				slices.ContainsFunc(rule.APIGroups, func(group string) bool { return slices.Contains(groups, group) }) {
 				files = append(files, "`"+mark.file+"`")
 			}
 		}

@@ -99,7 +99,9 @@ func TestGolden(t *testing.T) {
 
 // TestLabels: every object has the labels by which it is found and recognised as Liqo's.
 func TestLabels(t *testing.T) {
-	for _, object := range charttest.Render(t, "controllerManager.replicas=2", "auth.ingress.enable=true", "auth.ingress.host=liqo.example.org", charttest.Lavish) {
+	for _, object := range charttest.Render(
+		t, "controllerManager.replicas=2", "auth.ingress.enable=true", "auth.ingress.host=liqo.example.org", charttest.Lavish,
+	) {
 		labels := object.GetLabels()
 		for _, key := range []string{"name", "instance", "component", "managed-by", "version"} {
 			if labels["app.kubernetes.io/"+key] == "" {
@@ -208,8 +210,14 @@ func TestAuth(t *testing.T) {
 		{set: "auth.service.type=ClusterIP,auth.tls=false", target: 5000},
 		{set: "auth.config.addressOverride=liqo.example.org,auth.config.portOverride=8443", address: "liqo.example.org", port: "8443", target: 8443},
 		{set: "auth.config.portOverride=30443", port: "30443", target: 8443},
-		{set: "auth.service.type=ClusterIP,auth.ingress.enable=true,auth.ingress.host=in.example.org,auth.ingress.port=8080", address: "in.example.org", port: "8080", target: 8443, ingress: true},
-		{set: "auth.ingress.enable=true,auth.ingress.host=in.example.org,auth.config.addressOverride=out.example.org", address: "out.example.org", target: 8443, ingress: true},
+		{
+			set:     "auth.service.type=ClusterIP,auth.ingress.enable=true,auth.ingress.host=in.example.org,auth.ingress.port=8080",
+			address: "in.example.org", port: "8080", target: 8443, ingress: true,
+		},
+		{
+			set:     "auth.ingress.enable=true,auth.ingress.host=in.example.org,auth.config.addressOverride=out.example.org",
+			address: "out.example.org", target: 8443, ingress: true,
+		},
 	} {
 		t.Run(test.set, func(t *testing.T) {
 			objects := charttest.Render(t, test.set)
@@ -294,9 +302,9 @@ func TestRefused(t *testing.T) {
 		"networking.internal=true,gateway.config.listeningPort=5875":                                          "on their loopback",
 		"networking.internal=true,gateway.config.portOverride=1,gateway.service.type=ClusterIP":               "needs gateway.config.addressOverride",
 		"networking.internal=true,gateway.metrics.serviceMonitor.enabled=true":                                "there are no metrics to read",
-		"dns.metrics.podMonitor.enabled=true":                                                                 "dns.metrics.podMonitor.enabled: there are no metrics to read",
 		"networking.internal=true,gateway.service.type=ClusterIP,gateway.service.externalTrafficPolicy=Local": "gateway.service.externalTrafficPolicy",
 		"gateway.replicas=9":                                     "/gateway/replicas",
+		"dns.metrics.podMonitor.enabled=true":                    "dns.metrics.podMonitor.enabled: there are no metrics to read",
 		"gateway.metrics.port=5873":                              "/gateway/metrics/port",
 		"gateway.config.wireguardImplementation=fast":            "wireguardImplementation",
 		"networkConfig.mtu=500":                                  "/networkConfig/mtu",

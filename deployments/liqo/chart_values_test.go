@@ -105,15 +105,16 @@ var other = map[string]any{
 
 // with holds what must be set for a value to have an effect, by the prefix of its path; the values set there are tested without it.
 var with = map[string]string{
-	"auth.ingress.":                                 "auth.ingress.enable=true,auth.ingress.host=liqo.example.org",
-	"dns.metrics.":                                  "dns.metrics.enabled=true",
-	"dns.metrics.podMonitor.":                       "dns.metrics.enabled=true,dns.metrics.podMonitor.enabled=true",
-	"virtualKubelet.metrics.":                       "virtualKubelet.metrics.enabled=true",
-	"virtualKubelet.metrics.podMonitor.":            "virtualKubelet.metrics.enabled=true,virtualKubelet.metrics.podMonitor.enabled=true",
-	"gateway.":                                      charttest.Internal,
-	"gateway.config.webSocketURL":                   charttest.Internal + ",gateway.config.streamPort=443",
-	"gateway.service.streamType":                    charttest.Internal + ",gateway.config.streamPort=443",
-	"gateway.ingress.":                              charttest.Internal + ",gateway.config.streamPort=443,gateway.config.webSocketURL=https://liqo.example.org,gateway.ingress.enable=true",
+	"auth.ingress.":                      "auth.ingress.enable=true,auth.ingress.host=liqo.example.org",
+	"dns.metrics.":                       "dns.metrics.enabled=true",
+	"dns.metrics.podMonitor.":            "dns.metrics.enabled=true,dns.metrics.podMonitor.enabled=true",
+	"virtualKubelet.metrics.":            "virtualKubelet.metrics.enabled=true",
+	"virtualKubelet.metrics.podMonitor.": "virtualKubelet.metrics.enabled=true,virtualKubelet.metrics.podMonitor.enabled=true",
+	"gateway.":                           charttest.Internal,
+	"gateway.config.webSocketURL":        charttest.Internal + ",gateway.config.streamPort=443",
+	"gateway.service.streamType":         charttest.Internal + ",gateway.config.streamPort=443",
+	"gateway.ingress.": charttest.Internal +
+		",gateway.config.streamPort=443,gateway.config.webSocketURL=https://liqo.example.org,gateway.ingress.enable=true",
 	"gateway.metrics.":                              charttest.Internal + ",gateway.metrics.enabled=true",
 	"gateway.metrics.serviceMonitor.":               charttest.Internal + ",gateway.metrics.enabled=true,gateway.metrics.serviceMonitor.enabled=true",
 	"route.":                                        charttest.Internal,
@@ -235,7 +236,10 @@ func TestSchemaKnowsOnlyValues(t *testing.T) {
 }
 
 // free are the values that are maps with free content.
-var free = []string{"controllerManager.config.peerQuota", "controllerManager.config.peerContainerLimits", "controllerManager.config.peerContainerRequests", "peers.totals"}
+var free = []string{
+	"controllerManager.config.peerQuota", "controllerManager.config.peerContainerLimits", "controllerManager.config.peerContainerRequests",
+	"peers.totals",
+}
 
 // leaves returns the defaults by path. Requests and limits are one value, whose content is free.
 func leaves(t *testing.T) map[string]any {
@@ -326,7 +330,8 @@ func TestKept(t *testing.T) {
 			kind = "ConfigMap"
 		}
 		before, after := charttest.Find(t, first, kind, name), charttest.Find(t, second, kind, name)
-		if data := charttest.Field(t, before, "data"); len(data.(map[string]any)) == 0 || !maps.Equal(data.(map[string]any), charttest.Field(t, after, "data").(map[string]any)) {
+		if data := charttest.Field(t, before, "data"); len(data.(map[string]any)) == 0 ||
+			!maps.Equal(data.(map[string]any), charttest.Field(t, after, "data").(map[string]any)) {
 			t.Errorf("%s is not the same after an upgrade: %v, %v", name, slices.Sorted(maps.Keys(data.(map[string]any))), charttest.Field(t, after, "metadata"))
 		}
 	}

@@ -27,7 +27,10 @@ const someDifferences = `
 
 // TestJudge: a row needs a test that the source has or a difference that is there, and each difference belongs to a row.
 func TestJudge(t *testing.T) {
-	file, err := parser.ParseFile(token.NewFileSet(), "x_test.go", `package x; func TestX(t *testing.T) { t.Run("one way", nil); t.Run("a/b", nil) }; func (s) TestY() {}`, 0)
+	file, err := parser.ParseFile(
+		token.NewFileSet(), "x_test.go", `package x; func TestX(t *testing.T) { t.Run("one way", nil); t.Run("a/b", nil) }; func (s) TestY() {}`,
+		0,
+	)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -188,7 +191,8 @@ func TestPage(t *testing.T) {
 	}, tests{}))
 	for _, want := range []string{
 		"3 rows: 1 differ, and of 1 only general tests show something. 3 tests: 1 not run, 2 passed.\n", "| 2026-01-02 `0123` | 2 |\n", "\n## 2 Kinds\n",
-		"| kind `IpamStorage` | computed<br>`a` `TestX/one way`<br>`a` `TestY` | [differs](differences.md#decided)<br>passed, 1 of 3 subtests skipped, 2026-01-02 `0123`<br>not run |\n",
+		"| kind `IpamStorage` | computed<br>`a` `TestX/one way`<br>`a` `TestY` | [differs](differences.md#decided)<br>passed, 1 of 3 subtests " +
+			"skipped, 2026-01-02 `0123`<br>not run |\n",
 		"| other | `a` `TestY` | not run |\n", "| flag | `cmd/liqo` `TestDocumentedFlags` | the flag is accepted, 2026-01-02 `0123` |\n",
 	} {
 		if !strings.Contains(got, want) {

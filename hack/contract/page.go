@@ -21,8 +21,10 @@ Beside it are the tests that show it, with the result of their last run, its day
 A few tests judge many items by one rule: beside them is what they show, such as "the flag is accepted", instead of "passed".
 Where this version differs, the row has the text of [the differences](differences.md) instead, and tests of what is there.
 
-` + "`make contract`" + ` writes this page from ` + "`hack/contract/rows.yaml`" + ` and from the results that ` + "`make test`" + `, ` + "`make test-long`" + ` and their parts keep in ` + "`bin/results`" + `.
-It refuses a row without a test or a difference, a test that the source does not have, and a difference that no row names; ` + "`make verify`" + ` does, as well.
+` + "`make contract`" + ` writes this page from ` + "`hack/contract/rows.yaml`" + ` and from the results that ` +
+	"`make test`" + `, ` + "`make test-long`" + ` and their parts keep in ` + "`bin/results`" + `.
+It refuses a row without a test or a difference, a test that the source does not have, and a difference that no row names; ` +
+	"`make verify`" + ` does, as well.
 A result is that of its commit, and not of each later change; "not run" means that no recorded run had the test.
 A later result takes the place of an earlier one, except that a run that skips more takes the place of nothing.
 Tests in ` + "`test/`" + ` run on real clusters.
@@ -63,7 +65,10 @@ func suites(source tests, results map[string]result) string {
 			}
 			others = append(others, fmt.Sprintf("`%s`: %s", strings.TrimPrefix(test, folder+"."), outcome(results, test)))
 		}
-		fmt.Fprintf(&out, "| `%s` | %d of %d | %s | %s |\n", folder, good, len(all[folder]), strings.Join(others, "<br>"), strings.Join(slices.Sorted(maps.Keys(at)), "<br>"))
+		fmt.Fprintf(
+			&out, "| `%s` | %d of %d | %s | %s |\n", folder, good, len(all[folder]), strings.Join(others, "<br>"),
+			strings.Join(slices.Sorted(maps.Keys(at)), "<br>"),
+		)
 	}
 	return out.String()
 }

@@ -55,7 +55,10 @@ func run(ctx context.Context, args []string) error {
 			fmt.Println(command.Line)
 		}
 	}
-	fmt.Printf("\n%s\n\nThe rest of the guide: examples/%s/README.md\nTake it down: make down\n", strings.TrimSpace(strings.NewReplacer("```sh\n", "", "```\n", "").Replace(rest)), args[0])
+	fmt.Printf(
+		"\n%s\n\nThe rest of the guide: examples/%s/README.md\nTake it down: make down\n",
+		strings.TrimSpace(strings.NewReplacer("```sh\n", "", "```\n", "").Replace(rest)), args[0],
+	)
 	return nil
 }
 

@@ -42,7 +42,9 @@ func apiText(kinds []apiextensionsv1.CustomResourceDefinition) string {
 		return cmp.Or(cmp.Compare(a.Spec.Group, b.Spec.Group), cmp.Compare(a.Spec.Names.Kind, b.Spec.Names.Kind))
 	})
 	var out bytes.Buffer
-	out.WriteString("Every kind that Liqo defines, and every field of it.\n`kubectl explain` prints the same.\n`[]` is each entry of a list, `{}` each value of a map.\n\n")
+	out.WriteString(
+		"Every kind that Liqo defines, and every field of it.\n`kubectl explain` prints the same.\n`[]` is each entry of a list, `{}` each value of a map.\n\n",
+	)
 	out.WriteString("| Kind | Group and version | Scope | What it is |\n|---|---|---|---|\n")
 	for _, kind := range kinds {
 		version := kind.Spec.Versions[0]

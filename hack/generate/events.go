@@ -25,7 +25,9 @@ var reasonFiles = []struct{ title, path string }{
 // eventsPage writes the page of conditions and events.
 func eventsPage() error {
 	var out bytes.Buffer
-	out.WriteString("What conditions report, and which events Liqo writes, by reason.\nThe message of a condition and the text of an event name what was seen and what to try.\n")
+	out.WriteString(
+		"What conditions report, and which events Liqo writes, by reason.\nThe message of a condition and the text of an event name what was seen and what to try.\n",
+	)
 	for _, file := range reasonFiles {
 		source, err := os.ReadFile(file.path)
 		if err != nil {

@@ -28,7 +28,8 @@ type chartKinds struct {
 	// Rights are on what a peer may write everywhere, Bounded on what it may write where policies bound it.
 	Rights  []kinds.Grouped `json:"rights"`
 	Bounded []boundedRights `json:"bounded"`
-	// Judged are the kinds whose finalizers, Described those whose labels and annotations are judged for all kinds together; Metadata is which of these are allowed.
+	// Judged are the kinds whose finalizers, Described those whose labels and annotations are judged for all kinds together; Metadata is which of these
+	// are allowed.
 	Judged    []kinds.Grouped `json:"judged"`
 	Described []kinds.Grouped `json:"described"`
 	Metadata  []metadata      `json:"metadata"`
@@ -114,7 +115,11 @@ func allowedKeys() error {
 		}
 		name := kind.Metadata.Value
 		words := strings.ToUpper(name[:1]) + name[1:]
-		fmt.Fprintf(&values, "    %s:\n      # Further keys of labels of %s.\n      labels: []\n      # Further keys of annotations of %s.\n      annotations: []\n", name, words, words)
+		fmt.Fprintf(
+			&values,
+			"    %s:\n      # Further keys of labels of %s.\n      labels: []\n      # Further keys of annotations of %s.\n      annotations: []\n",
+			name, words, words,
+		)
 		fmt.Fprintf(&schema, "            %q: {\"$ref\": \"#/definitions/metadata\"},\n", name)
 	}
 	if err := errors.Join(inPlace(valuesPath, keysOfValues, values.String()), inPlace(valuesPath, totalsOfValues, totals())); err != nil {

@@ -56,7 +56,8 @@ func metricsText(rows []metric.Row) string {
 	out.WriteString(`What Liqo measures itself.
 Names, types and labels stay as they are.
 The processes below serve their metrics as text at ` + "`/metrics`" + `, together with those of Go, of the process, and of the libraries of Kubernetes.
-The controller manager always does so; gateways, virtual kubelets and ` + "`liqo-dns`" + ` with the values ` + "`gateway.metrics`, `virtualKubelet.metrics` and `dns.metrics`" + ` of [the chart](values.md).
+The controller manager always does so; gateways, virtual kubelets and ` + "`liqo-dns`" + ` with the values ` +
+		"`gateway.metrics`, `virtualKubelet.metrics` and `dns.metrics`" + ` of [the chart](values.md).
 A counter without events has no series, unless the page of its feature promises one.
 
 | Metric | Type | Labels | Processes | Meaning |
@@ -88,13 +89,18 @@ func commandsPage() error {
 
 func commandsText(root *cobra.Command) string {
 	var out bytes.Buffer
-	out.WriteString("Every command of `liqoctl`, as `liqoctl COMMAND --help` prints it.\nThe program is also a plugin of kubectl, with the name `kubectl-liqo`.\n\n")
+	out.WriteString(
+		"Every command of `liqoctl`, as `liqoctl COMMAND --help` prints it.\nThe program is also a plugin of kubectl, with the name `kubectl-liqo`.\n\n",
+	)
 	var each func(*cobra.Command)
 	each = func(command *cobra.Command) {
 		if command.Hidden {
 			return
 		}
-		fmt.Fprintf(&out, "## %s\n\n%s\n\n```\n%s\n```\n\n", command.CommandPath(), strings.ReplaceAll(strings.TrimSpace(first(command.Long, command.Short)), "\n  ", "\n    "), command.UseLine())
+		fmt.Fprintf(
+			&out, "## %s\n\n%s\n\n```\n%s\n```\n\n", command.CommandPath(),
+			strings.ReplaceAll(strings.TrimSpace(first(command.Long, command.Short)), "\n  ", "\n    "), command.UseLine(),
+		)
 		if command.Example != "" {
 			fmt.Fprintf(&out, "Examples:\n\n```sh\n%s\n```\n\n", strings.TrimRight(unindented(command.Example), "\n"))
 		}

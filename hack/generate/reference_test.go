@@ -74,7 +74,8 @@ spec:
 		t.Fatal(err)
 	}
 	_, have, _ := strings.Cut(apiText([]apiextensionsv1.CustomResourceDefinition{kind}), "## Thing\n\n")
-	want := "| Field | Type | Meaning |\n|---|---|---|\n| `spec` | object, required |  |\n| `spec.mode` | `A`, `B` | Rule: it stays. |\n| `spec.pod` | object |  |\n" +
+	want := "| Field | Type | Meaning |\n|---|---|---|\n| `spec` | object, required |  |\n| `spec.mode` | `A`, `B` | Rule: it stays. |\n| " +
+		"`spec.pod` | object |  |\n" +
 		"| `spec.ports` | list of object, required |  |\n| `spec.ports[].number` | integer, default `5` |  |\n"
 	if diff := cmp.Diff(want, have); diff != "" {
 		t.Error(diff)
@@ -87,7 +88,8 @@ func TestEventsPage(t *testing.T) {
 	if want := "\nEvents of x.\n\n| Name | Meaning |\n|---|---|\n| `Began` | it began. |\n"; err != nil || have != want {
 		t.Errorf("%v\n%s", err, have)
 	}
-	if _, err := reasonsText([]byte("package x\n\n// Events of x.\nconst (\n\tA = \"Began\"\n)\n")); err == nil || !strings.Contains(err.Error(), "A has no comment") {
+	if _, err := reasonsText([]byte("package x\n\n// Events of x.\nconst (\n\tA = \"Began\"\n)\n")); err == nil ||
+		!strings.Contains(err.Error(), "A has no comment") {
 		t.Errorf("without a comment: %v", err)
 	}
 }

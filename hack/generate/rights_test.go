@@ -85,7 +85,8 @@ rules:
 	if string(got) != want {
 		t.Errorf("got:\n%s", got)
 	}
-	if _, err := rights(role{name: "thing"}, []byte(strings.ReplaceAll(marks, "namespace: liqo-tenant", "namespace: elsewhere"))); err == nil || !strings.Contains(err.Error(), `"elsewhere"`) {
+	if _, err := rights(role{name: "thing"}, []byte(strings.ReplaceAll(marks, "namespace: liqo-tenant", "namespace: elsewhere"))); err == nil ||
+		!strings.Contains(err.Error(), `"elsewhere"`) {
 		t.Errorf("a namespace that no role is bound in: %v", err)
 	}
 }
@@ -106,7 +107,10 @@ group:
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, row := range []string{"| `count` | `3` | How many, of what. |\n", "| `group.labels` | `{}` | A map that is a value. |\n", "| `group.list.deep` | `\"x\"` | Of the inner. |\n"} {
+	for _, row := range []string{
+		"| `count` | `3` | How many, of what. |\n", "| `group.labels` | `{}` | A map that is a value. |\n",
+		"| `group.list.deep` | `\"x\"` | Of the inner. |\n",
+	} {
 		if !strings.Contains(got, row) {
 			t.Errorf("no row %q in\n%s", row, got)
 		}

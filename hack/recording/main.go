@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Command recording draws terminal pictures, SVGs, from transcripts, and takes the picture of a page in a browser. A transcript is what commands printed in a real run, cut to those that
-// show what the program does:
+// Command recording draws terminal pictures, SVGs, from transcripts, and takes the picture of a page in a browser. A transcript is what commands
+// printed in a real run, cut to those that show what the program does:
 //
 //	hack/quickstart | go run ./hack/recording --record     # the Quick Start: writes docs/quick-start.txt and its picture for the README
 //	go run ./hack/recording --example NAME                 # an example: from bin/examples/NAME.txt, which make test-long SUITE=examples writes
@@ -33,7 +33,8 @@ type subject struct {
 	color string // regular expression of words that a reader should see at once
 }
 
-// shown is a command in the picture, by its start, with a line break if that is all of it. If lines is given, only those lines of its output are shown that it matches.
+// shown is a command in the picture, by its start, with a line break if that is all of it. If lines is given, only those lines of its output are
+// shown that it matches.
 type shown struct{ start, lines string }
 
 var quickStart = subject{
@@ -249,7 +250,8 @@ func (s subject) picture(text string) string {
 	fmt.Fprintf(&b, `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %.0f %.0f" width="%.0f" height="%.0f" role="img">`+"\n", width, height, width, height)
 	b.WriteString("<!-- SPDX-License-Identifier: Apache-2.0; drawn by: go run ./hack/recording -->\n")
 	fmt.Fprintf(&b, "<title>%s</title>\n", html.EscapeString(s.title))
-	b.WriteString(`<style>text{font:14px ui-monospace,SFMono-Regular,Menlo,Consolas,"DejaVu Sans Mono",monospace;fill:#d6deeb;white-space:pre}.p{fill:#7fdbca}.c{fill:#ffffff;font-weight:600}.v{fill:#ffcb6b}</style>` + "\n")
+	b.WriteString(`<style>text{font:14px ui-monospace,SFMono-Regular,Menlo,Consolas,"DejaVu Sans Mono",` +
+		`monospace;fill:#d6deeb;white-space:pre}.p{fill:#7fdbca}.c{fill:#ffffff;font-weight:600}.v{fill:#ffcb6b}</style>` + "\n")
 	fmt.Fprintf(&b, `<rect width="100%%" height="100%%" rx="8" fill="#011627"/>`+"\n")
 	for i, color := range []string{"#ff5f56", "#ffbd2e", "#27c93f"} {
 		fmt.Fprintf(&b, `<circle cx="%d" cy="16" r="6" fill="%s"/>`+"\n", 20+20*i, color)

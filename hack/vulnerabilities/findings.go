@@ -87,7 +87,10 @@ func (f findings) judge(accepted map[string]string) report {
 	var r report
 	for _, id := range slices.Sorted(maps.Keys(f.linked)) {
 		v := f.linked[id]
-		line := fmt.Sprintf("%s in %s %s (%s), fixed in %s: %s", id, v.module, v.version, v.function, cmp.Or(v.fixed, "no version yet"), cmp.Or(f.known[id], "no summary"))
+		line := fmt.Sprintf(
+			"%s in %s %s (%s), fixed in %s: %s", id, v.module, v.version, v.function, cmp.Or(v.fixed, "no version yet"),
+			cmp.Or(f.known[id], "no summary"),
+		)
 		if reason, ok := accepted[id]; ok {
 			r.accepted++
 			line += "; accepted: " + reason

@@ -74,10 +74,16 @@ func scan(ctx context.Context, database, accepted string, programs []string, out
 			fmt.Fprintf(out, "%s: %s\n", program, line)
 		}
 		bad = append(bad, report.refused...)
-		fmt.Fprintf(out, "%s: %d vulnerabilities linked in, %d accepted; database of %s\n", program, len(report.refused)+report.accepted, report.accepted, found.database)
+		fmt.Fprintf(
+			out, "%s: %d vulnerabilities linked in, %d accepted; database of %s\n", program, len(report.refused)+report.accepted, report.accepted,
+			found.database,
+		)
 	}
 	if len(bad) > 0 {
-		return fmt.Errorf("known vulnerabilities are linked in: %s; update the module or Go to the version that fixes it, or accept it with a reason in %s", strings.Join(bad, " "), acceptedFile)
+		return fmt.Errorf(
+			"known vulnerabilities are linked in: %s; update the module or Go to the version that fixes it, or accept it with a reason in %s",
+			strings.Join(bad, " "), acceptedFile,
+		)
 	}
 	return nil
 }
@@ -85,7 +91,9 @@ func scan(ctx context.Context, database, accepted string, programs []string, out
 // govulncheck returns what govulncheck reports about one program.
 func govulncheck(ctx context.Context, folder, program string) (findings, error) {
 	source := url.URL{Scheme: "file", Path: filepath.ToSlash(folder)}
-	cmd := exec.CommandContext(ctx, "go", "tool", "-modfile=hack/tools/go.mod", "govulncheck", "-mode", "binary", "-format", "json", "-db", source.String(), program)
+	cmd := exec.CommandContext(
+		ctx, "go", "tool", "-modfile=hack/tools/go.mod", "govulncheck", "-mode", "binary", "-format", "json", "-db", source.String(), program,
+	)
 	cmd.Stderr = os.Stderr
 	output, err := cmd.Output()
 	if err != nil {

@@ -18,7 +18,9 @@ const NetworksEntry = "networks"
 
 // Why rows of networks are not believed.
 var (
-	errNetworksDisagree = errors.New("the first row of networks is not what podCIDR and externalCIDR are, so readers of an earlier version would use other networks")
+	errNetworksDisagree = errors.New(
+		"the first row of networks is not what podCIDR and externalCIDR are, so readers of an earlier version would use other networks",
+	)
 	errNetworksUnsigned = errors.New("the rows of networks are not those of the digest in backend_config, so they are not signed")
 )
 

@@ -21,18 +21,35 @@ func TestRowsOfNetworkConfig(t *testing.T) {
 		want []Networks
 		err  string
 	}{
-		"an earlier version":                 {NetworkConfigSpec{PodCIDR: four.PodCIDR, ExternalCIDR: four.ExternalCIDR}, []Networks{four}, ""},
-		"rows that repeat":                   {NetworkConfigSpec{PodCIDR: four.PodCIDR, ExternalCIDR: four.ExternalCIDR, Networks: []Networks{four}}, []Networks{four}, ""},
-		"rows only":                          {NetworkConfigSpec{Networks: []Networks{four}, BackendConfig: signed(four)}, []Networks{four}, ""},
-		"rows only, not signed":              {NetworkConfigSpec{Networks: []Networks{four}}, nil, "not signed"},
-		"two families":                       {NetworkConfigSpec{PodCIDR: four.PodCIDR, ExternalCIDR: four.ExternalCIDR, Networks: []Networks{four, six}, BackendConfig: signed(four, six)}, []Networks{four, six}, ""},
-		"a row that the sender did not sign": {NetworkConfigSpec{PodCIDR: four.PodCIDR, ExternalCIDR: four.ExternalCIDR, Networks: []Networks{four, six}}, nil, "not signed"},
-		"rows in another order":              {NetworkConfigSpec{Networks: []Networks{six, four}, BackendConfig: signed(four, six)}, nil, "not signed"},
-		"disagreement":                       {NetworkConfigSpec{PodCIDR: "10.9.0.0/16", ExternalCIDR: four.ExternalCIDR, Networks: []Networks{four}, BackendConfig: signed(four)}, nil, "readers of an earlier version would use other networks"},
-		"disagreement about one of them":     {NetworkConfigSpec{PodCIDR: four.PodCIDR, Networks: []Networks{four}, BackendConfig: signed(four)}, nil, "readers of an earlier version"},
-		"twice the same family":              {NetworkConfigSpec{Networks: []Networks{four, four}, BackendConfig: signed(four, four)}, nil, "the same address family"},
-		"two families in a row":              {NetworkConfigSpec{Networks: []Networks{{four.PodCIDR, six.ExternalCIDR}}, BackendConfig: signed(Networks{four.PodCIDR, six.ExternalCIDR})}, nil, "two address families"},
-		"no network":                         {NetworkConfigSpec{Networks: []Networks{{"x", "y"}}, BackendConfig: signed(Networks{"x", "y"})}, nil, "CIDR notation"},
+		"an earlier version": {NetworkConfigSpec{PodCIDR: four.PodCIDR, ExternalCIDR: four.ExternalCIDR}, []Networks{four}, ""},
+		"rows that repeat": {
+			NetworkConfigSpec{PodCIDR: four.PodCIDR, ExternalCIDR: four.ExternalCIDR, Networks: []Networks{four}}, []Networks{four}, "",
+		},
+		"rows only":             {NetworkConfigSpec{Networks: []Networks{four}, BackendConfig: signed(four)}, []Networks{four}, ""},
+		"rows only, not signed": {NetworkConfigSpec{Networks: []Networks{four}}, nil, "not signed"},
+		"two families": {
+			NetworkConfigSpec{PodCIDR: four.PodCIDR, ExternalCIDR: four.ExternalCIDR, Networks: []Networks{four, six}, BackendConfig: signed(four, six)},
+			[]Networks{four, six}, "",
+		},
+		"a row that the sender did not sign": {
+			NetworkConfigSpec{PodCIDR: four.PodCIDR, ExternalCIDR: four.ExternalCIDR, Networks: []Networks{four, six}}, nil, "not signed",
+		},
+		"rows in another order": {NetworkConfigSpec{Networks: []Networks{six, four}, BackendConfig: signed(four, six)}, nil, "not signed"},
+		"disagreement": {
+			NetworkConfigSpec{PodCIDR: "10.9.0.0/16", ExternalCIDR: four.ExternalCIDR, Networks: []Networks{four}, BackendConfig: signed(four)},
+			nil, "readers of an earlier version would use other networks",
+		},
+		"disagreement about one of them": {
+			NetworkConfigSpec{PodCIDR: four.PodCIDR, Networks: []Networks{four}, BackendConfig: signed(four)}, nil, "readers of an earlier version",
+		},
+		"twice the same family": {
+			NetworkConfigSpec{Networks: []Networks{four, four}, BackendConfig: signed(four, four)}, nil, "the same address family",
+		},
+		"two families in a row": {
+			NetworkConfigSpec{Networks: []Networks{{four.PodCIDR, six.ExternalCIDR}}, BackendConfig: signed(Networks{four.PodCIDR, six.ExternalCIDR})},
+			nil, "two address families",
+		},
+		"no network": {NetworkConfigSpec{Networks: []Networks{{"x", "y"}}, BackendConfig: signed(Networks{"x", "y"})}, nil, "CIDR notation"},
 	} {
 		got, err := test.spec.Rows()
 		if test.err == "" && err != nil || test.err != "" && (err == nil || !strings.Contains(err.Error(), test.err)) || !slices.Equal(got, test.want) {
@@ -99,8 +116,10 @@ func TestRowsOfTunnel(t *testing.T) {
 	other.RemoteNATPodCIDR = "242.9.0.0/16"
 	second := TunnelNetworks{LocalPodCIDR: "fd00:1::/48"}
 	fields := TunnelEndpointSpec{
-		LocalPodCIDR: old.LocalPodCIDR, LocalNATPodCIDR: old.LocalNATPodCIDR, LocalExternalCIDR: old.LocalExternalCIDR, LocalNATExternalCIDR: old.LocalNATExternalCIDR,
-		RemotePodCIDR: old.RemotePodCIDR, RemoteNATPodCIDR: old.RemoteNATPodCIDR, RemoteExternalCIDR: old.RemoteExternalCIDR, RemoteNATExternalCIDR: old.RemoteNATExternalCIDR,
+		LocalPodCIDR: old.LocalPodCIDR, LocalNATPodCIDR: old.LocalNATPodCIDR, LocalExternalCIDR: old.LocalExternalCIDR,
+		LocalNATExternalCIDR: old.LocalNATExternalCIDR,
+		RemotePodCIDR:        old.RemotePodCIDR, RemoteNATPodCIDR: old.RemoteNATPodCIDR, RemoteExternalCIDR: old.RemoteExternalCIDR,
+		RemoteNATExternalCIDR: old.RemoteNATExternalCIDR,
 	}
 	with := func(spec TunnelEndpointSpec, rows ...TunnelNetworks) TunnelEndpointSpec {
 		spec.Networks = rows

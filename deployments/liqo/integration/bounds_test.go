@@ -57,7 +57,8 @@ func TestAttackH5(t *testing.T) {
 	endpoints := func(endpoints, ports []any) object {
 		return object{"template": object{"addressType": "IPv4", "endpoints": endpoints, "ports": ports}}
 	}
-	const maps, slices, endpointSlices = "virtualkubelet.liqo.io/v1alpha1 NamespaceMap", "sharing.liqo.io/v1alpha1 ResourceSlice", "virtualkubelet.liqo.io/v1alpha1 ShadowEndpointSlice"
+	const maps, slices, endpointSlices = "virtualkubelet.liqo.io/v1alpha1 NamespaceMap",
+		"sharing.liqo.io/v1alpha1 ResourceSlice", "virtualkubelet.liqo.io/v1alpha1 ShadowEndpointSlice"
 	resources := func(n int) object {
 		return object{"consumerClusterID": "a", "providerClusterID": "b", "nodeName": "n", "resources": amounts(n)}
 	}
@@ -74,7 +75,8 @@ func TestAttackH5(t *testing.T) {
 		{endpointSlices, "1000 endpoints", endpoints(repeat(1000, addresses(1)), repeat(1, port)), true},
 		{endpointSlices, "1001 endpoints", endpoints(repeat(1001, addresses(1)), nil), false},
 		{endpointSlices, "100 addresses", endpoints(repeat(1, addresses(100)), nil), true},
-		{endpointSlices, "an endpoint that is none", endpoints([]any{"x"}, nil), false}, // what its fields are, the provider judges: TestAttackH5 in internal/offloading/shadow
+		// what its fields are, the provider judges: TestAttackH5 in internal/offloading/shadow
+		{endpointSlices, "an endpoint that is none", endpoints([]any{"x"}, nil), false},
 		{endpointSlices, "1001 ports", endpoints(repeat(1, addresses(1)), repeat(1001, port)), false},
 	} {
 		one := &unstructured.Unstructured{Object: object{"spec": test.spec}}

@@ -77,20 +77,29 @@ func TestClaimsOfPods(t *testing.T) {
 	h.namespace("shop")
 	h.must(h.Create(h.Context(), h.offloading("shop", offloadingv1alpha1.PodsLocalAndRemote)))
 	for name, provisioner := range map[string]string{"disk": "rancher.io/local-path", "zonal": "ebs.csi.aws.com", "ours": "liqo.io/storage"} {
-		class := &storagev1.StorageClass{ObjectMeta: metav1.ObjectMeta{Name: name}, Provisioner: provisioner, VolumeBindingMode: new(storagev1.VolumeBindingWaitForFirstConsumer)}
+		class := &storagev1.StorageClass{
+			ObjectMeta: metav1.ObjectMeta{Name: name}, Provisioner: provisioner,
+			VolumeBindingMode: new(storagev1.VolumeBindingWaitForFirstConsumer),
+		}
 		if name == "disk" {
 			class.Annotations = map[string]string{"storageclass.kubernetes.io/is-default-class": "true"}
 		}
 		h.must(h.Create(h.Context(), class))
 	}
 	// The webhook sees the pods of controllers in one namespace, as the controller labels it, and not in the other one.
-	h.must(h.Patch(h.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "shop"}}, client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"labels":{"liqo.io/scheduling-enabled":"true"}}}`))))
+	h.must(h.Patch(
+		h.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "shop"}},
+		client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"labels":{"liqo.io/scheduling-enabled":"true"}}}`)),
+	))
 	h.namespace("unplaced")
 	h.must(h.Create(h.Context(), h.offloading("unplaced", offloadingv1alpha1.PodsLocalAndRemote)))
 	inForce(t, "liqo-offloaded-pods", func() error {
 		return h.Create(h.Context(), &corev1.Pod{
-			ObjectMeta: metav1.ObjectMeta{Namespace: "unplaced", Name: "held", OwnerReferences: []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: "StatefulSet", Name: "store", UID: "0", Controller: new(true)}}},
-			Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "c", Image: "i"}}},
+			ObjectMeta: metav1.ObjectMeta{
+				Namespace: "unplaced", Name: "held",
+				OwnerReferences: []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: "StatefulSet", Name: "store", UID: "0", Controller: new(true)}},
+			},
+			Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "c", Image: "i"}}},
 		}, client.DryRunAll)
 	})
 	h.until("the webhook knows the classes", func() bool { // a class is not made right before a pod
@@ -99,7 +108,9 @@ func TestClaimsOfPods(t *testing.T) {
 		return !first && second
 	})
 	claim := func(name, class string, annotations map[string]string) {
-		h.must(h.Create(h.Context(), &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: name, Annotations: annotations}, Spec: claimSpec(class)}))
+		h.must(h.Create(h.Context(), &corev1.PersistentVolumeClaim{
+			ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: name, Annotations: annotations}, Spec: claimSpec(class),
+		}))
 	}
 	for i := range 20 { // each pod right after its claim
 		claim(fmt.Sprint("data-store-", i), "-", nil)

@@ -111,8 +111,8 @@ func TestDaemonSets(t *testing.T) {
 	}
 }
 
-// TestDaemonSetOfRealNodes: a pod of a DaemonSet for a node of this cluster is refused in a namespace whose pods run in other clusters only. Pods for virtual nodes,
-// and of other namespaces, are not.
+// TestDaemonSetOfRealNodes: a pod of a DaemonSet for a node of this cluster is refused in a namespace whose pods run in other clusters only. Pods for
+// virtual nodes, and of other namespaces, are not.
 func TestDaemonSetOfRealNodes(t *testing.T) {
 	h := newWebhookEnv(t)
 	h.must(h.Create(h.Context(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "worker"}}))
@@ -132,7 +132,9 @@ func TestDaemonSetOfRealNodes(t *testing.T) {
 	}
 	for _, name := range []string{"Remote", "LocalAndRemote"} {
 		namespace := strings.ToLower(name)
-		h.must(h.Create(h.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace, Labels: map[string]string{"liqo.io/scheduling-enabled": "true"}}}))
+		h.must(h.Create(h.Context(), &corev1.Namespace{
+			ObjectMeta: metav1.ObjectMeta{Name: namespace, Labels: map[string]string{"liqo.io/scheduling-enabled": "true"}},
+		}))
 		h.must(h.Create(h.Context(), h.offloading(namespace, offloadingv1alpha1.PodOffloadingStrategy(name))))
 		for _, node := range []string{"liqo-milan", "unknown"} {
 			h.must(create(namespace, node))

@@ -44,7 +44,8 @@ func write(t *testing.T, c client.Client, objects ...*unstructured.Unstructured)
 }
 
 // everyRule are values that ask for every policy and webhook.
-const everyRule = "peers.images.allow={registry.example/*},peers.images.alwaysPull=true,peers.customResources={widgets.example.org},peers.ingresses.hosts={*.rome.example}"
+const everyRule = "peers.images.allow={registry.example/*},peers.images.alwaysPull=true,peers.customResources={widgets.example.org}," +
+	"peers.ingresses.hosts={*.rome.example}"
 
 // guardOf returns a guard that reads the API server as it is, and requires what everyRule asks for.
 func guardOf(c client.Client, further ...string) func(t *testing.T) string {
@@ -99,7 +100,10 @@ func TestAttackNL3(t *testing.T) {
 				p.Spec.Validations[i].Expression = "true"
 			}
 		}), "made them: liqo-peers;"},
-		{"one rule less", "liqo-peers-remote-namespaces", &policy{}, ofPolicy(func(p *policy) { p.Spec.Validations = p.Spec.Validations[1:] }), "made them: liqo-peers-remote-namespaces;"},
+		{
+			"one rule less", "liqo-peers-remote-namespaces", &policy{}, ofPolicy(func(p *policy) { p.Spec.Validations = p.Spec.Validations[1:] }),
+			"made them: liqo-peers-remote-namespaces;",
+		},
 		{"a condition that is never met", "liqo-peers-objects", &policy{}, ofPolicy(func(p *policy) {
 			p.Spec.MatchConditions = append(p.Spec.MatchConditions, admissionv1.MatchCondition{Name: "x", Expression: "false"})
 		}), "made them: liqo-peers-objects;"},
@@ -120,8 +124,14 @@ func TestAttackNL3(t *testing.T) {
 		{"a binding to no parameter", "liqo-peers-ingress-classes", &binding{}, ofBinding(func(b *binding) {
 			b.Spec.ParamRef = &admissionv1.ParamRef{Name: "none", ParameterNotFoundAction: b.Spec.ParamRef.ParameterNotFoundAction}
 		}), "denies: liqo-peers-ingress-classes;"},
-		{"a binding that warns", "liqo-peers", &binding{}, ofBinding(func(b *binding) { b.Spec.ValidationActions = []admissionv1.ValidationAction{admissionv1.Warn} }), "denies: liqo-peers;"},
-		{"a binding that audits, too", "liqo-peers", &binding{}, ofBinding(func(b *binding) { b.Spec.ValidationActions = append(b.Spec.ValidationActions, admissionv1.Audit) }), ""},
+		{
+			"a binding that warns", "liqo-peers", &binding{},
+			ofBinding(func(b *binding) { b.Spec.ValidationActions = []admissionv1.ValidationAction{admissionv1.Warn} }), "denies: liqo-peers;",
+		},
+		{
+			"a binding that audits, too", "liqo-peers", &binding{},
+			ofBinding(func(b *binding) { b.Spec.ValidationActions = append(b.Spec.ValidationActions, admissionv1.Audit) }), "",
+		},
 		{"no webhooks", "liqo", &hooks{}, nil, "missing: ValidatingWebhookConfiguration liqo;"},
 		{"a webhook less", "liqo", &hooks{}, ofHooks(func(h *hooks) {
 			h.Webhooks = slices.DeleteFunc(h.Webhooks, func(one admissionv1.ValidatingWebhook) bool { return one.Name == "peerbytes.validate.liqo.io" })
@@ -129,10 +139,19 @@ func TestAttackNL3(t *testing.T) {
 		{"no comparison of hosts", "liqo", &hooks{}, ofHooks(func(h *hooks) {
 			h.Webhooks = slices.DeleteFunc(h.Webhooks, func(one admissionv1.ValidatingWebhook) bool { return one.Name == "peerhosts.validate.liqo.io" })
 		}), "made them: Validating"},
-		{"a webhook that need not answer", "liqo", &hooks{}, ofHooks(func(h *hooks) { hook(h, "peerbytes").FailurePolicy = new(admissionv1.Ignore) }), "made them: Validating"},
+		{
+			"a webhook that need not answer", "liqo", &hooks{},
+			ofHooks(func(h *hooks) { hook(h, "peerbytes").FailurePolicy = new(admissionv1.Ignore) }), "made them: Validating",
+		},
 		{"a webhook for less", "liqo", &hooks{}, ofHooks(func(h *hooks) { hook(h, "peerbytes").Rules = hook(h, "peerbytes").Rules[1:] }), "made them: Validating"},
-		{"a webhook that is never asked", "liqo", &hooks{}, ofHooks(func(h *hooks) { hook(h, "shadowpod").MatchConditions[0].Expression = "false" }), "made them: Validating"},
-		{"a webhook with another address", "liqo", &hooks{}, ofHooks(func(h *hooks) { hook(h, "shadowpod").ClientConfig.Service.Name = "other" }), "made them: Validating"},
+		{
+			"a webhook that is never asked", "liqo", &hooks{},
+			ofHooks(func(h *hooks) { hook(h, "shadowpod").MatchConditions[0].Expression = "false" }), "made them: Validating",
+		},
+		{
+			"a webhook with another address", "liqo", &hooks{},
+			ofHooks(func(h *hooks) { hook(h, "shadowpod").ClientConfig.Service.Name = "other" }), "made them: Validating",
+		},
 		{"what clouds and certificates change", "liqo", &hooks{}, ofHooks(func(h *hooks) {
 			for i := range h.Webhooks {
 				if selector := h.Webhooks[i].NamespaceSelector; selector != nil {
@@ -203,7 +222,8 @@ func TestUpgradeOfRules(t *testing.T) {
 	for _, object := range rulesOf(t, other) {
 		old := &unstructured.Unstructured{}
 		old.SetGroupVersionKind(object.GroupVersionKind())
-		if err := root.Get(t.Context(), client.ObjectKeyFromObject(object), old); err != nil || old.GetAnnotations()["liqo.io/spec-digest"] != object.GetAnnotations()["liqo.io/spec-digest"] {
+		if err := root.Get(t.Context(), client.ObjectKeyFromObject(object), old); err != nil ||
+			old.GetAnnotations()["liqo.io/spec-digest"] != object.GetAnnotations()["liqo.io/spec-digest"] {
 			changed++
 		}
 		write(t, root, object)

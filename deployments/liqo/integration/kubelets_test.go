@@ -31,8 +31,9 @@ func TestVirtualKubelets(t *testing.T) {
 			RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "liqo-virtual-kubelet"},
 		},
 		&rbacv1.RoleBinding{
-			ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "kubelet"}, Subjects: []rbacv1.Subject{{Kind: rbacv1.UserKind, APIGroup: rbacv1.GroupName, Name: account}},
-			RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "liqo-virtual-kubelet-offloaded"},
+			ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "kubelet"},
+			Subjects:   []rbacv1.Subject{{Kind: rbacv1.UserKind, APIGroup: rbacv1.GroupName, Name: account}},
+			RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "liqo-virtual-kubelet-offloaded"},
 		},
 		pod("ours", "liqo-milan"), pod("others", "worker-1"), pod("unscheduled", ""),
 	} {
@@ -56,16 +57,20 @@ func TestVirtualKubelets(t *testing.T) {
 		image = `{"spec":{"containers":[{"name":"c","image":"other"}]}}`
 	)
 	inForce(t, "liqo-virtual-pods", func() error { return remove("others") })
-	for what, err := range map[string]error{"deletion of ours": remove("ours"), "the status of ours": report("ours"), "the tolerations of ours": change("ours", longer)} {
+	for what, err := range map[string]error{
+		"deletion of ours": remove("ours"), "the status of ours": report("ours"), "the tolerations of ours": change("ours", longer),
+	} {
 		if err != nil {
 			t.Errorf("%s: %v", what, err)
 		}
 	}
 	for what, err := range map[string]error{
 		"deletion of an unscheduled pod": remove("unscheduled"), "the status of an unscheduled pod": report("unscheduled"), "the status of others": report("others"),
-		"the tolerations of others": change("others", longer), "the image of ours": change("ours", image), "the deadline of ours": change("ours", `{"spec":{"activeDeadlineSeconds":1}}`),
-		"a label of ours": change("ours", `{"metadata":{"labels":{"app":"web"}}}`), "an annotation of ours": change("ours", `{"metadata":{"annotations":{"a":"b"}}}`),
-		"a finalizer of ours": change("ours", `{"metadata":{"finalizers":["example.org/stay"]}}`),
+		"the tolerations of others": change("others", longer), "the image of ours": change("ours", image),
+		"the deadline of ours":  change("ours", `{"spec":{"activeDeadlineSeconds":1}}`),
+		"a label of ours":       change("ours", `{"metadata":{"labels":{"app":"web"}}}`),
+		"an annotation of ours": change("ours", `{"metadata":{"annotations":{"a":"b"}}}`),
+		"a finalizer of ours":   change("ours", `{"metadata":{"finalizers":["example.org/stay"]}}`),
 	} {
 		if err == nil || !strings.Contains(err.Error(), "liqo-virtual-pods") {
 			t.Errorf("%s: %v, want a refusal of the admission policy", what, err)

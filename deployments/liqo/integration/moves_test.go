@@ -39,7 +39,10 @@ func tryMoves(ctx context.Context, t *testing.T, root, c client.Client) {
 		t.Fatalf("the controller manager cannot take its rights for a move: %v", err)
 	}
 	pod := func(name string, moves bool, change func(*corev1.PodSpec)) *corev1.Pod {
-		one := &corev1.Pod{ObjectMeta: meta(name, moves), Spec: corev1.PodSpec{AutomountServiceAccountToken: new(false), Containers: []corev1.Container{{Name: "mover", Image: "mover"}}}}
+		one := &corev1.Pod{
+			ObjectMeta: meta(name, moves),
+			Spec:       corev1.PodSpec{AutomountServiceAccountToken: new(false), Containers: []corev1.Container{{Name: "mover", Image: "mover"}}},
+		}
 		if change != nil {
 			change(&one.Spec)
 		}
@@ -73,20 +76,24 @@ func tryMoves(ctx context.Context, t *testing.T, root, c client.Client) {
 		act     func() error
 		allowed bool
 	}{
-		"a Secret of a move":          {create(&corev1.Secret{ObjectMeta: meta("liqo-move-1-source", true)}), true},
-		"a pod of a move":             {create(pod("liqo-move-1-target", true, nil)), true},
-		"a claim of a move":           {create(claim("liqo-move-1-target", true)), true},
-		"a policy of a move":          {create(&networkingv1.NetworkPolicy{ObjectMeta: meta("liqo-move-1", true)}), true},
-		"a Secret without label":      {create(&corev1.Secret{ObjectMeta: meta("liqo-move-1-source", false)}), false},
-		"a Secret of another one":     {create(&corev1.Secret{ObjectMeta: meta("tokens", true)}), false},
-		"their Secret":                {func() error { return c.Delete(ctx, theirs, client.DryRunAll) }, false},
-		"a Service":                   {create(&corev1.Service{ObjectMeta: meta("web", false), Spec: corev1.ServiceSpec{Ports: []corev1.ServicePort{{Port: 80}}}}), false},
+		"a Secret of a move":      {create(&corev1.Secret{ObjectMeta: meta("liqo-move-1-source", true)}), true},
+		"a pod of a move":         {create(pod("liqo-move-1-target", true, nil)), true},
+		"a claim of a move":       {create(claim("liqo-move-1-target", true)), true},
+		"a policy of a move":      {create(&networkingv1.NetworkPolicy{ObjectMeta: meta("liqo-move-1", true)}), true},
+		"a Secret without label":  {create(&corev1.Secret{ObjectMeta: meta("liqo-move-1-source", false)}), false},
+		"a Secret of another one": {create(&corev1.Secret{ObjectMeta: meta("tokens", true)}), false},
+		"their Secret":            {func() error { return c.Delete(ctx, theirs, client.DryRunAll) }, false},
+		"a Service": {
+			create(&corev1.Service{ObjectMeta: meta("web", false), Spec: corev1.ServiceSpec{Ports: []corev1.ServicePort{{Port: 80}}}}), false,
+		},
 		"a policy":                    {create(&networkingv1.NetworkPolicy{ObjectMeta: meta("allow", false)}), false},
 		"a pod":                       {create(pod("web", false, nil)), false},
 		"a claim":                     {create(claim("data", false)), false},
 		"a pod with the node's files": {create(pod("liqo-move-1-copy", true, volume(corev1.VolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: "/"}}))), false},
-		"a pod with their Secret":     {create(pod("liqo-move-1-copy", true, volume(corev1.VolumeSource{Secret: &corev1.SecretVolumeSource{SecretName: "theirs"}}))), false},
-		"a pod with a token":          {create(pod("liqo-move-1-copy", true, func(s *corev1.PodSpec) { s.AutomountServiceAccountToken = nil })), false},
+		"a pod with their Secret": {
+			create(pod("liqo-move-1-copy", true, volume(corev1.VolumeSource{Secret: &corev1.SecretVolumeSource{SecretName: "theirs"}}))), false,
+		},
+		"a pod with a token": {create(pod("liqo-move-1-copy", true, func(s *corev1.PodSpec) { s.AutomountServiceAccountToken = nil })), false},
 		"a privileged pod": {create(pod("liqo-move-1-copy", true, func(s *corev1.PodSpec) {
 			s.Containers[0].SecurityContext = &corev1.SecurityContext{Privileged: new(true)}
 		})), false},

@@ -39,7 +39,8 @@ func TestNodeReports(t *testing.T) {
 	one := agent("worker-1")
 	inForce(t, "liqo-node-reports", func() error { return write(one, "liqo", "worker-2", 1) })
 	for what, err := range map[string]error{
-		"its own": write(one, "liqo", "worker-1", 2), "as many as it may": write(one, "liqo", "worker-1", netv1alpha1.MaxNodeNetworks), "none": write(one, "liqo", "worker-1", 0),
+		"its own": write(one, "liqo", "worker-1", 2), "as many as it may": write(one, "liqo", "worker-1", netv1alpha1.MaxNodeNetworks),
+		"none": write(one, "liqo", "worker-1", 0),
 		"an API server that does not name the node": write(agent(), "liqo", "worker-3", 1),
 	} {
 		if err != nil {

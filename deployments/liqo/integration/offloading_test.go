@@ -146,7 +146,10 @@ func newWebhookEnv(t *testing.T, set ...string) *webhookEnv {
 	h.namespace("probe")
 	h.must(h.Create(ctx, h.offloading("probe", "Remote")))
 	h.until("the API server calls the webhook for pods", func() bool { // it observes each configuration on its own
-		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "probe", Name: "probe"}, Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "c", Image: "i"}}}}
+		pod := &corev1.Pod{
+			ObjectMeta: metav1.ObjectMeta{Namespace: "probe", Name: "probe"},
+			Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "c", Image: "i"}}},
+		}
 		h.must(h.Create(ctx, pod, client.DryRunAll))
 		return pod.Spec.Affinity != nil
 	})
@@ -288,8 +291,10 @@ func (h *webhookEnv) post(webhook, review string) (status int, answer string) {
 func TestAttackH4(t *testing.T) {
 	h := newWebhookEnv(t)
 	h.namespace("victim")
-	object := `{"apiVersion":"offloading.liqo.io/v1alpha1","kind":"NamespaceOffloading","metadata":{"name":"offloading","namespace":"victim","uid":"forged","generation":1},"spec":{"podOffloadingStrategy":"Remote"}}`
-	review := `{"kind":"AdmissionReview","apiVersion":"admission.k8s.io/v1","request":{"uid":"forged","operation":"CREATE","namespace":"victim","name":"offloading","object":` + object + `}}`
+	object := `{"apiVersion":"offloading.liqo.io/v1alpha1","kind":"NamespaceOffloading","metadata":{"name":"offloading","namespace":"victim",` +
+		`"uid":"forged","generation":1},"spec":{"podOffloadingStrategy":"Remote"}}`
+	review := `{"kind":"AdmissionReview","apiVersion":"admission.k8s.io/v1","request":{"uid":"forged","operation":"CREATE",` +
+		`"namespace":"victim","name":"offloading","object":` + object + `}}`
 	if status, answer := h.post("nsoff.validate.liqo.io", review); status != http.StatusOK || !strings.Contains(answer, `"allowed":true`) {
 		t.Fatalf("the review was not read, so this test proves nothing: %d %s", status, answer)
 	}

@@ -15,7 +15,10 @@ import (
 )
 
 func budgetOf(namespace string, spec map[string]any) *unstructured.Unstructured {
-	object := peerObject(namespace, "PodDisruptionBudget", keys{"virtualkubelet.liqo.io/origin": "rome", "virtualkubelet.liqo.io/destination": "milan"}, nil, map[string]any{"spec": spec})
+	object := peerObject(
+		namespace, "PodDisruptionBudget", keys{"virtualkubelet.liqo.io/origin": "rome", "virtualkubelet.liqo.io/destination": "milan"}, nil,
+		map[string]any{"spec": spec},
+	)
 	object.SetAPIVersion("policy/v1")
 	return object
 }
@@ -44,21 +47,37 @@ func TestPeerBudgets(t *testing.T) {
 		change func(*unstructured.Unstructured)
 		want   string // empty: admitted
 	}{
-		"a number":                 {spec: plain()},
-		"zero":                     {spec: map[string]any{"minAvailable": int64(0), "selector": ofRome(nil)}},
-		"all pods of the peer":     {spec: map[string]any{"minAvailable": int64(2147483647), "selector": ofRome(nil)}},
-		"expressions":              {spec: map[string]any{"minAvailable": int64(1), "unhealthyPodEvictionPolicy": "AlwaysAllow", "selector": map[string]any{"matchLabels": map[string]any{"virtualkubelet.liqo.io/origin": "rome"}, "matchExpressions": []any{map[string]any{"key": "app", "operator": "Exists"}}}}},
-		"a percentage":             {spec: map[string]any{"minAvailable": "50%", "selector": ofRome(nil)}, want: "minAvailable as a number"},
-		"maxUnavailable":           {spec: map[string]any{"maxUnavailable": int64(0), "selector": ofRome(nil)}, want: "minAvailable as a number"},
-		"nothing":                  {spec: map[string]any{"selector": ofRome(nil)}, want: "minAvailable as a number"},
-		"an empty selector":        {spec: map[string]any{"minAvailable": int64(1), "selector": map[string]any{}}, want: "must select its own pods"},
-		"no selector":              {spec: map[string]any{"minAvailable": int64(1)}, want: "must select its own pods"},
-		"pods of everybody":        {spec: map[string]any{"minAvailable": int64(1), "selector": map[string]any{"matchLabels": map[string]any{"app": "web"}}}, want: "must select its own pods"},
-		"pods of another peer":     {spec: map[string]any{"minAvailable": int64(1), "selector": map[string]any{"matchLabels": map[string]any{"virtualkubelet.liqo.io/origin": "paris"}}}, want: "must select its own pods"},
-		"its own by an expression": {spec: map[string]any{"minAvailable": int64(1), "selector": map[string]any{"matchExpressions": []any{map[string]any{"key": "virtualkubelet.liqo.io/origin", "operator": "In", "values": []any{"rome", "paris"}}}}}, want: "must select its own pods"},
-		"a label":                  {spec: plain(), want: "must have no labels but", change: func(o *unstructured.Unstructured) { o.SetLabels(keys{"argocd.argoproj.io/instance": "x"}) }},
-		"an annotation":            {spec: plain(), want: "must have no annotations", change: func(o *unstructured.Unstructured) { o.SetAnnotations(keys{"x": "y"}) }},
-		"a finalizer":              {spec: plain(), want: "finalizer", change: func(o *unstructured.Unstructured) { o.SetFinalizers([]string{"example.org/stay"}) }},
+		"a number":             {spec: plain()},
+		"zero":                 {spec: map[string]any{"minAvailable": int64(0), "selector": ofRome(nil)}},
+		"all pods of the peer": {spec: map[string]any{"minAvailable": int64(2147483647), "selector": ofRome(nil)}},
+		"expressions": {spec: map[string]any{"minAvailable": int64(1), "unhealthyPodEvictionPolicy": "AlwaysAllow", "selector": map[string]any{
+			"matchLabels":      map[string]any{"virtualkubelet.liqo.io/origin": "rome"},
+			"matchExpressions": []any{map[string]any{"key": "app", "operator": "Exists"}},
+		}}},
+		"a percentage":      {spec: map[string]any{"minAvailable": "50%", "selector": ofRome(nil)}, want: "minAvailable as a number"},
+		"maxUnavailable":    {spec: map[string]any{"maxUnavailable": int64(0), "selector": ofRome(nil)}, want: "minAvailable as a number"},
+		"nothing":           {spec: map[string]any{"selector": ofRome(nil)}, want: "minAvailable as a number"},
+		"an empty selector": {spec: map[string]any{"minAvailable": int64(1), "selector": map[string]any{}}, want: "must select its own pods"},
+		"no selector":       {spec: map[string]any{"minAvailable": int64(1)}, want: "must select its own pods"},
+		"pods of everybody": {
+			spec: map[string]any{"minAvailable": int64(1), "selector": map[string]any{"matchLabels": map[string]any{"app": "web"}}},
+			want: "must select its own pods",
+		},
+		"pods of another peer": {
+			spec: map[string]any{"minAvailable": int64(1), "selector": map[string]any{"matchLabels": map[string]any{"virtualkubelet.liqo.io/origin": "paris"}}},
+			want: "must select its own pods",
+		},
+		"its own by an expression": {spec: map[string]any{"minAvailable": int64(1), "selector": map[string]any{
+			"matchExpressions": []any{map[string]any{"key": "virtualkubelet.liqo.io/origin", "operator": "In", "values": []any{"rome", "paris"}}},
+		}}, want: "must select its own pods"},
+		"a label": {
+			spec: plain(), want: "must have no labels but",
+			change: func(o *unstructured.Unstructured) { o.SetLabels(keys{"argocd.argoproj.io/instance": "x"}) },
+		},
+		"an annotation": {
+			spec: plain(), want: "must have no annotations", change: func(o *unstructured.Unstructured) { o.SetAnnotations(keys{"x": "y"}) },
+		},
+		"a finalizer": {spec: plain(), want: "finalizer", change: func(o *unstructured.Unstructured) { o.SetFinalizers([]string{"example.org/stay"}) }},
 	} {
 		object := budgetOf("shop-rome", row.spec)
 		if row.change != nil {

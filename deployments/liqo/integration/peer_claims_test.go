@@ -58,7 +58,9 @@ func claimAttacks() []attempt {
 		claim("a copy of a claim that its pods may use", map[string]any{"dataSource": source}, ""),
 		claim("the same as a reference", map[string]any{"dataSourceRef": source}, ""),
 		claim("the data of a snapshot", map[string]any{"dataSource": snapshot}, policy),
-		claim("the data of anything", map[string]any{"dataSourceRef": map[string]any{"kind": "PersistentVolumeClaim", "apiGroup": "evil.example.com", "name": "x"}}, policy),
+		claim("the data of anything", map[string]any{
+			"dataSourceRef": map[string]any{"kind": "PersistentVolumeClaim", "apiGroup": "evil.example.com", "name": "x"},
+		}, policy),
 		claim("the settings of a driver", map[string]any{"volumeAttributesClassName": "fast"}, policy),
 		claim("any volume without a class", map[string]any{"storageClassName": ""}, policy),
 		claim("no class", map[string]any{"storageClassName": nil}, policy),
@@ -133,7 +135,8 @@ func TestAttackM6(t *testing.T) {
 // TestAttackNM1: what TestAttackM6 refuses does not come by way of a pod, whose ephemeral volume Kubernetes makes a claim of.
 func TestAttackNM1(t *testing.T) {
 	ctx, admin, root := installed(t)
-	const remote, kubernetes, pods = "web-rome-000000", "system:serviceaccount:kube-system:ephemeral-volume-controller", "ValidatingAdmissionPolicy 'liqo-peers-pods'"
+	const remote, kubernetes, pods = "web-rome-000000",
+		"system:serviceaccount:kube-system:ephemeral-volume-controller", "ValidatingAdmissionPolicy 'liqo-peers-pods'"
 	asPeer(ctx, t, admin, root, remote)
 	as := func(user string) client.Client {
 		config := rest.CopyConfig(admin)
@@ -149,7 +152,8 @@ func TestAttackNM1(t *testing.T) {
 	}
 	run := func(one attempt) error {
 		var template corev1.PersistentVolumeClaimTemplate
-		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(peerObject("", one.kind, one.labels, one.annotations, one.fields).Object, &template); err != nil {
+		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(peerObject("", one.kind, one.labels, one.annotations, one.fields).
+			Object, &template); err != nil {
 			t.Fatal(err)
 		}
 		template.Name, template.Namespace = "", ""
@@ -204,7 +208,8 @@ func TestAttackNM1(t *testing.T) {
 	}
 	for user, text := range map[string]string{
 		"system:kube-scheduler": `{"metadata":{"annotations":{"volume.kubernetes.io/selected-node":"worker"}}}`,
-		"system:serviceaccount:kube-system:persistent-volume-binder": `{"metadata":{"annotations":{"pv.kubernetes.io/bind-completed":"yes"}},"spec":{"volumeName":"disk-1"}}`,
+		"system:serviceaccount:kube-system:persistent-volume-binder": `{"metadata":{"annotations":{"pv.kubernetes.io/bind-completed":"yes"}},` +
+			`"spec":{"volumeName":"disk-1"}}`,
 	} {
 		if err := as(user).Patch(ctx, bound.DeepCopy(), client.RawPatch(types.MergePatchType, []byte(text)), client.DryRunAll); err != nil {
 			t.Errorf("%s: %v", user, err)

@@ -34,15 +34,16 @@ func withoutPolicies(t *testing.T, root client.Client) {
 	}
 }
 
-// TestCostOfCounting measures how long the API server takes to create an object of a peer whose namespace has a quota and counts in the ledger, counts in the ledger, or
-// neither, in turns. Admission policies do not apply.
+// TestCostOfCounting measures how long the API server takes to create an object of a peer whose namespace has a quota and counts in the ledger,
+// counts in the ledger, or neither, in turns. Admission policies do not apply.
 func TestCostOfCounting(t *testing.T) {
 	if !*measure {
 		t.Skip("a measurement; run it with -measure")
 	}
 	totals := corev1.ResourceList{}
 	for _, name := range []corev1.ResourceName{
-		"secrets", "configmaps", "services", "services.loadbalancers", "services.nodeports", "count/ingresses.networking.k8s.io", "count/poddisruptionbudgets.policy", "persistentvolumeclaims", "requests.storage",
+		"secrets", "configmaps", "services", "services.loadbalancers", "services.nodeports", "count/ingresses.networking.k8s.io",
+		"count/poddisruptionbudgets.policy", "persistentvolumeclaims", "requests.storage",
 	} {
 		totals[name] = resource.MustParse("1Ti")
 	}
@@ -54,7 +55,10 @@ func TestCostOfCounting(t *testing.T) {
 	ctx, peer := t.Context(), as("system:serviceaccount:liqo-tenant-rome:liqo-peer")
 	withoutPolicies(t, root)
 	tenant := map[string]string{"discovery.liqo.io/tenant-namespace": "true", "discovery.liqo.io/cluster-id": "rome"}
-	for name, labels := range map[string]map[string]string{"liqo-tenant-rome": tenant, "quota-rome": {"liqo.io/remote-cluster-id": "rome"}, "ledger-rome": {"liqo.io/remote-cluster-id": "rome"}, "neither": nil} {
+	for name, labels := range map[string]map[string]string{
+		"liqo-tenant-rome": tenant, "quota-rome": {"liqo.io/remote-cluster-id": "rome"}, "ledger-rome": {"liqo.io/remote-cluster-id": "rome"},
+		"neither": nil,
+	} {
 		if err := root.Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: labels}}); err != nil {
 			t.Fatal(err)
 		}

@@ -22,8 +22,12 @@ func peerCustomResources(ctx context.Context, t *testing.T, c, root client.Clien
 	definition := &unstructured.Unstructured{Object: map[string]any{
 		"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition", "metadata": map[string]any{"name": "widgets.example.com"},
 		"spec": map[string]any{
-			"group": "example.com", "scope": "Namespaced", "names": map[string]any{"plural": "widgets", "singular": "widget", "kind": "Widget", "listKind": "WidgetList"},
-			"versions": []any{map[string]any{"name": "v1", "served": true, "storage": true, "schema": map[string]any{"openAPIV3Schema": map[string]any{"type": "object", "x-kubernetes-preserve-unknown-fields": true}}}},
+			"group": "example.com", "scope": "Namespaced",
+			"names": map[string]any{"plural": "widgets", "singular": "widget", "kind": "Widget", "listKind": "WidgetList"},
+			"versions": []any{map[string]any{
+				"name": "v1", "served": true, "storage": true,
+				"schema": map[string]any{"openAPIV3Schema": map[string]any{"type": "object", "x-kubernetes-preserve-unknown-fields": true}},
+			}},
 		},
 	}}
 	objects := []*unstructured.Unstructured{definition}
@@ -111,7 +115,10 @@ func TestCustomResourceValues(t *testing.T) {
 			t.Errorf("%s: %s has %q, want %q", test.values, test.role, got, test.want)
 		}
 	}
-	for _, name := range []string{"*.example.com", "widgets.*", "widgets", "roles.rbac.authorization.k8s.io", "ingresses.networking.k8s.io", "namespacemaps.virtualkubelet.liqo.io", "deployments.apps", "widgets.example.com/status"} {
+	for _, name := range []string{
+		"*.example.com", "widgets.*", "widgets", "roles.rbac.authorization.k8s.io", "ingresses.networking.k8s.io",
+		"namespacemaps.virtualkubelet.liqo.io", "deployments.apps", "widgets.example.com/status",
+	} {
 		for _, value := range []string{"virtualKubelet.customResources", "peers.customResources"} {
 			values := charttest.Required()
 			charttest.Set(values, value, []any{name})

@@ -77,7 +77,8 @@ func nh3Every(t *testing.T) {
 		return ingress
 	}
 	for _, one := range []*unstructured.Unstructured{
-		own("shop", "name", ingressOf("shop.provider.example", "/")), own("shop", "wildcard", ingressOf("*.apps.provider.example", "/")), own("shop", "rest", ingressOf("", "")),
+		own("shop", "name", ingressOf("shop.provider.example", "/")), own("shop", "wildcard", ingressOf("*.apps.provider.example", "/")),
+		own("shop", "rest", ingressOf("", "")),
 		own("shop", "tls", withTLS(ingressOf("a.b.rome.example", "/"), "tls.provider.example")), own(other, "peer", ingressOf("own.rome.example", "/")),
 	} {
 		h.must(h.Create(t.Context(), one))
@@ -108,7 +109,8 @@ func nh3Every(t *testing.T) {
 	}
 	kept := own(remote, "kept", ingressOf("kept.rome.example", "/"))
 	h.must(c.Create(t.Context(), kept))
-	change := client.RawPatch(types.MergePatchType, []byte(`{"spec":{"rules":[{"host":"shop.provider.example","http":{"paths":[{"path":"/login","pathType":"Exact","backend":{"service":{"name":"x","port":{"number":80}}}}]}}]}}`))
+	change := client.RawPatch(types.MergePatchType, []byte(`{"spec":{"rules":[{"host":"shop.provider.example",`+
+		`"http":{"paths":[{"path":"/login","pathType":"Exact","backend":{"service":{"name":"x","port":{"number":80}}}}]}}]}}`))
 	if err := c.Patch(t.Context(), kept.DeepCopy(), change, client.DryRunAll); err == nil || !strings.Contains(err.Error(), refused) {
 		t.Errorf("an update to a host of the provider: %v", err)
 	}
@@ -123,7 +125,8 @@ func nh3Every(t *testing.T) {
 		var all eventsv1.EventList
 		h.must(h.List(t.Context(), &all, client.InNamespace("more")))
 		for _, one := range all.Items {
-			if one.Reason == "HostOfPeer" && one.Regarding.Name == "late" && strings.Contains(one.Note, "kept.rome.example") && strings.Contains(one.Note, remote+"/kept") {
+			if one.Reason == "HostOfPeer" && one.Regarding.Name == "late" &&
+				strings.Contains(one.Note, "kept.rome.example") && strings.Contains(one.Note, remote+"/kept") {
 				return true
 			}
 		}
@@ -185,7 +188,8 @@ func TestAttackNM7(t *testing.T) {
 	}
 	hostOnly := map[string]any{"spec": map[string]any{"rules": []any{map[string]any{"host": "free.example.org"}}}}
 	attempt{"a rule without paths", "Ingress", nil, nil, hostOnly, only}.check(ctx, t, c, remote)
-	if err := c.Create(ctx, peerObject(remote, "Ingress", nil, nil, ingressOf("", "/a")), client.DryRunAll); err == nil || !strings.Contains(err.Error(), "(no host)") && !strings.Contains(err.Error(), "peers.ingresses.hosts") {
+	if err := c.Create(ctx, peerObject(remote, "Ingress", nil, nil, ingressOf("", "/a")), client.DryRunAll); err == nil ||
+		!strings.Contains(err.Error(), "(no host)") && !strings.Contains(err.Error(), "peers.ingresses.hosts") {
 		t.Errorf("a rule without a host: %v", err)
 	}
 }

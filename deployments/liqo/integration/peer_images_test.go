@@ -15,13 +15,17 @@ import (
 	"liqo.io/liqo/internal/kube/kubetest"
 )
 
-// TestAttackNM3: a peer does not run images that this cluster keeps from it: in containers of any kind and image volumes, from the beginning or later, however it
-// spells their registry; nor what lies on a node already, if that is asked for. A pod that ran before the values changed can still be changed and ended.
+// TestAttackNM3: a peer does not run images that this cluster keeps from it: in containers of any kind and image volumes, from the beginning or
+// later, however it spells their registry; nor what lies on a node already, if that is asked for. A pod that ran before the values changed can still
+// be changed and ended.
 func TestAttackNM3(t *testing.T) {
 	ctx, _, root := installed(t)
 	const remote = "images-rome-000000"
 	for _, object := range []client.Object{
-		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: remote, Labels: map[string]string{"liqo.io/remote-cluster-id": "rome"}, Annotations: map[string]string{"liqo.io/open-remote-namespace": "true"}}},
+		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{
+			Name: remote, Labels: map[string]string{"liqo.io/remote-cluster-id": "rome"},
+			Annotations: map[string]string{"liqo.io/open-remote-namespace": "true"},
+		}},
 		&corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: remote, Name: "default"}},
 	} {
 		if err := root.Create(ctx, object); err != nil {
@@ -88,14 +92,17 @@ func TestAttackNM3(t *testing.T) {
 		now.Spec.EphemeralContainers = []corev1.EphemeralContainer{{EphemeralContainerCommon: corev1.EphemeralContainerCommon{
 			Name: "debugger", Image: image, ImagePullPolicy: policy, TerminationMessagePolicy: corev1.TerminationMessageReadFile,
 		}}}
-		return root.SubResource("ephemeralcontainers").Update(ctx, now, &client.SubResourceUpdateOptions{UpdateOptions: client.UpdateOptions{DryRun: []string{metav1.DryRunAll}}})
+		return root.SubResource("ephemeralcontainers").Update(ctx, now, &client.SubResourceUpdateOptions{
+			UpdateOptions: client.UpdateOptions{DryRun: []string{metav1.DryRunAll}},
+		})
 	}
 	volume := func(image string, policy corev1.PullPolicy) func(*corev1.Pod) {
 		return volumeOf(corev1.VolumeSource{Image: &corev1.ImageVolumeSource{Reference: image, PullPolicy: policy}})
 	}
 	const denied = "peers.images.deny"
 	for _, image := range []string{
-		private, "registry.provider.example/billing@sha256:" + strings.Repeat("a", 64), "REGISTRY.Provider.example/billing", "registry.provider.example:443/billing", "quay.io/provider/secret", "quay.io/provider/secret:2",
+		private, "registry.provider.example/billing@sha256:" + strings.Repeat("a", 64), "REGISTRY.Provider.example/billing",
+		"registry.provider.example:443/billing", "quay.io/provider/secret", "quay.io/provider/secret:2",
 	} {
 		refused("a container", try(with(image)), denied)
 	}
@@ -119,7 +126,9 @@ func TestAttackNM3(t *testing.T) {
 	for _, image := range []string{"nginx", "nginx:1.27", "library/nginx", "docker.io/nginx", "index.docker.io/library/nginx", "ghcr.io/shop/web:1.2"} {
 		accepted(image, try(with(image)))
 	}
-	for _, image := range []string{"quay.io/other/image", "shop/web", "ghcr.io/shop/web:2.0", "ghcr.io/shop/web", "localhost/nginx", "nginx.example/library/nginx", private} {
+	for _, image := range []string{
+		"quay.io/other/image", "shop/web", "ghcr.io/shop/web:2.0", "ghcr.io/shop/web", "localhost/nginx", "nginx.example/library/nginx", private,
+	} {
 		refused(image, try(with(image)), "peers.images.allow")
 	}
 	refused("allowed, and denied", try(with("miner:3")), denied)

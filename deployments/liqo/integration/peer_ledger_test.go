@@ -74,7 +74,8 @@ func withLedger(t *testing.T, limits ledger.Limits, namespaces ...string) (admin
 		t.Fatal(err)
 	}
 	peers, err := peerobjects.Setup(mgr, peerobjects.Options{
-		Limits: limits, Known: func(namespace string) string { return namespace[strings.LastIndex(namespace, "-")+1:] }, Namespaces: func(string) []string { return namespaces },
+		Limits: limits, Known: func(namespace string) string { return namespace[strings.LastIndex(namespace, "-")+1:] },
+		Namespaces: func(string) []string { return namespaces },
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -124,12 +125,16 @@ func TestAttackNH5(t *testing.T) {
 	admin, root, as := withLedger(t, limits, "web-rome", "shop-rome")
 	ctx, peer := t.Context(), as("system:serviceaccount:liqo-tenant-rome:liqo-peer")
 	for _, name := range []string{"web-rome", "shop-rome"} {
-		if err := root.Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{"liqo.io/remote-cluster-id": "rome"}}}); err != nil {
+		if err := root.Create(ctx, &corev1.Namespace{
+			ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{"liqo.io/remote-cluster-id": "rome"}},
+		}); err != nil {
 			t.Fatal(err)
 		}
 	}
 	for name, cluster := range map[string]string{"liqo-tenant-rome": "rome", "liqo-tenant-milan": "milan"} {
-		tenant := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{"discovery.liqo.io/tenant-namespace": "true", "discovery.liqo.io/cluster-id": cluster}}}
+		tenant := &corev1.Namespace{
+			ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{"discovery.liqo.io/tenant-namespace": "true", "discovery.liqo.io/cluster-id": cluster}},
+		}
 		if err := root.Create(ctx, tenant); err != nil {
 			t.Fatal(err)
 		}
@@ -142,7 +147,8 @@ func TestAttackNH5(t *testing.T) {
 		return service
 	}
 	kubetest.Eventually(t, "the API server asks the ledger", func() error {
-		if err := peer.Create(ctx, services("shop-rome", 6), client.DryRunAll); err == nil || !strings.Contains(err.Error(), "node ports of the peer in this cluster would be 6") {
+		if err := peer.Create(ctx, services("shop-rome", 6), client.DryRunAll); err == nil ||
+			!strings.Contains(err.Error(), "node ports of the peer in this cluster would be 6") {
 			return fmt.Errorf("6 node ports: %w", err)
 		}
 		return nil
@@ -173,7 +179,8 @@ func TestAttackNH5(t *testing.T) {
 	var number atomic.Int64 // what does not change is not written
 	request := func(user, namespace string) int {
 		body := fmt.Sprintf(`{"data":{"x":%q}}`, fmt.Sprint(number.Add(1))+strings.Repeat("y", size))
-		result := rawClient(t, admin, user).Patch(types.MergePatchType).AbsPath("/api/v1/namespaces/" + namespace + "/configmaps/text").Body([]byte(body)).MaxRetries(0).Do(ctx)
+		result := rawClient(t, admin, user).Patch(types.MergePatchType).AbsPath("/api/v1/namespaces/" + namespace + "/configmaps/text").Body([]byte(body)).
+			MaxRetries(0).Do(ctx)
 		code := 0
 		result.StatusCode(&code)
 		return code
@@ -196,7 +203,9 @@ func TestAttackNH5(t *testing.T) {
 
 	// Claims count, also those of Kubernetes.
 	claim := func(name string) *corev1.PersistentVolumeClaim {
-		one := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "web-rome", Name: name, Annotations: map[string]string{"x": strings.Repeat("x", size-1024)}}}
+		one := &corev1.PersistentVolumeClaim{
+			ObjectMeta: metav1.ObjectMeta{Namespace: "web-rome", Name: name, Annotations: map[string]string{"x": strings.Repeat("x", size-1024)}},
+		}
 		one.Spec.StorageClassName = new("disk")
 		one.Spec.AccessModes = []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce}
 		one.Spec.Resources.Requests = corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("1Mi")}
@@ -244,7 +253,9 @@ func TestAttackNH4Down(t *testing.T) {
 	if err := root.Create(ctx, hooks); err != nil {
 		t.Fatal(err)
 	}
-	if err := root.Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "web-rome", Labels: map[string]string{"liqo.io/remote-cluster-id": "rome"}}}); err != nil {
+	if err := root.Create(ctx, &corev1.Namespace{
+		ObjectMeta: metav1.ObjectMeta{Name: "web-rome", Labels: map[string]string{"liqo.io/remote-cluster-id": "rome"}},
+	}); err != nil {
 		t.Fatal(err)
 	}
 	as := func(user string) client.Client {

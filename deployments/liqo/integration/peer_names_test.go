@@ -28,16 +28,20 @@ func TestExternalNames(t *testing.T) {
 		return c.Create(ctx, peerObject(remote, "ConfigMap", keys{"grafana_dashboard": "1"}, nil, nil), client.DryRunAll)
 	})
 	for name, refusal := range map[string]string{
-		"db.example.com": "", "example.com": "", "www.xn--bcher-kva.example": "", "s3.eu-west-1.amazonaws.com": "", "a.b.c.d.example.org": "", "index.svc.eu.pinecone.example": "",
-		"local.example.com": "", "svc.example.com": "", "pod.svc.example.com": "", "10.example.com": "", "milan.example": "", "xinternal": refused, "xinternal.example": "",
+		"db.example.com": "", "example.com": "", "www.xn--bcher-kva.example": "", "s3.eu-west-1.amazonaws.com": "", "a.b.c.d.example.org": "",
+		"index.svc.eu.pinecone.example": "",
+		"local.example.com":             "", "svc.example.com": "", "pod.svc.example.com": "", "10.example.com": "", "milan.example": "", "xinternal": refused,
+		"xinternal.example": "",
 		// This cluster.
-		"kubernetes": refused, "kubernetes.default.svc": refused, "kubernetes.default.svc.cluster.local": refused, "kubernetes.default.svc.milan.example": refused, "a.kubernetes.default.svc": refused,
+		"kubernetes": refused, "kubernetes.default.svc": refused, "kubernetes.default.svc.cluster.local": refused,
+		"kubernetes.default.svc.milan.example": refused, "a.kubernetes.default.svc": refused,
 		"10-0-0-1.bank.pod.cluster.local": refused, "10-0-0-1.bank.pod.milan.example": refused, "localhost": refused, "a.localhost": refused,
 		// Its network.
 		"metadata.google.internal": refused, "instance-data.ec2.internal": refused, "internal": refused, "printer.lan": refused, "nas.local": refused,
 		"intern.milan.example": refused, "db.intern.milan.example": refused, "xintern.milan.example": "",
 		// Addresses, also as resolvers of the C library read them.
-		"169.254.169.254": refused, "10.0.0.1": refused, "127.1": refused, "0x7f.1": refused, "2852039166": refused, "0xa9fea9fe": refused, "1.2.3.0x4": refused, "a.1": refused,
+		"169.254.169.254": refused, "10.0.0.1": refused, "127.1": refused, "0x7f.1": refused, "2852039166": refused, "0xa9fea9fe": refused,
+		"1.2.3.0x4": refused, "a.1": refused,
 	} {
 		attempt{name, "Service", nil, nil, externalName(name), refusal}.check(ctx, t, c, remote)
 	}
@@ -60,9 +64,12 @@ func TestExternalNames(t *testing.T) {
 		return nil
 	})
 	for name, refusal := range map[string]string{
-		"db." + remote + ".svc.cluster.local": "", "db." + remote + ".svc": "", "db-0.db." + remote + ".svc.milan.example": "", "db.other-rome-000000.svc.cluster.local": "", "db.missing.svc.cluster.local": "",
-		"vault.bank.svc.cluster.local": refused, "vault.bank.svc": refused, "vault-0.vault.bank.svc.milan.example": refused, "db.web-turin-000000.svc.cluster.local": refused,
-		"vault.bank.svc." + remote + ".svc.cluster.local": refused, "db." + remote + ".svc.bank.svc.cluster.local": refused, "db." + remote + ".pod.cluster.local": refused,
+		"db." + remote + ".svc.cluster.local": "", "db." + remote + ".svc": "", "db-0.db." + remote + ".svc.milan.example": "",
+		"db.other-rome-000000.svc.cluster.local": "", "db.missing.svc.cluster.local": "",
+		"vault.bank.svc.cluster.local": refused, "vault.bank.svc": refused, "vault-0.vault.bank.svc.milan.example": refused,
+		"db.web-turin-000000.svc.cluster.local":           refused,
+		"vault.bank.svc." + remote + ".svc.cluster.local": refused, "db." + remote + ".svc.bank.svc.cluster.local": refused,
+		"db." + remote + ".pod.cluster.local": refused,
 	} {
 		attempt{name, "Service", nil, nil, externalName(name), refusal}.check(ctx, t, c, remote)
 	}
@@ -86,8 +93,8 @@ func TestExternalNames(t *testing.T) {
 	}
 }
 
-// TestExternalBackends: an ingress controller of this cluster never follows a name that a peer chooses, whether the Ingress or the Service comes first, or the Service
-// changes its type.
+// TestExternalBackends: an ingress controller of this cluster never follows a name that a peer chooses, whether the Ingress or the Service comes
+// first, or the Service changes its type.
 func TestExternalBackends(t *testing.T) {
 	ctx, admin, root := installed(t, "peers.ingresses.hosts={shop.example.org}")
 	const remote, refused = "web-rome-000000", "must not have a Service of the type ExternalName as a backend"
@@ -137,6 +144,9 @@ func TestExternalBackends(t *testing.T) {
 	is("the Service that comes later", c.Create(ctx, named("Service", "later", externalName("db.example.com")), client.DryRunAll), refused)
 	is("a Service of another type", c.Create(ctx, named("Service", "later", serviceOf(nil)), client.DryRunAll), "")
 	turn := []byte(`{"spec":{"type":"ExternalName","externalName":"db.example.com","clusterIP":null,"clusterIPs":null}}`)
-	is("the Service that becomes one", c.Patch(ctx, named("Service", "web", serviceOf(nil)), client.RawPatch(types.MergePatchType, turn), client.DryRunAll), refused)
+	is(
+		"the Service that becomes one",
+		c.Patch(ctx, named("Service", "web", serviceOf(nil)), client.RawPatch(types.MergePatchType, turn), client.DryRunAll), refused,
+	)
 	is("a Service that no Ingress has", c.Create(ctx, named("Service", "alone", externalName("db.example.com")), client.DryRunAll), "")
 }

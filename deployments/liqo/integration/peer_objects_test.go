@@ -23,8 +23,8 @@ import (
 
 const objectsPolicy = "ValidatingAdmissionPolicy 'liqo-peers-objects'"
 
-// asPeer returns a client that acts as the peer rome, with every right in a remote namespace of its own and no webhooks. The namespace is open, so that the administrator
-// can bind a role there.
+// asPeer returns a client that acts as the peer rome, with every right in a remote namespace of its own and no webhooks. The namespace is open, so
+// that the administrator can bind a role there.
 func asPeer(ctx context.Context, t *testing.T, admin *rest.Config, root client.Client, remote string) client.Client {
 	t.Helper()
 	peer := asCheckedPeer(ctx, t, admin, root, remote)
@@ -37,10 +37,14 @@ func asCheckedPeer(ctx context.Context, t *testing.T, admin *rest.Config, root c
 	t.Helper()
 	const tenant = "liqo-tenant-rome-000000"
 	for _, object := range []client.Object{
-		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: remote, Labels: map[string]string{"liqo.io/remote-cluster-id": "rome"}, Annotations: map[string]string{"liqo.io/open-remote-namespace": "true"}}},
+		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{
+			Name: remote, Labels: map[string]string{"liqo.io/remote-cluster-id": "rome"},
+			Annotations: map[string]string{"liqo.io/open-remote-namespace": "true"},
+		}},
 		&rbacv1.RoleBinding{
-			ObjectMeta: metav1.ObjectMeta{Namespace: remote, Name: "peer"}, Subjects: []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: tenant, Name: "liqo-peer"}},
-			RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "cluster-admin"},
+			ObjectMeta: metav1.ObjectMeta{Namespace: remote, Name: "peer"},
+			Subjects:   []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: tenant, Name: "liqo-peer"}},
+			RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "cluster-admin"},
 		},
 	} {
 		if err := root.Create(ctx, object); err != nil {
@@ -122,29 +126,67 @@ func TestAttackH6PeerObjects(t *testing.T) {
 	})
 	plain := ingressOf("shop.example.org", "/")
 	for _, test := range []attempt{
-		{"a dashboard", "ConfigMap", keys{"grafana_dashboard": "1"}, nil, nil, "labels [grafana_dashboard], annotations []: this cluster accepts only keys on a list"},
+		{
+			"a dashboard", "ConfigMap", keys{"grafana_dashboard": "1"}, nil, nil,
+			"labels [grafana_dashboard], annotations []: this cluster accepts only keys on a list",
+		},
 		{"a rule for alerts", "Secret", keys{"loki_rule": ""}, nil, nil, "peers.metadata.secrets"},
-		{"a Secret of another namespace", "Secret", nil, keys{"replicator.v1.mittwald.de/replicate-from": "kube-system/x"}, nil, "annotations [replicator.v1.mittwald.de/replicate-from]"},
-		{"another Secret of another namespace", "Secret", nil, keys{"reflector.v1.k8s.emberstack.com/reflects": "kube-system/x"}, nil, "reflector.v1.k8s.emberstack.com/reflects"},
+		{
+			"a Secret of another namespace", "Secret", nil, keys{"replicator.v1.mittwald.de/replicate-from": "kube-system/x"}, nil,
+			"annotations [replicator.v1.mittwald.de/replicate-from]",
+		},
+		{
+			"another Secret of another namespace", "Secret", nil, keys{"reflector.v1.k8s.emberstack.com/reflects": "kube-system/x"}, nil,
+			"reflector.v1.k8s.emberstack.com/reflects",
+		},
 		{"a ConfigMap of another namespace", "ConfigMap", nil, keys{"replicator.v1.mittwald.de/replicate-from": "kube-system/x"}, nil, "peers.metadata.configMaps"},
 		{"a Secret of Liqo", "Secret", keys{"discovery.liqo.io/auth-token": ""}, nil, nil, "discovery.liqo.io/auth-token"},
 		{"a name in a zone", "Service", nil, keys{"external-dns.alpha.kubernetes.io/hostname": "www.provider.example"}, serviceOf(nil), "peers.metadata.services"},
-		{"a certificate of a cloud", "Service", nil, keys{"service.beta.kubernetes.io/aws-load-balancer-ssl-cert": "arn"}, serviceOf(nil), "annotations [service.beta.kubernetes.io/aws-load-balancer-ssl-cert]"},
+		{
+			"a certificate of a cloud", "Service", nil, keys{"service.beta.kubernetes.io/aws-load-balancer-ssl-cert": "arn"}, serviceOf(nil),
+			"annotations [service.beta.kubernetes.io/aws-load-balancer-ssl-cert]",
+		},
 		{"a shared address", "Service", nil, keys{"metallb.io/allow-shared-ip": "x"}, serviceOf(nil), "metallb.io/allow-shared-ip"},
 		{"another proxy", "Service", keys{"service.kubernetes.io/service-proxy-name": "x"}, nil, serviceOf(nil), "service.kubernetes.io/service-proxy-name"},
 		{"a certificate", "Ingress", nil, keys{"cert-manager.io/cluster-issuer": "letsencrypt"}, plain, "peers.metadata.ingresses"},
-		{"a request of the proxy", "Ingress", nil, keys{"nginx.ingress.kubernetes.io/auth-url": "http://169.254.169.254"}, plain, "nginx.ingress.kubernetes.io/auth-url"},
+		{
+			"a request of the proxy", "Ingress", nil, keys{"nginx.ingress.kubernetes.io/auth-url": "http://169.254.169.254"}, plain,
+			"nginx.ingress.kubernetes.io/auth-url",
+		},
 		{"the older form of a class", "Ingress", nil, keys{"kubernetes.io/ingress.class": "internal"}, plain, "kubernetes.io/ingress.class"},
 		{"a group of load balancers", "Ingress", nil, keys{"alb.ingress.kubernetes.io/group.name": "x"}, plain, "alb.ingress.kubernetes.io/group.name"},
-		{"the name of any server", "Service", nil, nil, map[string]any{"spec": map[string]any{"type": "ExternalName", "externalName": "metadata.google.internal"}}, "peers.services.refusedExternalNames"},
-		{"a port of all nodes", "Service", nil, nil, serviceOf(map[string]any{"type": "NodePort", "ports": []any{map[string]any{"port": int64(80), "nodePort": int64(30002)}}}), "peers.services.nodePorts"},
-		{"a port of the health check", "Service", nil, nil, serviceOf(map[string]any{"type": "LoadBalancer", "externalTrafficPolicy": "Local", "healthCheckNodePort": int64(30003)}), "healthCheckNodePort"},
+		{
+			"the name of any server", "Service", nil, nil,
+			map[string]any{"spec": map[string]any{"type": "ExternalName", "externalName": "metadata.google.internal"}},
+			"peers.services.refusedExternalNames",
+		},
+		{
+			"a port of all nodes", "Service", nil, nil,
+			serviceOf(map[string]any{"type": "NodePort", "ports": []any{map[string]any{"port": int64(80), "nodePort": int64(30002)}}}),
+			"peers.services.nodePorts",
+		},
+		{
+			"a port of the health check", "Service", nil, nil,
+			serviceOf(map[string]any{"type": "LoadBalancer", "externalTrafficPolicy": "Local", "healthCheckNodePort": int64(30003)}),
+			"healthCheckNodePort",
+		},
 		{"the challenge of an authority", "Ingress", nil, nil, ingressOf("login.provider.example", "/.well-known/acme-challenge/"), "acme-challenge"},
 		{"the directory of the challenge", "Ingress", nil, nil, ingressOf("login.provider.example", "/.well-known"), "acme-challenge"},
 
-		{"an ordinary ConfigMap", "ConfigMap", keys{"app": "x", "app.kubernetes.io/name": "x", "helm.sh/chart": "x", "virtualkubelet.liqo.io/origin": "rome"}, keys{"kubernetes.io/description": "x", "meta.helm.sh/release-name": "x"}, nil, ""},
-		{"an ordinary Secret", "Secret", keys{"owner": "helm", "virtualkubelet.liqo.io/service-account-name": "x"}, keys{"note": "x", "kubectl.kubernetes.io/restartedAt": "x"}, nil, ""},
-		{"an ordinary Service", "Service", keys{"app": "x", "team_name": "x"}, keys{"liqo.io/force-remote-node-port": "true", "service.kubernetes.io/topology-mode": "Auto"}, serviceOf(map[string]any{"type": "LoadBalancer", "externalTrafficPolicy": "Local"}), ""},
+		{
+			"an ordinary ConfigMap", "ConfigMap",
+			keys{"app": "x", "app.kubernetes.io/name": "x", "helm.sh/chart": "x", "virtualkubelet.liqo.io/origin": "rome"},
+			keys{"kubernetes.io/description": "x", "meta.helm.sh/release-name": "x"}, nil, "",
+		},
+		{
+			"an ordinary Secret", "Secret", keys{"owner": "helm", "virtualkubelet.liqo.io/service-account-name": "x"},
+			keys{"note": "x", "kubectl.kubernetes.io/restartedAt": "x"}, nil, "",
+		},
+		{
+			"an ordinary Service", "Service", keys{"app": "x", "team_name": "x"},
+			keys{"liqo.io/force-remote-node-port": "true", "service.kubernetes.io/topology-mode": "Auto"},
+			serviceOf(map[string]any{"type": "LoadBalancer", "externalTrafficPolicy": "Local"}), "",
+		},
 		{"node ports that Kubernetes assigns", "Service", nil, nil, serviceOf(map[string]any{"type": "NodePort"}), ""},
 		{"a headless Service", "Service", nil, nil, serviceOf(map[string]any{"clusterIP": "None"}), ""},
 		{"an ordinary Ingress", "Ingress", keys{"app": "x"}, nil, plain, ""},
@@ -152,8 +194,11 @@ func TestAttackH6PeerObjects(t *testing.T) {
 	} {
 		test.check(ctx, t, c, remote)
 	}
-	applied := peerObject(remote, "Service", nil, nil, serviceOf(map[string]any{"type": "NodePort", "ports": []any{map[string]any{"port": int64(80), "protocol": "TCP", "nodePort": int64(30002)}}}))
-	if err := c.Apply(ctx, client.ApplyConfigurationFromUnstructured(applied), client.FieldOwner("x"), client.DryRunAll); err == nil || !strings.Contains(err.Error(), "peers.services.nodePorts") {
+	applied := peerObject(remote, "Service", nil, nil, serviceOf(map[string]any{
+		"type": "NodePort", "ports": []any{map[string]any{"port": int64(80), "protocol": "TCP", "nodePort": int64(30002)}},
+	}))
+	if err := c.Apply(ctx, client.ApplyConfigurationFromUnstructured(applied), client.FieldOwner("x"), client.DryRunAll); err == nil ||
+		!strings.Contains(err.Error(), "peers.services.nodePorts") {
 		t.Errorf("a port of all nodes, applied: %v", err)
 	}
 	peerUpdates(ctx, t, c, root, remote)
@@ -171,15 +216,24 @@ func peerUpdates(ctx context.Context, t *testing.T, c, root client.Client, remot
 	if err := c.Create(ctx, service); err != nil {
 		t.Fatal(err)
 	}
-	if err := root.Patch(ctx, service, client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"labels":{"cloud.example/a":"b"},"annotations":{"cloud.example/address":"192.0.2.1"}}}`))); err != nil {
+	if err := root.Patch(
+		ctx, service,
+		client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"labels":{"cloud.example/a":"b"},"annotations":{"cloud.example/address":"192.0.2.1"}}}`)),
+	); err != nil {
 		t.Fatal(err)
 	}
 	for _, test := range []struct{ what, patch, refused string }{
 		{"a change of its own", `{"metadata":{"labels":{"app":"y"}},"spec":{"selector":{"app":"y"}}}`, ""},
 		{"a port more, for which Kubernetes assigns a node port", `{"spec":{"ports":[{"name":"a","port":80},{"name":"b","port":81}]}}`, ""},
-		{"a port more, with a node port of its choice", `{"spec":{"ports":[{"name":"a","port":80},{"name":"b","port":81,"nodePort":30001}]}}`, "peers.services.nodePorts"},
+		{
+			"a port more, with a node port of its choice", `{"spec":{"ports":[{"name":"a","port":80},{"name":"b","port":81,"nodePort":30001}]}}`,
+			"peers.services.nodePorts",
+		},
 		{"another node port", `{"spec":{"ports":[{"port":80,"nodePort":30001}]}}`, "peers.services.nodePorts"},
-		{"another node port, without managed fields", `{"metadata":{"managedFields":[{}]},"spec":{"ports":[{"port":80,"nodePort":30001}]}}`, "peers.services.nodePorts"},
+		{
+			"another node port, without managed fields", `{"metadata":{"managedFields":[{}]},"spec":{"ports":[{"port":80,"nodePort":30001}]}}`,
+			"peers.services.nodePorts",
+		},
 		{"another value of a controller's annotation", `{"metadata":{"annotations":{"cloud.example/address":"192.0.2.2"}}}`, "cloud.example/address"},
 		{"another value of a controller's label", `{"metadata":{"labels":{"cloud.example/a":"c"}}}`, "cloud.example/a"},
 		{"an annotation later", `{"metadata":{"annotations":{"metallb.io/allow-shared-ip":"x"}}}`, "metallb.io/allow-shared-ip"},
@@ -196,7 +250,8 @@ func peerUpdates(ctx context.Context, t *testing.T, c, root client.Client, remot
 // peerValues replaces the policies by those of an installation with other values.
 func peerValues(ctx context.Context, t *testing.T, c, root client.Client, remote string) {
 	t.Helper()
-	for _, object := range charttest.Render(t, "peers.metadata.configMaps.labels={grafana_*}", "peers.metadata.ingresses.annotations={cert-manager.io/*}", "peers.services.types={ClusterIP,ExternalName}",
+	for _, object := range charttest.Render(t, "peers.metadata.configMaps.labels={grafana_*}",
+		"peers.metadata.ingresses.annotations={cert-manager.io/*}", "peers.services.types={ClusterIP,ExternalName}",
 		"peers.services.nodePorts=true", "peers.ingresses.hosts={*.rome.example,shop.example.org}", "peers.ingresses.classes={public}") {
 		if strings.HasPrefix(object.GetName(), "liqo-peers-objects") || strings.HasPrefix(object.GetName(), "liqo-peers-ingress") {
 			if err := root.Apply(ctx, client.ApplyConfigurationFromUnstructured(object), client.FieldOwner("helm"), client.ForceOwnership); err != nil {

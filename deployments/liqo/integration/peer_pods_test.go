@@ -18,7 +18,10 @@ import (
 // finalPod returns a pod as Liqo makes it for a peer, after a webhook of the provider has changed it.
 func finalPod(namespace string, change func(*corev1.Pod)) *corev1.Pod {
 	pod := &corev1.Pod{
-		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "web", Labels: map[string]string{"virtualkubelet.liqo.io/origin": "rome", "liqo.io/managed-by": "shadowpod"}},
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: namespace, Name: "web",
+			Labels: map[string]string{"virtualkubelet.liqo.io/origin": "rome", "liqo.io/managed-by": "shadowpod"},
+		},
 		Spec: corev1.PodSpec{
 			ServiceAccountName: "default", AutomountServiceAccountToken: new(false),
 			Containers: []corev1.Container{{Name: "c", Image: "image"}, {Name: "side-car", Image: "injected"}},
@@ -64,7 +67,9 @@ var (
 		{"privileges", contextOf(corev1.SecurityContext{Privileged: new(true)}), "privileged"},
 		{"a capability", contextOf(corev1.SecurityContext{Capabilities: &corev1.Capabilities{Add: []corev1.Capability{"NET_ADMIN"}}}), "capabilities"},
 		{"a capability of an init container", func(pod *corev1.Pod) {
-			pod.Spec.InitContainers = []corev1.Container{{Name: "init", Image: "injected", SecurityContext: &corev1.SecurityContext{Capabilities: &corev1.Capabilities{Add: []corev1.Capability{"NET_RAW"}}}}}
+			pod.Spec.InitContainers = []corev1.Container{
+				{Name: "init", Image: "injected", SecurityContext: &corev1.SecurityContext{Capabilities: &corev1.Capabilities{Add: []corev1.Capability{"NET_RAW"}}}},
+			}
 		}, "capabilities"},
 		{"a port of the node", func(pod *corev1.Pod) {
 			pod.Spec.Containers[1].Ports = []corev1.ContainerPort{{ContainerPort: 22, HostPort: 22}}
@@ -79,10 +84,14 @@ var (
 			pod.Spec.SecurityContext = &corev1.PodSecurityContext{Sysctls: []corev1.Sysctl{{Name: "kernel.msgmax", Value: "1"}}}
 		}, "sysctls"},
 		{"a request of the node", func(pod *corev1.Pod) {
-			pod.Spec.Containers[1].LivenessProbe = &corev1.Probe{ProbeHandler: corev1.ProbeHandler{HTTPGet: &corev1.HTTPGetAction{Host: "169.254.169.254", Port: intstr.FromInt32(80)}}}
+			pod.Spec.Containers[1].LivenessProbe = &corev1.Probe{
+				ProbeHandler: corev1.ProbeHandler{HTTPGet: &corev1.HTTPGetAction{Host: "169.254.169.254", Port: intstr.FromInt32(80)}},
+			}
 		}, "probes"},
 		{"a request of the node, at last", func(pod *corev1.Pod) {
-			pod.Spec.Containers[1].Lifecycle = &corev1.Lifecycle{PreStop: &corev1.LifecycleHandler{TCPSocket: &corev1.TCPSocketAction{Host: "127.0.0.1", Port: intstr.FromInt32(80)}}}
+			pod.Spec.Containers[1].Lifecycle = &corev1.Lifecycle{
+				PreStop: &corev1.LifecycleHandler{TCPSocket: &corev1.TCPSocketAction{Host: "127.0.0.1", Port: intstr.FromInt32(80)}},
+			}
 		}, "probes"},
 	}
 )
@@ -92,9 +101,13 @@ func TestAttackM5FinalPod(t *testing.T) {
 	ctx, _, root := installed(t)
 	const remote = "web-rome-000000"
 	for _, object := range []client.Object{
-		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: remote, Labels: map[string]string{"liqo.io/remote-cluster-id": "rome"}, Annotations: map[string]string{"liqo.io/open-remote-namespace": "true"}}},
+		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{
+			Name: remote, Labels: map[string]string{"liqo.io/remote-cluster-id": "rome"},
+			Annotations: map[string]string{"liqo.io/open-remote-namespace": "true"},
+		}},
 		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "other"}},
-		&corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: remote, Name: "default"}}, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: remote, Name: "other"}},
+		&corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: remote, Name: "default"}},
+		&corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: remote, Name: "other"}},
 		&corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: "other", Name: "default"}},
 	} {
 		if err := root.Create(ctx, object); err != nil {
@@ -125,7 +138,9 @@ func TestAttackM5FinalPod(t *testing.T) {
 			pod.Spec.Volumes = []corev1.Volume{
 				{Name: "a", VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}},
 				{Name: "b", VolumeSource: corev1.VolumeSource{Secret: &corev1.SecretVolumeSource{SecretName: "s"}}},
-				{Name: "c", VolumeSource: corev1.VolumeSource{Projected: &corev1.ProjectedVolumeSource{Sources: []corev1.VolumeProjection{{Secret: &corev1.SecretProjection{LocalObjectReference: corev1.LocalObjectReference{Name: "web-token"}}}}}}},
+				{Name: "c", VolumeSource: corev1.VolumeSource{Projected: &corev1.ProjectedVolumeSource{
+					Sources: []corev1.VolumeProjection{{Secret: &corev1.SecretProjection{LocalObjectReference: corev1.LocalObjectReference{Name: "web-token"}}}},
+				}}},
 				{Name: "d", VolumeSource: corev1.VolumeSource{PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: "c"}}},
 			}
 		},
@@ -153,9 +168,12 @@ func TestAttackM5FinalPod(t *testing.T) {
 	debug := func(context *corev1.SecurityContext) error {
 		now := web.DeepCopy()
 		now.Spec.EphemeralContainers = []corev1.EphemeralContainer{{EphemeralContainerCommon: corev1.EphemeralContainerCommon{
-			Name: "debugger", Image: "shell", ImagePullPolicy: corev1.PullIfNotPresent, TerminationMessagePolicy: corev1.TerminationMessageReadFile, SecurityContext: context,
+			Name: "debugger", Image: "shell", ImagePullPolicy: corev1.PullIfNotPresent, TerminationMessagePolicy: corev1.TerminationMessageReadFile,
+			SecurityContext: context,
 		}}}
-		return root.SubResource("ephemeralcontainers").Update(ctx, now, &client.SubResourceUpdateOptions{UpdateOptions: client.UpdateOptions{DryRun: []string{metav1.DryRunAll}}})
+		return root.SubResource("ephemeralcontainers").Update(ctx, now, &client.SubResourceUpdateOptions{
+			UpdateOptions: client.UpdateOptions{DryRun: []string{metav1.DryRunAll}},
+		})
 	}
 	if err := debug(&corev1.SecurityContext{Capabilities: &corev1.Capabilities{Add: []corev1.Capability{"SYS_PTRACE"}}}); err != nil {
 		t.Errorf("what kubectl debug adds: %v", err)
@@ -177,9 +195,13 @@ func TestAttackM5FinalPod(t *testing.T) {
 	inForce(t, "liqo-peers-pods", func() error { return try(remote, func(*corev1.Pod) {}) })
 	strict := func(change func(*corev1.Pod)) func(*corev1.Pod) {
 		return func(pod *corev1.Pod) {
-			pod.Spec.SecurityContext = &corev1.PodSecurityContext{RunAsNonRoot: new(true), SeccompProfile: &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault}}
+			pod.Spec.SecurityContext = &corev1.PodSecurityContext{
+				RunAsNonRoot: new(true), SeccompProfile: &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault},
+			}
 			for i := range pod.Spec.Containers {
-				pod.Spec.Containers[i].SecurityContext = &corev1.SecurityContext{AllowPrivilegeEscalation: new(false), Capabilities: &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}}}
+				pod.Spec.Containers[i].SecurityContext = &corev1.SecurityContext{
+					AllowPrivilegeEscalation: new(false), Capabilities: &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}},
+				}
 			}
 			change(pod)
 		}
@@ -191,14 +213,16 @@ func TestAttackM5FinalPod(t *testing.T) {
 		change func(*corev1.Pod)
 		want   string
 	}{
-		"root":                            {func(pod *corev1.Pod) { pod.Spec.Containers[1].SecurityContext.RunAsUser = new(int64(0)) }, "runAsNonRoot"},
-		"root is not excluded":            {func(pod *corev1.Pod) { pod.Spec.SecurityContext.RunAsNonRoot = nil }, "runAsNonRoot"},
-		"a side car that may be root":     {func(pod *corev1.Pod) { pod.Spec.Containers[1].SecurityContext.RunAsNonRoot = new(false) }, "runAsNonRoot"},
-		"no seccomp profile":              {func(pod *corev1.Pod) { pod.Spec.SecurityContext.SeccompProfile = nil }, "seccomp"},
-		"the usual capabilities":          {func(pod *corev1.Pod) { pod.Spec.Containers[1].SecurityContext.Capabilities = nil }, "capability ALL"},
-		"more privileges than its parent": {func(pod *corev1.Pod) { pod.Spec.Containers[1].SecurityContext.AllowPrivilegeEscalation = nil }, "allowPrivilegeEscalation"},
-		"a side car without a context":    {func(pod *corev1.Pod) { pod.Spec.Containers[1].SecurityContext = nil }, "capability ALL"},
-		"a path of the node":              {levelled[0].change, "volumes of its node"},
+		"root":                        {func(pod *corev1.Pod) { pod.Spec.Containers[1].SecurityContext.RunAsUser = new(int64(0)) }, "runAsNonRoot"},
+		"root is not excluded":        {func(pod *corev1.Pod) { pod.Spec.SecurityContext.RunAsNonRoot = nil }, "runAsNonRoot"},
+		"a side car that may be root": {func(pod *corev1.Pod) { pod.Spec.Containers[1].SecurityContext.RunAsNonRoot = new(false) }, "runAsNonRoot"},
+		"no seccomp profile":          {func(pod *corev1.Pod) { pod.Spec.SecurityContext.SeccompProfile = nil }, "seccomp"},
+		"the usual capabilities":      {func(pod *corev1.Pod) { pod.Spec.Containers[1].SecurityContext.Capabilities = nil }, "capability ALL"},
+		"more privileges than its parent": {
+			func(pod *corev1.Pod) { pod.Spec.Containers[1].SecurityContext.AllowPrivilegeEscalation = nil }, "allowPrivilegeEscalation",
+		},
+		"a side car without a context": {func(pod *corev1.Pod) { pod.Spec.Containers[1].SecurityContext = nil }, "capability ALL"},
+		"a path of the node":           {levelled[0].change, "volumes of its node"},
 	} {
 		refused(what, try(remote, strict(test.change)), test.want)
 	}

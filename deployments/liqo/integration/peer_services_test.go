@@ -57,7 +57,10 @@ func TestAttackNL2(t *testing.T) {
 		return c.Create(ctx, peerObject(remote, "ConfigMap", keys{"grafana_dashboard": "1"}, nil, nil), client.DryRunAll)
 	})
 	for _, test := range []attempt{
-		{"a class", "Service", nil, nil, serviceOf(map[string]any{"type": "LoadBalancer", "loadBalancerClass": "mesh.example/vpn"}), "peers.services.loadBalancerClasses"},
+		{
+			"a class", "Service", nil, nil, serviceOf(map[string]any{"type": "LoadBalancer", "loadBalancerClass": "mesh.example/vpn"}),
+			"peers.services.loadBalancerClasses",
+		},
 		{"an address", "Service", nil, nil, serviceOf(map[string]any{"clusterIP": "10.0.0.10"}), "clusterIP"},
 		{"an address, twice", "Service", nil, nil, serviceOf(map[string]any{"clusterIP": "10.0.0.10", "clusterIPs": []any{"10.0.0.10"}}), "clusterIP"},
 		{"k8gb", "Ingress", nil, keys{"k8gb.io/strategy": "roundRobin"}, ingressOf("shop.example.org", "/"), "peers.metadata.ingresses"},

@@ -54,7 +54,8 @@ func TestPeers(t *testing.T) {
 			ObjectMeta: metav1.ObjectMeta{Namespace: tenant, Name: "accepted-peer"}, Subjects: []rbacv1.Subject{subject},
 			RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "liqo-remote-peering-incoming"},
 		},
-		config(tenant, "ours", true), config(tenant, "theirs", false), namespaceMap(tenant, "ours", true), namespaceMap(tenant, "theirs", false), slice(tenant, "ours", true), slice(tenant, "theirs", false),
+		config(tenant, "ours", true), config(tenant, "theirs", false), namespaceMap(tenant, "ours", true), namespaceMap(tenant, "theirs", false),
+		slice(tenant, "ours", true), slice(tenant, "theirs", false),
 	} {
 		if err := createUnchecked(ctx, root, object); err != nil {
 			t.Fatal(err)
@@ -70,7 +71,11 @@ func TestPeers(t *testing.T) {
 		allowed bool
 	}{
 		{"the copy", c.Create(ctx, config(tenant, "network-rome-id", false), client.DryRunAll), true},
-		{"the copy, applied", c.Apply(ctx, client.ApplyConfigurationFromUnstructured(config(tenant, "network-rome-id", false)), client.FieldOwner("peer"), client.DryRunAll), true},
+		{
+			"the copy, applied",
+			c.Apply(ctx, client.ApplyConfigurationFromUnstructured(config(tenant, "network-rome-id", false)), client.FieldOwner("peer"), client.DryRunAll),
+			true,
+		},
 		{"its spec", patch(ctx, c, config(tenant, "theirs", false), "", `{"spec":{"endpointIP":"192.0.2.8"}}`), true},
 		{"its deletion", c.Delete(ctx, config(tenant, "theirs", false), client.DryRunAll), true},
 		{"the answer to ours", patch(ctx, c, config(tenant, "ours", true), "status", `{"status":{"processed":true,"podCIDRNAT":"None"}}`), true},
@@ -78,19 +83,33 @@ func TestPeers(t *testing.T) {
 
 		{"one more copy", c.Create(ctx, config(tenant, "network-milan-id", false), client.DryRunAll), false},
 		{"any number of copies", c.Create(ctx, anyName(config(tenant, "", false)), client.DryRunAll), false},
-		{"one more copy, applied", c.Apply(ctx, client.ApplyConfigurationFromUnstructured(config(tenant, "x", false)), client.FieldOwner("peer"), client.DryRunAll), false},
+		{
+			"one more copy, applied",
+			c.Apply(ctx, client.ApplyConfigurationFromUnstructured(config(tenant, "x", false)), client.FieldOwner("peer"), client.DryRunAll), false,
+		},
 		{"a NamespaceMap", c.Create(ctx, namespaceMap(tenant, "another", false), client.DryRunAll), true},
 		{"a change of its NamespaceMap", patch(ctx, c, namespaceMap(tenant, "theirs", false), "", `{"spec":{"desiredMapping":{"a":"b"}}}`), true},
 
 		{"our NamespaceMap", patch(ctx, c, namespaceMap(tenant, "ours", true), "", `{"spec":{"desiredMapping":{"a":"b"}}}`), false},
 		{"access to our API server", patch(ctx, c, namespaceMap(tenant, "ours", true), "", `{"spec":{"withoutAPIServer":null}}`), false},
 		{"the deletion of our NamespaceMap", c.Delete(ctx, namespaceMap(tenant, "ours", true), client.DryRunAll), false},
-		{"our answer to its NamespaceMap", patch(ctx, c, namespaceMap(tenant, "theirs", false), "status", `{"status":{"currentMapping":{"a":{"phase":"Accepted"}}}}`), false},
+		{
+			"our answer to its NamespaceMap",
+			patch(ctx, c, namespaceMap(tenant, "theirs", false), "status", `{"status":{"currentMapping":{"a":{"phase":"Accepted"}}}}`), false,
+		},
 		{"a finalizer of a NamespaceMap", patch(ctx, c, namespaceMap(tenant, "theirs", false), "", `{"metadata":{"finalizers":["liqo.io/grant"]}}`), false},
 		{"an original", c.Create(ctx, config(tenant, "evil", true), client.DryRunAll), false},
 		{"ours", patch(ctx, c, config(tenant, "ours", true), "", `{"spec":{"endpointIP":"192.0.2.8"}}`), false},
-		{"ours becomes theirs", patch(ctx, c, config(tenant, "ours", true), "", `{"metadata":{"labels":{"liqo.io/replicated":"true","liqo.io/replication":"false"}}}`), false},
-		{"theirs becomes ours", patch(ctx, c, config(tenant, "theirs", false), "", `{"metadata":{"labels":{"liqo.io/replicated":"false","liqo.io/replication":"true"}}}`), false},
+		{
+			"ours becomes theirs",
+			patch(ctx, c, config(tenant, "ours", true), "", `{"metadata":{"labels":{"liqo.io/replicated":"true","liqo.io/replication":"false"}}}`),
+			false,
+		},
+		{
+			"theirs becomes ours",
+			patch(ctx, c, config(tenant, "theirs", false), "", `{"metadata":{"labels":{"liqo.io/replicated":"false","liqo.io/replication":"true"}}}`),
+			false,
+		},
 		{"the deletion of ours", c.Delete(ctx, config(tenant, "ours", true), client.DryRunAll), false},
 		{"all of them", c.DeleteAllOf(ctx, config(tenant, "", false), client.InNamespace(tenant), client.DryRunAll), false},
 		{"our answer to theirs", patch(ctx, c, config(tenant, "theirs", false), "status", `{"status":{"processed":true,"podCIDRNAT":"None"}}`), false},

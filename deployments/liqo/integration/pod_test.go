@@ -68,7 +68,8 @@ func newSide(t *testing.T, admin *rest.Config) *side {
 	t.Helper()
 	s := &side{Env: kubetest.Env{T: t, Client: connect(t, admin)}, admin: admin, writes: map[string]int{}}
 	for _, add := range []func(*runtime.Scheme) error{
-		discoveryv1alpha1.AddToScheme, netv1alpha1.AddToScheme, offloadingv1alpha1.AddToScheme, sharingv1alpha1.AddToScheme, vkv1alpha1.AddToScheme, networkingv1.AddToScheme,
+		discoveryv1alpha1.AddToScheme, netv1alpha1.AddToScheme, offloadingv1alpha1.AddToScheme, sharingv1alpha1.AddToScheme,
+		vkv1alpha1.AddToScheme, networkingv1.AddToScheme,
 	} {
 		s.Must(add(s.Scheme()))
 	}
@@ -127,7 +128,10 @@ func (s *side) manager(setups ...func(ctrl.Manager) error) {
 	if s.Scheme().Recognizes(admissionv1.SchemeGroupVersion.WithKind("ValidatingWebhookConfiguration")) {
 		caches = policies.Caches()
 	}
-	mgr, err := kubemanager.New(s.as(liqoItself, "liqo-controller-manager"), kubemanager.Options{Scheme: s.Scheme(), SkipNameValidation: true, Cache: cache.Options{ByObject: caches}})
+	mgr, err := kubemanager.New(
+		s.as(liqoItself, "liqo-controller-manager"),
+		kubemanager.Options{Scheme: s.Scheme(), SkipNameValidation: true, Cache: cache.Options{ByObject: caches}},
+	)
 	s.Must(err)
 	for _, setup := range setups {
 		s.Must(setup(mgr))
@@ -155,12 +159,16 @@ func (s *side) consume() {
 	s.Make(&discoveryv1alpha1.ForeignCluster{
 		ObjectMeta: metav1.ObjectMeta{Name: milan.ClusterName, Labels: map[string]string{labels.ClusterID: milan.ClusterID}},
 		Spec: discoveryv1alpha1.ForeignClusterSpec{
-			ClusterIdentity: &milan, OutgoingPeeringEnabled: discoveryv1alpha1.PeeringYes, IncomingPeeringEnabled: discoveryv1alpha1.PeeringAuto, ForeignAuthURL: "https://milan",
+			ClusterIdentity: &milan, OutgoingPeeringEnabled: discoveryv1alpha1.PeeringYes, IncomingPeeringEnabled: discoveryv1alpha1.PeeringAuto,
+			ForeignAuthURL: "https://milan",
 		},
 	})
 	s.Make(&sharingv1alpha1.ResourceSlice{
-		ObjectMeta: metav1.ObjectMeta{Namespace: milan.TenantNamespace(), Name: "rome", Labels: map[string]string{labels.Replication: "true", labels.ClusterID: milan.ClusterID}},
-		Spec:       sharingv1alpha1.ResourceSliceSpec{ConsumerClusterID: "rome-id", ProviderClusterID: milan.ClusterID, NodeName: "liqo-milan"},
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: milan.TenantNamespace(), Name: "rome",
+			Labels: map[string]string{labels.Replication: "true", labels.ClusterID: milan.ClusterID},
+		},
+		Spec: sharingv1alpha1.ResourceSliceSpec{ConsumerClusterID: "rome-id", ProviderClusterID: milan.ClusterID, NodeName: "liqo-milan"},
 	})
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "liqo-milan", Labels: map[string]string{
 		labels.Type: labels.TypeVirtualNode, labels.RemoteClusterID: milan.ClusterID, corev1.LabelHostname: "liqo-milan",
@@ -199,7 +207,8 @@ func (s *side) peer() remote.Identity {
 	s.Must(s.SubResource("token").Create(s.T.Context(), account, token))
 	now := time.Now().UTC().Truncate(time.Second)
 	identity, err := remote.ParseIdentity(remote.Identity{
-		Namespace: inMilan, APIServerURL: s.admin.Host, APIServerCA: s.admin.CAData, Token: token.Status.Token, RenewAt: now.Add(30 * time.Minute), ExpiresAt: now.Add(time.Hour),
+		Namespace: inMilan, APIServerURL: s.admin.Host, APIServerCA: s.admin.CAData, Token: token.Status.Token, RenewAt: now.Add(30 * time.Minute),
+		ExpiresAt: now.Add(time.Hour),
 	}.Data())
 	s.Must(err)
 	return identity
@@ -276,7 +285,10 @@ func TestRemotePod(t *testing.T) {
 
 	rome.Make(&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "settings"}, Data: map[string]string{"a": "b"}})
 	rome.Make(&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "password"}, StringData: map[string]string{"a": "b"}})
-	rome.Make(&corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web"}, Spec: corev1.ServiceSpec{Selector: map[string]string{"app": "web"}, Ports: []corev1.ServicePort{{Port: 80}}}})
+	rome.Make(&corev1.Service{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web"},
+		Spec:       corev1.ServiceSpec{Selector: map[string]string{"app": "web"}, Ports: []corev1.ServicePort{{Port: 80}}},
+	})
 	for _, object := range []client.Object{
 		&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: remoteNamespace, Name: "settings"}},
 		&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: remoteNamespace, Name: "password"}},
@@ -288,7 +300,10 @@ func TestRemotePod(t *testing.T) {
 	followPod(rome, there, remoteNamespace, "web", labels.FinalizerPodGone)
 
 	// From then on, the virtual kubelet creates ShadowPods with that finalizer, and nothing has to add it.
-	next := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "next"}, Spec: corev1.PodSpec{NodeName: "liqo-milan", Containers: []corev1.Container{{Name: "web", Image: "web:1"}}}}
+	next := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "next"},
+		Spec:       corev1.PodSpec{NodeName: "liqo-milan", Containers: []corev1.Container{{Name: "web", Image: "web:1"}}},
+	}
 	rome.Make(next)
 	kept := &vkv1alpha1.ShadowPod{ObjectMeta: metav1.ObjectMeta{Namespace: remoteNamespace, Name: "next"}}
 	there.Until("the next ShadowPod exists", func() bool { return there.exists(kept) })
@@ -302,7 +317,8 @@ func TestRemotePod(t *testing.T) {
 	// A namespace in deletion may have lost the binding of the controller, and does not end before its ShadowPods are released.
 	there.namespace("ending")
 	ending := &vkv1alpha1.ShadowPod{
-		ObjectMeta: metav1.ObjectMeta{Namespace: "ending", Name: "web", Finalizers: []string{labels.FinalizerPodGone}}, Spec: vkv1alpha1.ShadowPodSpec{Fence: "fence"},
+		ObjectMeta: metav1.ObjectMeta{Namespace: "ending", Name: "web", Finalizers: []string{labels.FinalizerPodGone}},
+		Spec:       vkv1alpha1.ShadowPodSpec{Fence: "fence"},
 	}
 	there.Make(ending)
 	there.Must(there.Delete(t.Context(), ending, client.PropagationPolicy(metav1.DeletePropagationBackground)))
@@ -334,13 +350,16 @@ func followPod(rome, there *side, remoteNamespace, name, finalizer string) {
 	there.EditStatus(pod, func() {
 		pod.Status.Phase, pod.Status.StartTime = corev1.PodRunning, &now
 		pod.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue, LastTransitionTime: now}}
-		pod.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: "web", Image: "web:1", Ready: true, State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: now}}}}
+		pod.Status.ContainerStatuses = []corev1.ContainerStatus{
+			{Name: "web", Image: "web:1", Ready: true, State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: now}}},
+		}
 	})
 	rome.Until("the local pod is Ready", func() bool {
 		rome.Read(local)
-		return local.Status.Phase == corev1.PodRunning && local.Labels[labels.ShadowPod] == "true" && slices.ContainsFunc(local.Status.Conditions, func(c corev1.PodCondition) bool {
-			return c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue
-		})
+		return local.Status.Phase == corev1.PodRunning && local.Labels[labels.ShadowPod] == "true" && slices.ContainsFunc(local.Status.Conditions,
+			func(c corev1.PodCondition) bool {
+				return c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue
+			})
 	})
 
 	// If the remote pod is deleted, it is created again, and the local pod continues.

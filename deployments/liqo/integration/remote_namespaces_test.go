@@ -51,7 +51,9 @@ func TestRemoteNamespaces(t *testing.T) {
 		return map[string]any{"spec": spec}
 	}
 	inForce(t, "liqo-peers-remote-namespaces", func() error { return try("v1", "ConfigMap", held(), map[string]any{}) })
-	ingress := map[string]any{"spec": map[string]any{"defaultBackend": map[string]any{"service": map[string]any{"name": "x", "port": map[string]any{"number": int64(80)}}}}}
+	ingress := map[string]any{
+		"spec": map[string]any{"defaultBackend": map[string]any{"service": map[string]any{"name": "x", "port": map[string]any{"number": int64(80)}}}},
+	}
 	annotated := func(key, value string) map[string]any {
 		return map[string]any{"annotations": map[string]any{key: value}}
 	}
@@ -96,10 +98,16 @@ func TestRemoteNamespaces(t *testing.T) {
 		{"an Ingress", try("networking.k8s.io/v1", "Ingress", annotated("nginx.ingress.kubernetes.io/auth-secret", "users"), ingress), true},
 		{"an Ingress with its Secret", try("networking.k8s.io/v1", "Ingress", annotated("nginx.ingress.kubernetes.io/auth-tls-secret", remote+"/ca"), ingress), true},
 
-		{"an address, by annotation", try("v1", "Service", annotated("metallb.io/loadBalancerIPs", "192.0.2.1"), service(map[string]any{"type": "LoadBalancer"})), false},
+		{
+			"an address, by annotation",
+			try("v1", "Service", annotated("metallb.io/loadBalancerIPs", "192.0.2.1"), service(map[string]any{"type": "LoadBalancer"})), false,
+		},
 		{"the Services of other clusters", try("v1", "Service", annotated("service.cilium.io/global", "true"), service(nil)), false},
 		{"the proxy's configuration", try("networking.k8s.io/v1", "Ingress", annotated("nginx.ingress.kubernetes.io/configuration-snippet", "lua"), ingress), false},
-		{"an Ingress with the Secret of another namespace", try("networking.k8s.io/v1", "Ingress", annotated("nginx.ingress.kubernetes.io/auth-tls-secret", "kube-system/ca"), ingress), false},
+		{
+			"an Ingress with the Secret of another namespace",
+			try("networking.k8s.io/v1", "Ingress", annotated("nginx.ingress.kubernetes.io/auth-tls-secret", "kube-system/ca"), ingress), false,
+		},
 		{"deletion of a ShadowPod in the foreground", remove("stays", metav1.DeletePropagationForeground), true},
 
 		{"deletion of a ShadowPod that we hold, in the background", remove("held", metav1.DeletePropagationBackground), true},
@@ -107,9 +115,19 @@ func TestRemoteNamespaces(t *testing.T) {
 		{"a ShadowPod with our finalizer", try("virtualkubelet.liqo.io/v1alpha1", "ShadowPod", ours(), map[string]any{"spec": map[string]any{"fence": "x"}}), true},
 
 		{"deletion of a ShadowPod that we hold, which orphans its pod", remove("held", metav1.DeletePropagationOrphan), false},
-		{"removal of our finalizer", c.Patch(ctx, shadowPod("held"), client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`)), client.DryRunAll), false},
-		{"our finalizer on a ShadowPod that exists", c.Patch(ctx, shadowPod("stays"), client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":["virtualkubelet.liqo.io/pod-gone"]}}`)), client.DryRunAll), false},
-		{"a ShadowPod with another finalizer", try("virtualkubelet.liqo.io/v1alpha1", "ShadowPod", held(), map[string]any{"spec": map[string]any{"fence": "x"}}), false},
+		{
+			"removal of our finalizer",
+			c.Patch(ctx, shadowPod("held"), client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`)), client.DryRunAll),
+			false,
+		},
+		{"our finalizer on a ShadowPod that exists", c.Patch(
+			ctx, shadowPod("stays"),
+			client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":["virtualkubelet.liqo.io/pod-gone"]}}`)), client.DryRunAll,
+		), false},
+		{
+			"a ShadowPod with another finalizer",
+			try("virtualkubelet.liqo.io/v1alpha1", "ShadowPod", held(), map[string]any{"spec": map[string]any{"fence": "x"}}), false,
+		},
 		{"a ConfigMap with our finalizer", try("v1", "ConfigMap", ours(), map[string]any{}), false},
 		{"deletion of a ShadowPod in the background", remove("stays", metav1.DeletePropagationBackground), false},
 		{"deletion of a ShadowPod that orphans its pod", remove("stays", metav1.DeletePropagationOrphan), false},
@@ -121,7 +139,8 @@ func TestRemoteNamespaces(t *testing.T) {
 		{"the address of a load balancer", try("v1", "Service", nil, service(map[string]any{"type": "LoadBalancer", "loadBalancerIP": "192.0.2.1"})), false},
 		{"a token of this cluster", try("v1", "Secret", token, map[string]any{"type": "kubernetes.io/service-account-token"}), false},
 	} {
-		if test.allowed && test.err != nil || !test.allowed && (!apierrors.IsInvalid(test.err) && !apierrors.IsForbidden(test.err) || !strings.Contains(test.err.Error(), "liqo-peers-remote-namespaces")) {
+		if test.allowed && test.err != nil || !test.allowed && (!apierrors.IsInvalid(test.err) && !apierrors.IsForbidden(test.err) ||
+			!strings.Contains(test.err.Error(), "liqo-peers-remote-namespaces")) {
 			t.Errorf("%s: %v, want allowed: %t", test.what, test.err, test.allowed)
 		}
 	}
@@ -130,7 +149,9 @@ func TestRemoteNamespaces(t *testing.T) {
 // TestAttackH3: a peer that has taken the name of a component's namespace gets nothing of the component, and cannot take well-known names at all.
 func TestAttackH3(t *testing.T) {
 	var deny []string
-	for _, argument := range charttest.Field(t, charttest.Find(t, charttest.Render(t), "Deployment", "liqo-controller-manager"), "spec", "template", "spec", "containers").([]any)[0].(map[string]any)["args"].([]any) {
+	for _, argument := range charttest.Field(
+		t, charttest.Find(t, charttest.Render(t), "Deployment", "liqo-controller-manager"), "spec", "template", "spec", "containers",
+	).([]any)[0].(map[string]any)["args"].([]any) {
 		if list, is := strings.CutPrefix(argument.(string), "--peer-namespaces-deny="); is {
 			deny = strings.Split(list, ",")
 		}
@@ -138,7 +159,8 @@ func TestAttackH3(t *testing.T) {
 	denied := func(name string) bool {
 		return slices.ContainsFunc(deny, func(pattern string) bool { matched, _ := path.Match(pattern, name); return matched })
 	}
-	for _, name := range strings.Fields("argocd cert-manager monitoring istio-system flux-system vault gitlab gatekeeper-system calico-system cattle-system longhorn-system ingress-nginx external-secrets kyverno velero") {
+	for _, name := range strings.Fields("argocd cert-manager monitoring istio-system flux-system vault gitlab gatekeeper-system calico-system " +
+		"cattle-system longhorn-system ingress-nginx external-secrets kyverno velero") {
 		if !denied(name) {
 			t.Errorf("a peer may take the name %s", name)
 		}
@@ -173,16 +195,22 @@ func TestAttackH3(t *testing.T) {
 		"containers": []any{map[string]any{"name": "c", "image": "i"}}, "restartPolicy": "Always",
 	}}
 	selector := map[string]any{"matchLabels": map[string]any{"a": "b"}}
-	once := map[string]any{"template": map[string]any{"spec": map[string]any{"containers": []any{map[string]any{"name": "c", "image": "i"}}, "restartPolicy": "Never"}}}
+	once := map[string]any{
+		"template": map[string]any{"spec": map[string]any{"containers": []any{map[string]any{"name": "c", "image": "i"}}, "restartPolicy": "Never"}},
+	}
 	spec := func(fields map[string]any) map[string]any { return map[string]any{"spec": fields} }
 	pod := object("v1", "Pod", "x", spec(template["spec"].(map[string]any)))
 	peers := object("v1", "Pod", "x", spec(map[string]any{"containers": []any{map[string]any{"name": "c", "image": "i"}}, "automountServiceAccountToken": false}))
 	peers.SetLabels(map[string]string{labels.Origin: "rome"})
 	secret := object("v1", "Secret", "x", map[string]any{"stringData": map[string]any{"password": "x"}})
 	account := object("v1", "ServiceAccount", "x", nil)
-	token := object("v1", "Secret", "token", map[string]any{"type": "kubernetes.io/service-account-token", "metadata": map[string]any{"annotations": map[string]any{"kubernetes.io/service-account.name": "default"}}})
+	token := object("v1", "Secret", "token", map[string]any{
+		"type":     "kubernetes.io/service-account-token",
+		"metadata": map[string]any{"annotations": map[string]any{"kubernetes.io/service-account.name": "default"}},
+	})
 	binding := object("rbac.authorization.k8s.io/v1", "RoleBinding", "x", map[string]any{
-		"roleRef": map[string]any{"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "view"}, "subjects": []any{map[string]any{"kind": "User", "name": "x", "apiGroup": "rbac.authorization.k8s.io"}},
+		"roleRef":  map[string]any{"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "view"},
+		"subjects": []any{map[string]any{"kind": "User", "name": "x", "apiGroup": "rbac.authorization.k8s.io"}},
 	})
 	components := []*unstructured.Unstructured{
 		pod, peers, secret, account, token, binding,
@@ -195,7 +223,8 @@ func TestAttackH3(t *testing.T) {
 		object("batch/v1", "CronJob", "x", spec(map[string]any{"schedule": "* * * * *", "jobTemplate": spec(once)})),
 		object("rbac.authorization.k8s.io/v1", "Role", "x", map[string]any{"rules": []any{}}),
 	}
-	administrator, helm, ours, peer := as("kubernetes-admin"), as("system:serviceaccount:kube-system:helm-argocd"), as("system:serviceaccount:liqo:liqo-controller-manager"), as("system:serviceaccount:liqo-tenant-rome-000000:liqo-peer")
+	administrator, helm, ours, peer := as("kubernetes-admin"), as("system:serviceaccount:kube-system:helm-argocd"),
+		as("system:serviceaccount:liqo:liqo-controller-manager"), as("system:serviceaccount:liqo-tenant-rome-000000:liqo-peer")
 	inForce(t, "liqo-remote-namespaces", func() error { return administrator.Create(ctx, secret.DeepCopy(), client.DryRunAll) })
 	inForce(t, "liqo-remote-namespaces-pods", func() error { return administrator.Create(ctx, pod.DeepCopy(), client.DryRunAll) })
 	inForce(t, "liqo-peers-pods", func() error { return administrator.Create(ctx, peers.DeepCopy(), client.DryRunAll) })
@@ -228,9 +257,13 @@ func TestAttackH3(t *testing.T) {
 		try(as(user), account, false)
 	}
 	for _, what := range []*unstructured.Unstructured{
-		object("v1", "ResourceQuota", "x", spec(map[string]any{"hard": map[string]any{"pods": "1"}})), object("v1", "LimitRange", "x", spec(map[string]any{"limits": []any{}})),
+		object("v1", "ResourceQuota", "x", spec(map[string]any{"hard": map[string]any{"pods": "1"}})),
+		object("v1", "LimitRange", "x", spec(map[string]any{"limits": []any{}})),
 		object("networking.k8s.io/v1", "NetworkPolicy", "x", spec(map[string]any{"podSelector": map[string]any{}})), object("v1", "ConfigMap", "x", nil),
-		object("v1", "PersistentVolumeClaim", "x", spec(map[string]any{"accessModes": []any{"ReadWriteOnce"}, "resources": map[string]any{"requests": map[string]any{"storage": "1Gi"}}})),
+		object(
+			"v1", "PersistentVolumeClaim", "x",
+			spec(map[string]any{"accessModes": []any{"ReadWriteOnce"}, "resources": map[string]any{"requests": map[string]any{"storage": "1Gi"}}}),
+		),
 	} {
 		try(administrator, what, true)
 	}
@@ -250,12 +283,15 @@ func TestAttackH3(t *testing.T) {
 	// The peer enters pods as long as they are all its own.
 	enter := func() error {
 		config := rest.CopyConfig(admin)
-		config.Impersonate = rest.ImpersonationConfig{UserName: "system:serviceaccount:liqo-tenant-rome-000000:liqo-peer", Groups: []string{"system:masters", "system:authenticated"}}
+		config.Impersonate = rest.ImpersonationConfig{
+			UserName: "system:serviceaccount:liqo-tenant-rome-000000:liqo-peer", Groups: []string{"system:masters", "system:authenticated"},
+		}
 		api, err := kubernetes.NewForConfig(config)
 		if err != nil {
 			return err
 		}
-		return api.CoreV1().RESTClient().Post().Namespace(remote).Resource("pods").Name("missing").SubResource("exec").Param("command", "sh").Param("stdout", "true").Do(ctx).Error()
+		return api.CoreV1().RESTClient().Post().Namespace(remote).Resource("pods").Name("missing").SubResource("exec").Param("command", "sh").Param("stdout", "true").
+			Do(ctx).Error()
 	}
 	if err := enter(); err == nil || strings.Contains(err.Error(), "liqo-remote-namespaces") {
 		t.Errorf("enter a pod of its own: %v, want that it does not exist", err)

@@ -32,7 +32,10 @@ func TestAttackM8(t *testing.T) {
 	for value, refused := range map[string]bool{"required": true, "ifPossible": false} {
 		values := charttest.Required()
 		charttest.Set(values, "policies", value)
-		all, err := util.ToRenderValues(charttest.Load(t), values, common.ReleaseOptions{Name: "liqo", Namespace: "liqo", IsInstall: true, Revision: 1}, common.DefaultCapabilities)
+		all, err := util.ToRenderValues(
+			charttest.Load(t), values, common.ReleaseOptions{Name: "liqo", Namespace: "liqo", IsInstall: true, Revision: 1},
+			common.DefaultCapabilities,
+		)
 		if err != nil {
 			t.Fatal(err)
 		}

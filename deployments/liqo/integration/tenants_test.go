@@ -21,7 +21,10 @@ import (
 // TestAttackNM5: with the token of the virtual kubelet of one peer, an attacker changes nothing of another peer.
 func TestAttackNM5(t *testing.T) {
 	ctx, admin, root := installed(t)
-	for _, add := range []func(client.Client) error{func(c client.Client) error { return coordinationv1.AddToScheme(c.Scheme()) }, func(c client.Client) error { return netv1alpha1.AddToScheme(c.Scheme()) }} {
+	for _, add := range []func(client.Client) error{
+		func(c client.Client) error { return coordinationv1.AddToScheme(c.Scheme()) },
+		func(c client.Client) error { return netv1alpha1.AddToScheme(c.Scheme()) },
+	} {
 		if err := add(root); err != nil {
 			t.Fatal(err)
 		}
@@ -44,7 +47,10 @@ func TestAttackNM5(t *testing.T) {
 	}
 	volume := func(id string) *corev1.PersistentVolume {
 		return &corev1.PersistentVolume{
-			ObjectMeta: metav1.ObjectMeta{Name: "of-" + id, Labels: keys{"liqo.io/remote-cluster-id": id}, Annotations: keys{"pv.kubernetes.io/provisioned-by": "liqo.io/storage"}},
+			ObjectMeta: metav1.ObjectMeta{
+				Name: "of-" + id, Labels: keys{"liqo.io/remote-cluster-id": id},
+				Annotations: keys{"pv.kubernetes.io/provisioned-by": "liqo.io/storage"},
+			},
 			Spec: corev1.PersistentVolumeSpec{
 				Capacity: corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("1Gi")}, AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce},
 				PersistentVolumeSource: corev1.PersistentVolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: "/tmp/x"}},
@@ -53,13 +59,21 @@ func TestAttackNM5(t *testing.T) {
 	}
 	mapping := func(on, id string, restricted bool, ports ...netv1alpha1.MappingPort) *netv1alpha1.IPMapping {
 		return &netv1alpha1.IPMapping{
-			ObjectMeta: metav1.ObjectMeta{Name: on + "-1", Labels: keys{"liqo.io/remote-cluster-id": id}, OwnerReferences: []metav1.OwnerReference{{APIVersion: "v1", Kind: "Node", Name: on, UID: "1"}}},
-			Spec:       netv1alpha1.IPMappingSpec{Address: "10.200.0.1", ClusterIDs: []string{id}, Ports: ports, Restricted: restricted},
+			ObjectMeta: metav1.ObjectMeta{
+				Name: on + "-1", Labels: keys{"liqo.io/remote-cluster-id": id},
+				OwnerReferences: []metav1.OwnerReference{{APIVersion: "v1", Kind: "Node", Name: on, UID: "1"}},
+			},
+			Spec: netv1alpha1.IPMappingSpec{Address: "10.200.0.1", ClusterIDs: []string{id}, Ports: ports, Restricted: restricted},
 		}
 	}
-	objects := []client.Object{&corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "default"}}, pod("worker"), lease("worker"), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "worker"}}}
+	objects := []client.Object{
+		&corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "default"}}, pod("worker"), lease("worker"),
+		&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "worker"}},
+	}
 	for name, id := range tenants {
-		objects = append(objects, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: keys{"discovery.liqo.io/tenant-namespace": "true", "discovery.liqo.io/cluster-id": id}}}, volume(id))
+		objects = append(objects, &corev1.Namespace{
+			ObjectMeta: metav1.ObjectMeta{Name: name, Labels: keys{"discovery.liqo.io/tenant-namespace": "true", "discovery.liqo.io/cluster-id": id}},
+		}, volume(id))
 	}
 	for name, id := range nodes {
 		objects = append(objects, node(name, id), pod(name), lease(name), mapping(name, id, true))
@@ -73,7 +87,10 @@ func TestAttackNM5(t *testing.T) {
 		return &rbacv1.RoleBinding{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: role + account}, Subjects: []rbacv1.Subject{subject}, RoleRef: ref}
 	}
 	for name := range tenants {
-		objects = append(objects, bind("", "liqo-virtual-kubelet", name), bind("kube-node-lease", "liqo-virtual-kubelet-lease", name), bind("default", "liqo-virtual-kubelet-offloaded", name))
+		objects = append(
+			objects, bind("", "liqo-virtual-kubelet", name), bind("kube-node-lease", "liqo-virtual-kubelet-lease", name),
+			bind("default", "liqo-virtual-kubelet-offloaded", name),
+		)
 	}
 	for _, object := range objects {
 		if err := createUnchecked(ctx, root, object); err != nil {
@@ -129,26 +146,66 @@ func TestAttackNM5(t *testing.T) {
 		{"delete a volume of another peer", c.Delete(ctx, volume("turin-id"), client.DryRunAll), false},
 		{"change its volume", patch(c, volume("milan-id"), ""), true},
 		{"change a volume of another peer", patch(c, volume("turin-id"), ""), false},
-		{"give its volume away", c.Patch(ctx, volume("milan-id"), client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"labels":{"liqo.io/remote-cluster-id":"turin-id"}}}`)), client.DryRunAll), false},
-		{"take a volume", c.Patch(ctx, volume("turin-id"), client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"labels":{"liqo.io/remote-cluster-id":"milan-id"}}}`)), client.DryRunAll), false},
-		{"take a volume's label", c.Patch(ctx, volume("milan-id"), client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"labels":{"liqo.io/remote-cluster-id":null}}}`)), client.DryRunAll), false},
-		{"take a node", c.Patch(ctx, node("liqo-turin", ""), client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"labels":{"liqo.io/remote-cluster-id":"milan-id"}}}`)), client.DryRunAll), false},
+		{"give its volume away", c.Patch(
+			ctx, volume("milan-id"),
+			client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"labels":{"liqo.io/remote-cluster-id":"turin-id"}}}`)), client.DryRunAll,
+		), false},
+		{"take a volume", c.Patch(
+			ctx, volume("turin-id"),
+			client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"labels":{"liqo.io/remote-cluster-id":"milan-id"}}}`)), client.DryRunAll,
+		), false},
+		{"take a volume's label", c.Patch(
+			ctx, volume("milan-id"), client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"labels":{"liqo.io/remote-cluster-id":null}}}`)),
+			client.DryRunAll,
+		), false},
+		{"take a node", c.Patch(
+			ctx, node("liqo-turin", ""),
+			client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"labels":{"liqo.io/remote-cluster-id":"milan-id"}}}`)), client.DryRunAll,
+		), false},
 
 		{"map an address", c.Create(ctx, fresh(as, "liqo-milan", "milan-id", true), client.DryRunAll), true},
 		{"map the API server", c.Create(ctx, fresh(as, "liqo-milan", "milan-id", false, port), client.DryRunAll), true},
 		{"map any host", c.Create(ctx, fresh(as, "liqo-milan", "milan-id", false), client.DryRunAll), false},
-		{"map two ports of any host", c.Create(ctx, fresh(as, "liqo-milan", "milan-id", false, port, netv1alpha1.MappingPort{Protocol: corev1.ProtocolTCP, Port: 22}), client.DryRunAll), false},
+		{
+			"map two ports of any host",
+			c.Create(ctx, fresh(as, "liqo-milan", "milan-id", false, port, netv1alpha1.MappingPort{Protocol: corev1.ProtocolTCP, Port: 22}), client.DryRunAll),
+			false,
+		},
 		{"map an address for another peer", c.Create(ctx, fresh(as, "liqo-milan", "turin-id", true), client.DryRunAll), false},
-		{"map an address for all peers", c.Create(ctx, fresh(func(one *netv1alpha1.IPMapping) { one.Spec.ClusterIDs = nil }, "liqo-milan", "milan-id", true), client.DryRunAll), false},
-		{"map an address for two peers", c.Create(ctx, fresh(func(one *netv1alpha1.IPMapping) { one.Spec.ClusterIDs = []string{"milan-id", "turin-id"} }, "liqo-milan", "milan-id", true), client.DryRunAll), false},
+		{
+			"map an address for all peers",
+			c.Create(ctx, fresh(func(one *netv1alpha1.IPMapping) { one.Spec.ClusterIDs = nil }, "liqo-milan", "milan-id", true), client.DryRunAll),
+			false,
+		},
+		{"map an address for two peers", c.Create(
+			ctx, fresh(func(one *netv1alpha1.IPMapping) { one.Spec.ClusterIDs = []string{"milan-id", "turin-id"} }, "liqo-milan", "milan-id", true),
+			client.DryRunAll,
+		), false},
 		{"map an address with another node", c.Create(ctx, fresh(as, "liqo-turin", "milan-id", true), client.DryRunAll), false},
-		{"map an address without a node", c.Create(ctx, fresh(func(one *netv1alpha1.IPMapping) { one.OwnerReferences = nil }, "liqo-milan", "milan-id", true), client.DryRunAll), false},
-		{"map an address without a peer", c.Create(ctx, fresh(func(one *netv1alpha1.IPMapping) { one.Labels = nil }, "liqo-milan", "milan-id", true), client.DryRunAll), false},
-		{"change its mapping", c.Patch(ctx, mapping("liqo-milan", "", true), client.RawPatch(types.MergePatchType, []byte(`{"spec":{"ports":[{"protocol":"TCP","port":80}]}}`)), client.DryRunAll), true},
-		{"open its mapping", c.Patch(ctx, mapping("liqo-milan", "", true), client.RawPatch(types.MergePatchType, []byte(`{"spec":{"restricted":false}}`)), client.DryRunAll), false},
+		{
+			"map an address without a node",
+			c.Create(ctx, fresh(func(one *netv1alpha1.IPMapping) { one.OwnerReferences = nil }, "liqo-milan", "milan-id", true), client.DryRunAll),
+			false,
+		},
+		{
+			"map an address without a peer",
+			c.Create(ctx, fresh(func(one *netv1alpha1.IPMapping) { one.Labels = nil }, "liqo-milan", "milan-id", true), client.DryRunAll), false,
+		},
+		{"change its mapping", c.Patch(
+			ctx, mapping("liqo-milan", "", true),
+			client.RawPatch(types.MergePatchType, []byte(`{"spec":{"ports":[{"protocol":"TCP","port":80}]}}`)), client.DryRunAll,
+		), true},
+		{
+			"open its mapping",
+			c.Patch(ctx, mapping("liqo-milan", "", true), client.RawPatch(types.MergePatchType, []byte(`{"spec":{"restricted":false}}`)), client.DryRunAll),
+			false,
+		},
 		{"delete its mapping", c.Delete(ctx, mapping("liqo-milan", "", true), client.DryRunAll), true},
 		{"delete a mapping of another peer", c.Delete(ctx, mapping("liqo-turin", "", true), client.DryRunAll), false},
-		{"change a mapping of another peer", c.Patch(ctx, mapping("liqo-turin", "", true), client.RawPatch(types.MergePatchType, []byte(`{"spec":{"ports":[{"protocol":"TCP","port":80}]}}`)), client.DryRunAll), false},
+		{"change a mapping of another peer", c.Patch(
+			ctx, mapping("liqo-turin", "", true),
+			client.RawPatch(types.MergePatchType, []byte(`{"spec":{"ports":[{"protocol":"TCP","port":80}]}}`)), client.DryRunAll,
+		), false},
 		{"change a real node", patch(c, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "worker"}}, ""), false},
 	}
 	for tenant := range tenants {
@@ -163,7 +220,10 @@ func TestAttackNM5(t *testing.T) {
 				write{tenant + " renews lease " + name, update(own, name), allowed},
 			)
 		}
-		writes = append(writes, write{tenant + " renews the lease of a real node", update(own, "worker"), false}, write{tenant + " deletes a pod of a real node", own.Delete(ctx, pod("worker"), client.DryRunAll), false})
+		writes = append(
+			writes, write{tenant + " renews the lease of a real node", update(own, "worker"), false},
+			write{tenant + " deletes a pod of a real node", own.Delete(ctx, pod("worker"), client.DryRunAll), false},
+		)
 	}
 	for _, one := range writes {
 		refused := one.err != nil && strings.Contains(one.err.Error(), "ValidatingAdmissionPolicy 'liqo-virtual-")

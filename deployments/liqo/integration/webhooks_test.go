@@ -111,7 +111,10 @@ func TestMutatingWebhooksOfPods(t *testing.T) {
 		return object("virtualkubelet.liqo.io/v1alpha1", "ShadowPod", metadata, map[string]any{"fence": "f"})
 	}
 	pod := func(namespace string, labels map[string]any) *unstructured.Unstructured {
-		return object("v1", "Pod", map[string]any{"namespace": namespace, "labels": labels}, map[string]any{"containers": []any{map[string]any{"name": "c", "image": "i"}}})
+		return object(
+			"v1", "Pod", map[string]any{"namespace": namespace, "labels": labels},
+			map[string]any{"containers": []any{map[string]any{"name": "c", "image": "i"}}},
+		)
 	}
 	if err := root.Create(ctx, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: remote, Name: "default"}}); err != nil {
 		t.Fatal(err)
@@ -122,7 +125,8 @@ func TestMutatingWebhooksOfPods(t *testing.T) {
 	create := func(one *unstructured.Unstructured) error { return root.Create(ctx, one, client.DryRunAll) }
 	asks := func(webhook string, err error) bool { return err != nil && strings.Contains(err.Error(), webhook) }
 	kubetest.Eventually(t, "both webhooks are called", func() error {
-		if one, other := create(shadowPod(map[string]any{})), create(pod(remote, map[string]any{"liqo.io/managed-by": "shadowpod"})); !asks(ofShadowPods, one) || !asks(ofPods, other) {
+		if one, other := create(shadowPod(map[string]any{})),
+			create(pod(remote, map[string]any{"liqo.io/managed-by": "shadowpod"})); !asks(ofShadowPods, one) || !asks(ofPods, other) {
 			return fmt.Errorf("answers %w, %w", one, other)
 		}
 		return nil

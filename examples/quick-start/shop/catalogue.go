@@ -59,7 +59,9 @@ func (c *catalogue) products() ([]*wire.Product, error) {
 		if !isName.MatchString(row.ID) || row.Name == "" || !isCurrency.MatchString(row.Currency) || row.Cents <= 0 {
 			return nil, fmt.Errorf("%s: product %d (%q) needs an id of a-z, 0-9 and -, a name, a currency of three letters and cents above 0", c.file, i+1, row.ID)
 		}
-		products = append(products, &wire.Product{Id: row.ID, Name: row.Name, Description: row.Description, Price: &wire.Money{Currency: row.Currency, Cents: row.Cents}})
+		products = append(products, &wire.Product{
+			Id: row.ID, Name: row.Name, Description: row.Description, Price: &wire.Money{Currency: row.Currency, Cents: row.Cents},
+		})
 	}
 	return products, nil
 }

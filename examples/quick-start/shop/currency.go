@@ -61,7 +61,10 @@ func (c *currency) Convert(_ context.Context, r *wire.ConvertRequest) (*wire.Con
 	}
 	reply := &wire.ConvertReply{Currencies: slices.Sorted(maps.Keys(rates))}
 	if len(r.GetAmounts()) > maxAmounts || rates[r.GetTo()] == 0 {
-		return nil, status.Errorf(codes.InvalidArgument, "want at most %d amounts, and one of %v; got %d, and %q", maxAmounts, reply.Currencies, len(r.GetAmounts()), r.GetTo())
+		return nil, status.Errorf(
+			codes.InvalidArgument, "want at most %d amounts, and one of %v; got %d, and %q", maxAmounts, reply.Currencies, len(r.GetAmounts()),
+			r.GetTo(),
+		)
 	}
 	for _, amount := range r.GetAmounts() {
 		rate := rates[amount.GetCurrency()]

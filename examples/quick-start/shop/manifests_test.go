@@ -139,13 +139,16 @@ func TestDemoApplication(t *testing.T) {
 
 	// The password: Redis includes the file that the others read, and all three get it from the Secret.
 	folder, key := path.Split(settings["SHOP_REDIS_AUTH"])
-	if !strings.HasPrefix(m.secrets["redis-auth"].StringData[key], "requirepass ") || !strings.Contains(m.configs["shop-data"].Data["redis.conf"], "include "+folder+key+"\n") {
+	if !strings.HasPrefix(m.secrets["redis-auth"].StringData[key], "requirepass ") ||
+		!strings.Contains(m.configs["shop-data"].Data["redis.conf"], "include "+folder+key+"\n") {
 		t.Errorf("the Secret has no key %s with requirepass, or Redis does not include it", key)
 	}
 	for _, name := range []string{"redis", "cart", "orders"} {
 		spec := m.pods[name].Spec
 		i := slices.IndexFunc(spec.Volumes, func(v corev1.Volume) bool { return v.Secret != nil && v.Secret.SecretName == "redis-auth" })
-		if i < 0 || !slices.ContainsFunc(spec.Containers[0].VolumeMounts, func(v corev1.VolumeMount) bool { return v.Name == spec.Volumes[i].Name && v.MountPath+"/" == folder }) {
+		if i < 0 || !slices.ContainsFunc(spec.Containers[0].VolumeMounts, func(v corev1.VolumeMount) bool {
+			return v.Name == spec.Volumes[i].Name && v.MountPath+"/" == folder
+		}) {
 			t.Errorf("%s does not see the Secret redis-auth at %s", name, folder)
 		}
 	}
@@ -171,7 +174,8 @@ func checkPods(t *testing.T, m manifests) {
 			t.Errorf("%s: the program has no service %s", name, container.Args[0])
 		}
 		inPod, inContainer := pod.Spec.SecurityContext, container.SecurityContext
-		if inPod == nil || inContainer == nil || !*inPod.RunAsNonRoot || inPod.SeccompProfile.Type != corev1.SeccompProfileTypeRuntimeDefault || *inContainer.AllowPrivilegeEscalation ||
+		if inPod == nil || inContainer == nil || !*inPod.RunAsNonRoot ||
+			inPod.SeccompProfile.Type != corev1.SeccompProfileTypeRuntimeDefault || *inContainer.AllowPrivilegeEscalation ||
 			!*inContainer.ReadOnlyRootFilesystem || !slices.Equal(inContainer.Capabilities.Drop, []corev1.Capability{"ALL"}) || *pod.Spec.AutomountServiceAccountToken {
 			t.Errorf("%s does not keep to the Pod Security Standard \"restricted\", or has a token that it does not need", name)
 		}
@@ -213,7 +217,9 @@ func checkServices(t *testing.T, m manifests) {
 			t.Errorf("Service %s: nothing behind it", name)
 		}
 		for _, pod := range pods {
-			if !slices.ContainsFunc(m.pods[pod].Spec.Containers[0].Ports, func(p corev1.ContainerPort) bool { return p.Name == service.Spec.Ports[0].TargetPort.StrVal }) {
+			if !slices.ContainsFunc(m.pods[pod].Spec.Containers[0].Ports, func(p corev1.ContainerPort) bool {
+				return p.Name == service.Spec.Ports[0].TargetPort.StrVal
+			}) {
 				t.Errorf("Service %s: %s has no port %s", name, pod, service.Spec.Ports[0].TargetPort.StrVal)
 			}
 		}

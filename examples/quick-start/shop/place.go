@@ -14,8 +14,8 @@ import (
 	"google.golang.org/grpc/metadata"
 )
 
-// place is where a service runs, from the Downward API. An offloaded pod reads what its own cluster shows: its namespace there, and as its node the one that stands for
-// the other cluster.
+// place is where a service runs, from the Downward API. An offloaded pod reads what its own cluster shows: its namespace there, and as its node the
+// one that stands for the other cluster.
 type place struct {
 	Service   string `json:"service"`
 	Node      string `json:"node"`

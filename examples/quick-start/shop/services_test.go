@@ -85,7 +85,8 @@ func TestReadiness(t *testing.T) {
 func TestRefusedRequests(t *testing.T) {
 	m := open(t)
 	ctx := t.Context()
-	cart, currency, shipping, orders := wire.NewCartClient(m.dial("cart")), wire.NewCurrencyClient(m.dial("currency")), wire.NewShippingClient(m.dial("shipping")), wire.NewOrdersClient(m.dial("orders"))
+	cart, currency, shipping, orders := wire.NewCartClient(m.dial("cart")), wire.NewCurrencyClient(m.dial("currency")),
+		wire.NewShippingClient(m.dial("shipping")), wire.NewOrdersClient(m.dial("orders"))
 	call := func(_ any, err error) error { return err }
 	for name, err := range map[string]error{
 		"cart without user":        call(cart.Get(ctx, &wire.CartRequest{})),
@@ -94,9 +95,11 @@ func TestRefusedRequests(t *testing.T) {
 		"less than nothing to add": call(cart.Add(ctx, &wire.AddRequest{User: "u", Item: &wire.Item{Product: "bell", Quantity: -1}})),
 		"negative amount":          call(currency.Convert(ctx, &wire.ConvertRequest{To: "EUR", Amounts: []*wire.Money{{Currency: "EUR", Cents: -1}}})),
 		"unknown currency":         call(currency.Convert(ctx, &wire.ConvertRequest{To: "EUR", Amounts: []*wire.Money{{Currency: "XXX", Cents: 1}}})),
-		"too many amounts":         call(currency.Convert(ctx, &wire.ConvertRequest{To: "EUR", Amounts: slices.Repeat([]*wire.Money{{Currency: "EUR"}}, maxAmounts+1)})),
-		"nothing to ship":          call(shipping.Quote(ctx, &wire.QuoteRequest{})),
-		"order without number":     call(orders.Place(ctx, &wire.PlaceRequest{User: "u", Currency: "EUR"})),
+		"too many amounts": call(currency.Convert(ctx, &wire.ConvertRequest{
+			To: "EUR", Amounts: slices.Repeat([]*wire.Money{{Currency: "EUR"}}, maxAmounts+1),
+		})),
+		"nothing to ship":      call(shipping.Quote(ctx, &wire.QuoteRequest{})),
+		"order without number": call(orders.Place(ctx, &wire.PlaceRequest{User: "u", Currency: "EUR"})),
 	} {
 		if status.Code(err) != codes.InvalidArgument {
 			t.Errorf("%s: %v, want %s", name, err, codes.InvalidArgument)
@@ -234,7 +237,9 @@ func TestServeReportsAFailure(t *testing.T) {
 	}
 	_ = listener.Close()
 	for service, start := range roles {
-		if err := start(t.Context(), config{place: place{Service: service}, catalogue: "a:1", cart: "a:1", currency: "a:1", shipping: "a:1", orders: "a:1"}, listener); err == nil || !strings.HasPrefix(err.Error(), service+": ") {
+		if err := start(t.Context(), config{
+			place: place{Service: service}, catalogue: "a:1", cart: "a:1", currency: "a:1", shipping: "a:1", orders: "a:1",
+		}, listener); err == nil || !strings.HasPrefix(err.Error(), service+": ") {
 			t.Errorf("%s on a closed port ended with %v", service, err)
 		}
 	}

@@ -162,7 +162,8 @@ func TestHello(t *testing.T) {
 
 func TestClusterOfNode(t *testing.T) {
 	for node, want := range map[string]string{
-		"rome-worker": "rome", "rome-worker2": "rome", "milan-control-plane": "milan", "liqo-milan": "milan", "ip-10-0-0-1": "ip-10-0-0-1", "my-edge-worker": "my-edge", "": "",
+		"rome-worker": "rome", "rome-worker2": "rome", "milan-control-plane": "milan", "liqo-milan": "milan", "ip-10-0-0-1": "ip-10-0-0-1",
+		"my-edge-worker": "my-edge", "": "",
 	} {
 		if got := (place{Node: node}).cluster(); got != want {
 			t.Errorf("%s: cluster %q, want %q", node, got, want)

@@ -20,7 +20,8 @@ func TestSecret(t *testing.T) {
 	rotated := Keys{Current: two.Current, Previous: one.Current}
 	for _, want := range []Keys{one, rotated} {
 		got, err := Parse(&corev1.Secret{Data: want.Data()})
-		if err != nil || !got.Current.Equal(want.Current) || (got.Previous == nil) != (want.Previous == nil) || want.Previous != nil && !got.Previous.Equal(want.Previous) {
+		if err != nil || !got.Current.Equal(want.Current) || (got.Previous == nil) != (want.Previous == nil) ||
+			want.Previous != nil && !got.Previous.Equal(want.Previous) {
 			t.Errorf("%v", err)
 		}
 	}
@@ -41,7 +42,9 @@ func TestFingerprint(t *testing.T) {
 	if !IsFingerprint(print) || len(print) != 43 {
 		t.Errorf("%q", print)
 	}
-	for _, text := range []string{"", print[1:], print + "A", print[:42] + "!", print[:42] + "=", "c0ffee00c0ffee11c0ffee22c0ffee33c0ffee44c0ffee55c0ffee66c0ffee77"} {
+	for _, text := range []string{
+		"", print[1:], print + "A", print[:42] + "!", print[:42] + "=", "c0ffee00c0ffee11c0ffee22c0ffee33c0ffee44c0ffee55c0ffee66c0ffee77",
+	} {
 		if IsFingerprint(text) {
 			t.Errorf("%q passed", text)
 		}

@@ -61,11 +61,13 @@ func Parse(text string) (Resolver, error) {
 			return found, nil
 		}
 	}
-	return Resolver{}, fmt.Errorf("the search path %.300q of %s does not start with NAMESPACE.svc.DOMAIN svc.DOMAIN DOMAIN, as a kubelet writes it for the dnsPolicy ClusterFirst; set --cluster-domain of the kubelets, or this pod's dnsPolicy",
+	return Resolver{}, fmt.Errorf("the search path %.300q of %s does not start with NAMESPACE.svc.DOMAIN svc.DOMAIN DOMAIN, as a kubelet "+
+		"writes it for the dnsPolicy ClusterFirst; set --cluster-domain of the kubelets, or this pod's dnsPolicy",
 		strings.Join(search, " "), File)
 }
 
-// unfit reports whether an API server refuses a pod with this search domain. A node without search domains may state that as a dot, which some kubelets pass on.
+// unfit reports whether an API server refuses a pod with this search domain. A node without search domains may state that as a dot, which some
+// kubelets pass on.
 func unfit(search string) bool { return len(validation.IsDNS1123SubdomainWithUnderscore(search)) > 0 }
 
 // Valid reports whether a text can be the domain of a cluster.

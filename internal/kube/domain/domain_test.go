@@ -31,7 +31,8 @@ func TestParse(t *testing.T) {
 			Resolver{Domain: "cluster.local", Servers: address("10.96.0.10"), Searches: []string{"eu.compute.internal", "example.com"}},
 		},
 		{
-			"a node without domains, as systemd-resolved states it", "search liqo.svc.cluster.local svc.cluster.local cluster.local .\nnameserver 10.96.0.10\noptions ndots:5\n",
+			"a node without domains, as systemd-resolved states it",
+			"search liqo.svc.cluster.local svc.cluster.local cluster.local .\nnameserver 10.96.0.10\noptions ndots:5\n",
 			Resolver{Domain: "cluster.local", Servers: address("10.96.0.10")},
 		},
 		{
@@ -39,14 +40,18 @@ func TestParse(t *testing.T) {
 			Resolver{Domain: "x", Searches: []string{"eu.example", "corp_lan.example"}},
 		},
 		{
-			"another domain, upper case, dots at the end", "search liqo.svc.K8s.Example.COM. svc.k8s.example.com. k8s.example.com.\nnameserver fd00:10::a\nnameserver 10.96.0.10",
+			"another domain, upper case, dots at the end",
+			"search liqo.svc.K8s.Example.COM. svc.k8s.example.com. k8s.example.com.\nnameserver fd00:10::a\nnameserver 10.96.0.10",
 			Resolver{Domain: "k8s.example.com", Servers: address("fd00:10::a", "10.96.0.10")},
 		},
 		{"one label", "search a.svc.rome svc.rome rome\r\nnameserver 10.0.0.1\r\n", Resolver{Domain: "rome", Servers: address("10.0.0.1")}},
 		{"a domain that starts with svc", "search a.svc.svc.example svc.svc.example svc.example\n", Resolver{Domain: "svc.example"}},
 		{"a namespace named svc", "search svc.svc.cluster.local svc.cluster.local cluster.local\n", Resolver{Domain: "cluster.local"}},
 		{"the last search counts", "search a.svc.one svc.one one\nsearch a.svc.two svc.two two\n", Resolver{Domain: "two"}},
-		{"comments and tabs", "# made by a kubelet\n; too\nsearch\ta.svc.x\tsvc.x\tx\nnameserver\t10.0.0.1\nnameserver nonsense\n", Resolver{Domain: "x", Servers: address("10.0.0.1")}},
+		{
+			"comments and tabs", "# made by a kubelet\n; too\nsearch\ta.svc.x\tsvc.x\tx\nnameserver\t10.0.0.1\nnameserver nonsense\n",
+			Resolver{Domain: "x", Servers: address("10.0.0.1")},
+		},
 		{
 			"four servers", "search a.svc.x svc.x x\nnameserver 10.0.0.1\nnameserver 10.0.0.2\nnameserver 10.0.0.3\nnameserver 10.0.0.4",
 			Resolver{Domain: "x", Servers: address("10.0.0.1", "10.0.0.2", "10.0.0.3")},

@@ -17,8 +17,8 @@ const (
 )
 
 // Queue holds the keys to reconcile, each at most once. It is fair: namespaces take turns, and no namespace gets all workers (RoundRobin). The work
-// queue of client-go lacks what we need in addition: it cannot pause while the peer is unreachable, it cannot retry the failed keys of one namespace, and an event
-// of a key that keeps failing would skip the backoff.
+// queue of client-go lacks what we need in addition: it cannot pause while the peer is unreachable, it cannot retry the failed keys of one namespace,
+// and an event of a key that keeps failing would skip the backoff.
 type Queue struct {
 	mu     sync.Mutex
 	wake   *sync.Cond
@@ -113,8 +113,8 @@ func (q *Queue) scheduleAfter(key types.NamespacedName, wait time.Duration) {
 // replacedAppointments bounds those that a later call has replaced, beyond one for each key.
 const replacedAppointments = 64
 
-// push adds an appointment. Those that were replaced stay in the heap until they are due, which may be far ahead, while each event of their key adds another one:
-// when they are the larger part, push removes them.
+// push adds an appointment. Those that were replaced stay in the heap until they are due, which may be far ahead, while each event of their key adds
+// another one: when they are the larger part, push removes them.
 func (q *Queue) push(next appointment) {
 	heap.Push(&q.later, next)
 	if len(q.later) <= 2*len(q.states)+replacedAppointments {

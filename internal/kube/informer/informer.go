@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package informer shows a reader of a cache each object that comes, changes and goes. It must not know what the objects are for. Its proof is informer_test.go.
+// Package informer shows a reader of a cache each object that comes, changes and goes. It must not know what the objects are for. Its proof is
+// informer_test.go.
 package informer
 
 import (
@@ -12,8 +13,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// Follow calls set for each object of a kind that a cache gets or sees change, and forget for each that is gone. It does not wait for the first list; what it returns
-// is true once set was called for all that there were.
+// Follow calls set for each object of a kind that a cache gets or sees change, and forget for each that is gone. It does not wait for the first list;
+// what it returns is true once set was called for all that there were.
 func Follow(ctx context.Context, from cache.Informers, kind client.Object, set, forget func(any)) (toolscache.InformerSynced, error) {
 	informer, err := from.GetInformer(ctx, kind, cache.BlockUntilSynced(false))
 	if err != nil {

@@ -17,8 +17,8 @@ const (
 	firstPause, mostPause = 5 * time.Millisecond, time.Second
 )
 
-// Each calls serve with each connection that arrives, until ctx ends. A connection is not refused for ever because of an error that passes, such as too many open
-// files. It returns an error if someone else closes the listener.
+// Each calls serve with each connection that arrives, until ctx ends. A connection is not refused for ever because of an error that passes, such as
+// too many open files. It returns an error if someone else closes the listener.
 func Each(ctx context.Context, at net.Listener, log logr.Logger, serve func(net.Conn)) error {
 	for pause := time.Duration(0); ; {
 		connection, err := at.Accept()

@@ -84,12 +84,14 @@ func identity(t *testing.T) (*tls.Config, func(tls.ConnectionState) string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &tls.Config{Certificates: []tls.Certificate{pair}, ClientAuth: tls.RequestClientCert, InsecureSkipVerify: true}, func(state tls.ConnectionState) string { //nolint:gosec // the test knows both ends
-		if len(state.PeerCertificates) > 0 && state.PeerCertificates[0].Equal(leaf) {
-			return "it"
+	return &tls.Config{
+			Certificates: []tls.Certificate{pair}, ClientAuth: tls.RequestClientCert, InsecureSkipVerify: true,
+		}, func(state tls.ConnectionState) string { //nolint:gosec // the test knows both ends
+			if len(state.PeerCertificates) > 0 && state.PeerCertificates[0].Equal(leaf) {
+				return "it"
+			}
+			return ""
 		}
-		return ""
-	}
 }
 
 // TestHeaders: headers that are too large or have too many lines end the connection, others and any body pass, on each request of a connection.
@@ -123,7 +125,9 @@ func TestHeaders(t *testing.T) {
 				server, client *tls.Config
 				want           string
 			}{
-				"plain": {nil, nil, c.want}, "tls": {secure, &tls.Config{InsecureSkipVerify: true}, c.want}, "certified": {secure, secure, c.certified}, //nolint:gosec // the test knows both ends
+				"plain": {nil, nil, c.want}, "tls": {
+					secure, &tls.Config{InsecureSkipVerify: true}, c.want,
+				}, "certified": {secure, secure, c.certified}, //nolint:gosec // the test knows both ends
 			} {
 				address := start(t, Port{Limits: Limits{HeaderKept: 64 << 10, Kept: 2}, Handler: echo, TLS: run.server, Who: who})
 				connection := dial(t, "127.0.0.1", address, run.client)
@@ -139,7 +143,8 @@ func TestHeaders(t *testing.T) {
 	}
 }
 
-// TestKept: a client that has proven who it is, by its certificate or in a request, keeps its connection however many others come; with a stream of its own too.
+// TestKept: a client that has proven who it is, by its certificate or in a request, keeps its connection however many others come; with a stream of
+// its own too.
 func TestKept(t *testing.T) {
 	secure, who := identity(t)
 	handler := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -160,7 +165,8 @@ func TestKept(t *testing.T) {
 	})
 	address := start(t, Port{Limits: Limits{All: 4, Kept: 8}, Handler: handler, TLS: secure, Who: who})
 	plain := &tls.Config{InsecureSkipVerify: true} //nolint:gosec // the test knows both ends
-	certified, proven, stream, unknown := dial(t, "127.0.0.1", address, secure), dial(t, "127.0.0.1", address, plain), dial(t, "127.0.0.1", address, plain), dial(t, "127.0.0.1", address, plain)
+	certified, proven, stream, unknown := dial(t, "127.0.0.1", address, secure), dial(t, "127.0.0.1", address, plain),
+		dial(t, "127.0.0.1", address, plain), dial(t, "127.0.0.1", address, plain)
 	if got := ask(proven, "GET /prove HTTP/1.1\r\nHost: x\r\n\r\n") + ask(unknown, request); got != "200200" {
 		t.Fatal(got)
 	}
@@ -177,7 +183,8 @@ func TestKept(t *testing.T) {
 			t.Fatalf("connection %d is answered with %s", n, got)
 		}
 	}
-	if got := ask(certified, request) + " " + ask(proven, request) + " " + ask(unknown, request); got != "200 200 ended" && !strings.HasPrefix(got, "200 200 write") {
+	if got := ask(certified, request) + " " + ask(proven, request) + " " + ask(unknown, request); got != "200 200 ended" &&
+		!strings.HasPrefix(got, "200 200 write") {
 		t.Errorf("after 40 others: %s, want 200 200 and an end", got)
 	}
 	if _, err := io.WriteString(stream, "echo\n"); err != nil {
@@ -199,7 +206,9 @@ func TestEnd(t *testing.T) {
 	ended := make(chan error, 1)
 	go func() { ended <- server.Serve(ctx) }()
 	silent := dial(t, "127.0.0.1", server.HTTP.Addr, nil)
-	if got := ask(dial(t, "127.0.0.1", server.HTTP.Addr, &tls.Config{InsecureSkipVerify: true}), request); got != "404" { //nolint:gosec // the test knows both ends
+	if got := ask(
+		dial(t, "127.0.0.1", server.HTTP.Addr, &tls.Config{InsecureSkipVerify: true}), request,
+	); got != "404" { //nolint:gosec // the test knows both ends
 		t.Error(got)
 	}
 	cancel()
@@ -220,7 +229,8 @@ func TestEnd(t *testing.T) {
 func TestRequests(t *testing.T) {
 	address := start(t, Port{Limits: Limits{Requests: 2}, Handler: http.NotFoundHandler()})
 	connection := dial(t, "127.0.0.1", address, nil)
-	if got := ask(connection, request) + " " + ask(connection, request) + " " + ask(connection, request); !strings.HasPrefix(got, "404 404 ") || strings.HasSuffix(got, "404") {
+	if got := ask(connection, request) + " " + ask(connection, request) + " " + ask(connection, request); !strings.HasPrefix(got, "404 404 ") ||
+		strings.HasSuffix(got, "404") {
 		t.Error(got)
 	}
 }

@@ -12,7 +12,9 @@ import (
 // FairQueue returns a constructor of work queues, for the option NewQueue of a controller. The queue serves peers round-robin, and the namespaces of
 // each peer, and never gives all workers to one of them, see package fairqueue. peerOf returns the peer of a namespace without waiting; nil if
 // namespaces belong to no peers.
-func FairQueue(workers int, peerOf func(namespace string) string) func(string, workqueue.TypedRateLimiter[reconcile.Request]) workqueue.TypedRateLimitingInterface[reconcile.Request] {
+func FairQueue(
+	workers int, peerOf func(namespace string) string,
+) func(string, workqueue.TypedRateLimiter[reconcile.Request]) workqueue.TypedRateLimitingInterface[reconcile.Request] {
 	return func(controller string, limiter workqueue.TypedRateLimiter[reconcile.Request]) workqueue.TypedRateLimitingInterface[reconcile.Request] {
 		namespace := func(request reconcile.Request) string { return request.Namespace }
 		order := fairqueue.NewRoundRobin(workers, namespace)

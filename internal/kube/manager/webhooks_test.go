@@ -48,17 +48,24 @@ func TestAttackH4(t *testing.T) {
 	server.Register("/mutate/pod", http.HandlerFunc(func(http.ResponseWriter, *http.Request) { calls++ }))
 	kubetest.Start(t, "webhooks", server.Start)
 	kubetest.Eventually(t, "the server answers", func() error { return server.StartedChecker()(nil) })
-	client := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}} //nolint:gosec // the certificate is not what is tested
+	client := &http.Client{
+		Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}},
+	} //nolint:gosec // the certificate is not what is tested
 	post := func(path string) int {
 		t.Helper()
-		response, err := client.Post("https://127.0.0.1:"+port+path, "application/json", strings.NewReader(`{"kind":"AdmissionReview","apiVersion":"admission.k8s.io/v1","request":{"uid":"x"}}`))
+		response, err := client.Post(
+			"https://127.0.0.1:"+port+path, "application/json",
+			strings.NewReader(`{"kind":"AdmissionReview","apiVersion":"admission.k8s.io/v1","request":{"uid":"x"}}`),
+		)
 		must(t, err)
 		must(t, response.Body.Close())
 		return response.StatusCode
 	}
 	for _, path := range []string{
-		"/mutate/pod", "//mutate/pod", "/x/mutate/pod", "/{segment}/mutate/pod", "/%7Bsegment%7D/mutate/pod", "/" + secret, "/" + secret + "/", "/" + secret + "/other",
-		"/" + secret[1:] + "/mutate/pod", "/" + secret + "x/mutate/pod", "/" + strings.ToUpper(secret) + "/mutate/pod", "/x/../" + secret[:8] + "/mutate/pod", "/metrics", "/",
+		"/mutate/pod", "//mutate/pod", "/x/mutate/pod", "/{segment}/mutate/pod", "/%7Bsegment%7D/mutate/pod", "/" + secret, "/" + secret + "/",
+		"/" + secret + "/other",
+		"/" + secret[1:] + "/mutate/pod", "/" + secret + "x/mutate/pod", "/" + strings.ToUpper(secret) + "/mutate/pod",
+		"/x/../" + secret[:8] + "/mutate/pod", "/metrics", "/",
 	} {
 		if status := post(path); status != http.StatusNotFound || calls > 0 {
 			t.Fatalf("POST %s: status %d, %d calls reached the webhook", path, status, calls)

@@ -12,7 +12,8 @@ import (
 
 func TestFinal(t *testing.T) {
 	for phase, want := range map[corev1.PodPhase]bool{
-		"": false, corev1.PodPending: false, corev1.PodRunning: false, corev1.PodUnknown: false, corev1.PodSucceeded: true, corev1.PodFailed: true, "succeeded": false, "Other": false,
+		"": false, corev1.PodPending: false, corev1.PodRunning: false, corev1.PodUnknown: false, corev1.PodSucceeded: true, corev1.PodFailed: true,
+		"succeeded": false, "Other": false,
 	} {
 		if Final(phase) != want || Final(vkv1alpha1.ShadowPodPhase(phase)) != want {
 			t.Errorf("%q: %t, want %t", phase, Final(phase), want)

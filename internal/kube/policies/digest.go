@@ -74,7 +74,8 @@ func withoutDefaults(match *admissionv1.MatchResources) {
 	if match == nil {
 		return
 	}
-	match.MatchPolicy, match.NamespaceSelector, match.ObjectSelector = otherPolicy(match.MatchPolicy), selects(match.NamespaceSelector), selects(match.ObjectSelector)
+	match.MatchPolicy, match.NamespaceSelector, match.ObjectSelector = otherPolicy(match.MatchPolicy), selects(match.NamespaceSelector),
+		selects(match.ObjectSelector)
 	for _, rules := range [][]admissionv1.NamedRuleWithOperations{match.ResourceRules, match.ExcludeResourceRules} {
 		for i := range rules {
 			rules[i].Scope = otherScope(rules[i].Scope)

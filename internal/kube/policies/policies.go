@@ -34,7 +34,9 @@ import (
 // Names are the policies of the chart that limit peers and our own processes, whatever its values are.
 var Names = []string{
 	"liqo-controller-manager", "liqo-virtual-nodes", "liqo-virtual-pods", "liqo-peers", "liqo-peers-remote-namespaces", "liqo-remote-namespaces",
-	"liqo-remote-namespaces-pods", "liqo-peers-objects", "liqo-peers-ingress-classes", "liqo-peers-ingress-backends", "liqo-peers-external-names", "liqo-peers-service-names", "liqo-peers-budgets", "liqo-peers-pods", "liqo-peers-claims", "liqo-volumes", "liqo-moves", "liqo-virtual-tenants", "liqo-virtual-kubelets", "liqo-node-reports",
+	"liqo-remote-namespaces-pods", "liqo-peers-objects", "liqo-peers-ingress-classes", "liqo-peers-ingress-backends",
+	"liqo-peers-external-names", "liqo-peers-service-names", "liqo-peers-budgets", "liqo-peers-pods", "liqo-peers-claims", "liqo-volumes",
+	"liqo-moves", "liqo-virtual-tenants", "liqo-virtual-kubelets", "liqo-node-reports",
 }
 
 // Webhooks is the ValidatingWebhookConfiguration of the chart. Its digest covers all webhooks in it, so a missing one is a difference. The mutating webhooks of
@@ -99,7 +101,9 @@ func (g *Guard) Missing(ctx context.Context) (string, error) {
 		return "", nil
 	}
 	var all rules
-	for what, list := range map[string]client.ObjectList{"admission policies": &all.policies, "bindings of admission policies": &all.bindings, "validating webhooks": &all.webhooks} {
+	for what, list := range map[string]client.ObjectList{
+		"admission policies": &all.policies, "bindings of admission policies": &all.bindings, "validating webhooks": &all.webhooks,
+	} {
 		if err := g.cached.List(ctx, list, client.UnsafeDisableDeepCopy); err != nil {
 			return "", fmt.Errorf("list %s: %w", what, err)
 		}
@@ -172,5 +176,6 @@ func missing(required []string, all *rules, intact func(client.Object) bool) str
 	if len(parts) == 0 {
 		return ""
 	}
-	return "the admission policies and webhooks that limit peers are not in force; " + strings.Join(parts, "; ") + "; delete what was changed, with its bindings, and run `liqoctl upgrade`, which creates all again"
+	return "the admission policies and webhooks that limit peers are not in force; " + strings.Join(parts, "; ") +
+		"; delete what was changed, with its bindings, and run `liqoctl upgrade`, which creates all again"
 }

@@ -33,9 +33,10 @@ func inForce() *rules {
 		all.policies.Items = append(all.policies.Items, *made(&policy{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: admissionv1.ValidatingAdmissionPolicySpec{
 			FailurePolicy: new(admissionv1.Fail), Validations: []admissionv1.Validation{{Expression: "false"}},
 		}}))
-		all.bindings.Items = append(all.bindings.Items, *made(&binding{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: admissionv1.ValidatingAdmissionPolicyBindingSpec{
-			PolicyName: name, ValidationActions: []admissionv1.ValidationAction{admissionv1.Deny},
-		}}))
+		all.bindings.Items = append(all.bindings.Items, *made(&binding{ObjectMeta: metav1.ObjectMeta{Name: name},
+			Spec: admissionv1.ValidatingAdmissionPolicyBindingSpec{
+				PolicyName: name, ValidationActions: []admissionv1.ValidationAction{admissionv1.Deny},
+			}}))
 	}
 	hook := admissionv1.ValidatingWebhook{Name: "peerbytes", FailurePolicy: new(admissionv1.Fail), ClientConfig: admissionv1.WebhookClientConfig{
 		Service: &admissionv1.ServiceReference{Name: "liqo-controller-manager", Path: new("/secret/validate/peer-objects")},
@@ -64,15 +65,19 @@ func TestMissing(t *testing.T) {
 		"with defaults": {policy: func(p *policy) {
 			p.Spec.MatchConstraints = &admissionv1.MatchResources{ResourceRules: []admissionv1.NamedRuleWithOperations{{}}}
 			made(p)
-			p.Spec.MatchConstraints.MatchPolicy, p.Spec.MatchConstraints.NamespaceSelector, p.Spec.MatchConstraints.ObjectSelector = new(admissionv1.Equivalent), &metav1.LabelSelector{}, &metav1.LabelSelector{}
+			p.Spec.MatchConstraints.MatchPolicy, p.Spec.MatchConstraints.NamespaceSelector, p.Spec.MatchConstraints.ObjectSelector = new(
+				admissionv1.Equivalent,
+			), &metav1.LabelSelector{}, &metav1.LabelSelector{}
 			p.Spec.MatchConstraints.ResourceRules[0].Scope = new(admissionv1.AllScopes)
 		}},
 
 		"bound to another":         {binding: func(b *binding) { b.Spec.PolicyName = "other" }, want: "denies: liqo-peers;"},
 		"binding is being deleted": {binding: func(b *binding) { b.DeletionTimestamp = &metav1.Time{} }, want: "denies: liqo-peers;"},
-		"only warns":               {binding: func(b *binding) { b.Spec.ValidationActions = []admissionv1.ValidationAction{admissionv1.Warn} }, want: "denies: liqo-peers;"},
-		"applies to few":           {binding: func(b *binding) { b.Spec.MatchResources = &admissionv1.MatchResources{} }, want: "denies: liqo-peers;"},
-		"also warns":               {binding: func(b *binding) { b.Spec.ValidationActions = append(b.Spec.ValidationActions, admissionv1.Audit) }},
+		"only warns": {
+			binding: func(b *binding) { b.Spec.ValidationActions = []admissionv1.ValidationAction{admissionv1.Warn} }, want: "denies: liqo-peers;",
+		},
+		"applies to few": {binding: func(b *binding) { b.Spec.MatchResources = &admissionv1.MatchResources{} }, want: "denies: liqo-peers;"},
+		"also warns":     {binding: func(b *binding) { b.Spec.ValidationActions = append(b.Spec.ValidationActions, admissionv1.Audit) }},
 
 		"no webhooks":            {hooks: func(h *hooks) { h.Name = "other" }, want: "missing: ValidatingWebhookConfiguration liqo;"},
 		"webhooks being deleted": {hooks: func(h *hooks) { h.DeletionTimestamp = &metav1.Time{} }, want: "missing: ValidatingWebhookConfiguration liqo;"},
@@ -81,25 +86,36 @@ func TestMissing(t *testing.T) {
 		"asks another":           {hooks: func(h *hooks) { h.Webhooks[0].ClientConfig.Service.Name = "other" }, want: "made them: Validating"},
 		"asks another question":  {hooks: func(h *hooks) { h.Webhooks[0].ClientConfig.Service.Path = new("/secret/validate/other") }, want: "made them: Validating"},
 		"leaves out a namespace": {hooks: func(h *hooks) {
-			h.Webhooks[0].NamespaceSelector = &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "kubernetes.io/metadata.name", Operator: metav1.LabelSelectorOpNotIn, Values: []string{"x"}}}}
+			h.Webhooks[0].NamespaceSelector = &metav1.LabelSelector{
+				MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "kubernetes.io/metadata.name", Operator: metav1.LabelSelectorOpNotIn, Values: []string{"x"}}},
+			}
 		}, want: "made them: Validating"},
 		"only namespaces of a cloud": {hooks: func(h *hooks) {
-			h.Webhooks[0].NamespaceSelector = &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: aks.Key, Operator: metav1.LabelSelectorOpIn, Values: aks.Values}}}
+			h.Webhooks[0].NamespaceSelector = &metav1.LabelSelector{
+				MatchExpressions: []metav1.LabelSelectorRequirement{{Key: aks.Key, Operator: metav1.LabelSelectorOpIn, Values: aks.Values}},
+			}
 		}, want: "made them: Validating"},
 		"leaves out the cloud's own": {hooks: func(h *hooks) {
 			h.Webhooks[0].NamespaceSelector = &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{aks}}
 		}},
 		"other certificate, time, segment": {hooks: func(h *hooks) {
-			h.Webhooks[0].TimeoutSeconds, h.Webhooks[0].ClientConfig.CABundle, h.Webhooks[0].ClientConfig.Service.Path = new(int32(9)), []byte("x"), new("/other/validate/peer-objects")
+			h.Webhooks[0].TimeoutSeconds, h.Webhooks[0].ClientConfig.CABundle, h.Webhooks[0].ClientConfig.Service.Path = new(int32(9)), []byte("x"),
+				new("/other/validate/peer-objects")
 		}},
 		"leaves out Google's own": {hooks: func(h *hooks) {
-			h.Webhooks[0].NamespaceSelector = &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "kubernetes.io/metadata.name", Operator: metav1.LabelSelectorOpNotIn, Values: []string{"kube-system", "gke-gmp-system"}}}}
+			h.Webhooks[0].NamespaceSelector = &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{
+				{Key: "kubernetes.io/metadata.name", Operator: metav1.LabelSelectorOpNotIn, Values: []string{"kube-system", "gke-gmp-system"}},
+			}}
 		}},
 		"leaves out every namespace": {hooks: func(h *hooks) {
-			h.Webhooks[0].NamespaceSelector = &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "kubernetes.io/metadata.name", Operator: metav1.LabelSelectorOpDoesNotExist}}}
+			h.Webhooks[0].NamespaceSelector = &metav1.LabelSelector{
+				MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "kubernetes.io/metadata.name", Operator: metav1.LabelSelectorOpDoesNotExist}},
+			}
 		}, want: "made them: Validating"},
 		"leaves out another as well": {hooks: func(h *hooks) {
-			h.Webhooks[0].NamespaceSelector = &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "kubernetes.io/metadata.name", Operator: metav1.LabelSelectorOpNotIn, Values: []string{"kube-system", "x"}}}}
+			h.Webhooks[0].NamespaceSelector = &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{
+				{Key: "kubernetes.io/metadata.name", Operator: metav1.LabelSelectorOpNotIn, Values: []string{"kube-system", "x"}},
+			}}
 		}, want: "made them: Validating"},
 	} {
 		all := inForce()

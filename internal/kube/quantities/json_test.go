@@ -43,7 +43,8 @@ func TestAttackM7Quantities(t *testing.T) {
 		}
 	}
 	for _, text := range []string{
-		`{}`, `[]`, `{"spec":{"containers":[{"args":["1e-2000000000"],"env":[{"name":"limits","value":"1e-2000000000"}],"resources":{"claims":[{"name":"x","request":"y"}]}}]}}`,
+		`{}`, `[]`,
+		`{"spec":{"containers":[{"args":["1e-2000000000"],"env":[{"name":"limits","value":"1e-2000000000"}],"resources":{"claims":[{"name":"x","request":"y"}]}}]}}`,
 		`{"metadata":{"annotations":{"limits":"text","a":"1e-2000000000"},"labels":{"overhead":"x"}}}`, `{"status":{"message":"1e-2000000000","resources":null}}`,
 		`{"spec":{"containers":[{"resources":{"limits":{"cpu":"250m","memory":"1Gi","hugepages-2Mi":"0"}}}]}}`,
 	} {

@@ -100,20 +100,27 @@ func TestWireIsStrict(t *testing.T) {
 	const allocated = 19 // PodStatus.allocatedResources, see below
 	for what, message := range map[string][]byte{
 		"the number of the field exceeds 32 bits": protowire.AppendBytes(protowire.AppendVarint(nil, (1<<32+allocated)<<3|uint64(protowire.BytesType)), entry),
-		"in a group": append(append(protowire.AppendTag(nil, 99, protowire.StartGroupType), protowire.AppendBytes(protowire.AppendTag(nil, allocated, protowire.BytesType), entry)...),
+		"in a group": append(append(
+			protowire.AppendTag(nil, 99, protowire.StartGroupType),
+			protowire.AppendBytes(protowire.AppendTag(nil, allocated, protowire.BytesType), entry)...,
+		),
 			protowire.AppendTag(nil, 99, protowire.EndGroupType)...),
 		"an end without a start": protowire.AppendTag(nil, 99, protowire.EndGroupType),
 		"field 0":                {0x02, 0x00},
 		"a second time": append(protowire.AppendBytes(protowire.AppendTag(nil, allocated, protowire.BytesType), nil),
 			protowire.AppendBytes(protowire.AppendTag(nil, allocated, protowire.BytesType), entry)...),
-		"a second value": protowire.AppendBytes(protowire.AppendTag(nil, allocated, protowire.BytesType), append(protowire.AppendBytes(protowire.AppendTag(nil, 2, protowire.BytesType), nil), entry...)),
+		"a second value": protowire.AppendBytes(
+			protowire.AppendTag(nil, allocated, protowire.BytesType),
+			append(protowire.AppendBytes(protowire.AppendTag(nil, 2, protowire.BytesType), nil), entry...),
+		),
 	} {
 		if err := podStatus.Check(message); err == nil {
 			t.Errorf("%s: accepted", what)
 		}
 	}
 	var status corev1.PodStatus
-	if err := status.Unmarshal(protowire.AppendBytes(protowire.AppendTag(nil, allocated, protowire.BytesType), nil)); err != nil || status.AllocatedResources == nil {
+	if err := status.Unmarshal(protowire.AppendBytes(protowire.AppendTag(nil, allocated, protowire.BytesType), nil)); err != nil ||
+		status.AllocatedResources == nil {
 		t.Errorf("field %d is not allocatedResources: %v, %v", allocated, status, err)
 	}
 }

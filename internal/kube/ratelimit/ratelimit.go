@@ -3,7 +3,8 @@
 // Package ratelimit limits how often something is done for each key, for example for each namespace or network, so that
 // a key that asks for too much takes nothing from the others. Its memory is bounded.
 //
-// It must not know what is limited. The caller passes the time. The proof is TestLimiter, and TestShare of the proxy and TestAttackReaders of the gateway for Excess.
+// It must not know what is limited. The caller passes the time. The proof is TestLimiter, and TestShare of the proxy and TestAttackReaders of the
+// gateway for Excess.
 package ratelimit
 
 import (

@@ -15,8 +15,8 @@ import (
 	"liqo.io/liqo/internal/kube/printable"
 )
 
-// Reason returns why a call within this timeout failed, in words that do not change while the reason does not: they are written into objects, and for instance our
-// source port differs each time. The text may come from the other cluster, so it is one printable line of at most printable.MaxLine.
+// Reason returns why a call within this timeout failed, in words that do not change while the reason does not: they are written into objects, and for
+// instance our source port differs each time. The text may come from the other cluster, so it is one printable line of at most printable.MaxLine.
 func Reason(err error, timeout time.Duration) string {
 	if TimedOut(err) {
 		return fmt.Sprintf("no answer within %v", timeout)

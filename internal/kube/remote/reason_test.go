@@ -22,15 +22,21 @@ func TestReason(t *testing.T) {
 	at := &net.TCPAddr{IP: net.IPv4(10, 0, 0, 1), Port: 6443}
 	request := func(err error) error { return &url.Error{Op: "Get", URL: "https://10.0.0.1:6443/livez", Err: err} }
 	for want, err := range map[string]error{
-		"no answer within 1s":                        request(context.DeadlineExceeded),
-		"10.0.0.1:6443: connect: connection refused": request(&net.OpError{Op: "dial", Net: "tcp", Addr: at, Err: os.NewSyscallError("connect", syscall.ECONNREFUSED)}),
+		"no answer within 1s": request(context.DeadlineExceeded),
+		"10.0.0.1:6443: connect: connection refused": request(&net.OpError{
+			Op: "dial", Net: "tcp", Addr: at, Err: os.NewSyscallError("connect", syscall.ECONNREFUSED),
+		}),
 		"the connection was closed": request(&net.OpError{
 			Op: "read", Net: "tcp", Source: &net.TCPAddr{Port: 41234}, Addr: at, Err: os.NewSyscallError("read", syscall.ECONNRESET),
 		}),
 		"x509: certificate signed by unknown authority":          request(x509.UnknownAuthorityError{}),
 		"GET /livez was answered with 500 Internal Server Error": errors.New("GET /livez was answered with 500 Internal Server Error"),
-		"the name milan.example is not known":                    request(&net.OpError{Op: "dial", Err: &net.DNSError{Err: "no such host", Name: "milan.example", IsNotFound: true}}),
-		"lookup milan.example: server misbehaving":               request(&net.OpError{Op: "dial", Err: &net.DNSError{Err: "server misbehaving", Name: "milan.example"}}),
+		"the name milan.example is not known": request(&net.OpError{
+			Op: "dial", Err: &net.DNSError{Err: "no such host", Name: "milan.example", IsNotFound: true},
+		}),
+		"lookup milan.example: server misbehaving": request(&net.OpError{
+			Op: "dial", Err: &net.DNSError{Err: "server misbehaving", Name: "milan.example"},
+		}),
 	} {
 		if got := Reason(err, time.Second); got != want {
 			t.Errorf("%v: %q, want %q", err, got, want)

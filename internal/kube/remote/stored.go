@@ -17,7 +17,8 @@ import (
 // identityTimeout is how long reading the Secret may take.
 const identityTimeout = 5 * time.Second
 
-// ErrNoIdentity means that there is no Secret with a usable identity, or only that of an invitation, which leads through what only the controller manager can dial.
+// ErrNoIdentity means that there is no Secret with a usable identity, or only that of an invitation, which leads through what only the controller
+// manager can dial.
 var ErrNoIdentity = errors.New("this cluster has no identity in the remote cluster; see the conditions of its ForeignCluster")
 
 // Stored is the connection of the identity in a Secret of this cluster, which the controller manager renews.

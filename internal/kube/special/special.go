@@ -21,7 +21,10 @@ func IPv4() []netip.Prefix {
 
 // Networks returns those of IPv4 and IPv6.
 func Networks() []netip.Prefix {
-	return append(IPv4(), netip.MustParsePrefix("::/127"), netip.MustParsePrefix("::ffff:0:0/96"), netip.MustParsePrefix("fe80::/10"), netip.MustParsePrefix("ff00::/8"))
+	return append(
+		IPv4(), netip.MustParsePrefix("::/127"), netip.MustParsePrefix("::ffff:0:0/96"), netip.MustParsePrefix("fe80::/10"),
+		netip.MustParsePrefix("ff00::/8"),
+	)
 }
 
 var all = Networks()

@@ -144,7 +144,8 @@ func (a *Applier) JustWritten(intent runtime.ApplyConfiguration) bool {
 	return known && last.has(e.hash) && time.Since(last.at) < usualLag
 }
 
-// Contested reports whether the live object lacks the intent although the applier's last write to it was the same one: another client has changed the object since.
+// Contested reports whether the live object lacks the intent although the applier's last write to it was the same one: another client has changed the
+// object since.
 func (a *Applier) Contested(intent runtime.ApplyConfiguration, live client.Object) bool {
 	e, err := encode(intent, "")
 	if err != nil {

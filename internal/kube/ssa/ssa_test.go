@@ -74,7 +74,8 @@ func deployment(namespace string) *appsconfig.DeploymentApplyConfiguration {
 	labels := map[string]string{"app": "x"}
 	container := coreconfig.Container().WithName("main").WithImage("liqo:1").WithArgs("virtual-kubelet", "--nodename=x").
 		WithPorts(coreconfig.ContainerPort().WithContainerPort(8081).WithName("health")).
-		WithEnv(coreconfig.EnvVar().WithName("POD_IP").WithValueFrom(coreconfig.EnvVarSource().WithFieldRef(coreconfig.ObjectFieldSelector().WithAPIVersion("v1").WithFieldPath("status.podIP")))).
+		WithEnv(coreconfig.EnvVar().WithName("POD_IP").WithValueFrom(coreconfig.EnvVarSource().WithFieldRef(coreconfig.ObjectFieldSelector().WithAPIVersion("v1").
+			WithFieldPath("status.podIP")))).
 		WithResources(coreconfig.ResourceRequirements().WithRequests(corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("1000m")})).
 		WithSecurityContext(coreconfig.SecurityContext().WithPrivileged(false).WithCapabilities(coreconfig.Capabilities().WithDrop("ALL")))
 	return appsconfig.Deployment("kubelet", namespace).WithLabels(labels).WithFinalizers("test/finalizer").

@@ -37,8 +37,8 @@ func younger(a, b *storagev1.StorageClass) bool {
 	return cmp.Or(b.CreationTimestamp.Compare(a.CreationTimestamp.Time), cmp.Compare(a.Name, b.Name)) < 0
 }
 
-// Of returns the name of the class of a claim; false if the claim has none yet, so that it gets the default one. The annotation that chose it before the field did still
-// counts for Kubernetes.
+// Of returns the name of the class of a claim; false if the claim has none yet, so that it gets the default one. The annotation that chose it before
+// the field did still counts for Kubernetes.
 func Of(claim *corev1.PersistentVolumeClaim) (name string, chosen bool) {
 	if name, is := claim.Annotations[corev1.BetaStorageClassAnnotation]; is {
 		return name, true

@@ -98,7 +98,10 @@ func TestUnusableAnswers(t *testing.T) {
 			t.Errorf("%s: error %v, want %v", name, err, ErrAnswer)
 		}
 	}
-	for name, text := range map[string]string{"cut in a line": "+PO", "cut in a string": "$5\r\nab", "cut in a list": "*2\r\n:1\r\n", "a line without end": "+" + strings.Repeat("x", 10_000)} {
+	for name, text := range map[string]string{
+		"cut in a line": "+PO", "cut in a string": "$5\r\nab", "cut in a list": "*2\r\n:1\r\n",
+		"a line without end": "+" + strings.Repeat("x", 10_000),
+	} {
 		address, _ := answering(t, text)
 		_, err := (&Client{Address: address}).Do(t.Context(), []string{"PING"})
 		if !errors.Is(err, io.EOF) && !errors.Is(err, io.ErrUnexpectedEOF) && !errors.Is(err, bufio.ErrBufferFull) {
