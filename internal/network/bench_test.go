@@ -36,6 +36,7 @@ import (
 	netv1alpha1 "liqo.io/liqo/apis/net/v1alpha1"
 	"liqo.io/liqo/internal/kube/clusterkey"
 	"liqo.io/liqo/internal/kube/kubetest"
+	"liqo.io/liqo/internal/kube/kubetest/refusals"
 	"liqo.io/liqo/internal/kube/manager"
 	"liqo.io/liqo/internal/network/keyring"
 	"liqo.io/liqo/internal/network/pools"
@@ -63,7 +64,7 @@ type bench struct {
 	admin  *rest.Config
 	// writes are the write requests of the controllers.
 	writes  requests
-	denied  kubetest.Refusals
+	denied  refusals.Log
 	port    int
 	options Options
 	// keys are those of this cluster.

@@ -31,6 +31,7 @@ import (
 	vkv1alpha1 "liqo.io/liqo/apis/virtualkubelet/v1alpha1"
 	"liqo.io/liqo/deployments/liqo/charttest"
 	"liqo.io/liqo/internal/kube/kubetest"
+	"liqo.io/liqo/internal/kube/kubetest/refusals"
 	kubemanager "liqo.io/liqo/internal/kube/manager"
 	"liqo.io/liqo/internal/kube/policies"
 	"liqo.io/liqo/internal/kube/remote"
@@ -59,7 +60,7 @@ type side struct {
 	kubetest.Env
 	admin *rest.Config
 
-	denied kubetest.Refusals
+	denied refusals.Log
 	mu     sync.Mutex
 	writes map[string]int
 }

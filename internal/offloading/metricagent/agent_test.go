@@ -35,6 +35,7 @@ import (
 
 	"liqo.io/liqo/deployments/liqo/charttest"
 	"liqo.io/liqo/internal/kube/kubetest"
+	"liqo.io/liqo/internal/kube/kubetest/refusals"
 	"liqo.io/liqo/internal/offloading/caller"
 	"liqo.io/liqo/internal/offloading/serving"
 )
@@ -57,7 +58,7 @@ type env struct {
 	// chart is what the chart would install.
 	chart []*unstructured.Unstructured
 	// denied are the forbidden requests of the agent.
-	denied kubetest.Refusals
+	denied refusals.Log
 }
 
 func newEnv(t *testing.T, insecure bool) *env {

@@ -41,6 +41,7 @@ import (
 	vkv1alpha1 "liqo.io/liqo/apis/virtualkubelet/v1alpha1"
 	"liqo.io/liqo/internal/kube/fairqueue"
 	"liqo.io/liqo/internal/kube/kubetest"
+	"liqo.io/liqo/internal/kube/kubetest/refusals"
 	"liqo.io/liqo/internal/kube/remote"
 	"liqo.io/liqo/internal/offloading/kinds"
 	"liqo.io/liqo/internal/offloading/reflection/project"
@@ -87,7 +88,7 @@ type env struct {
 
 // requests records the requests of the engine to one API server.
 type requests struct {
-	denied kubetest.Refusals
+	denied refusals.Log
 	mu     sync.Mutex
 	writes []string
 	// reads are the GETs that are no watches.

@@ -27,6 +27,7 @@ import (
 	netv1alpha1 "liqo.io/liqo/apis/net/v1alpha1"
 	sharingv1alpha1 "liqo.io/liqo/apis/sharing/v1alpha1"
 	"liqo.io/liqo/internal/kube/kubetest"
+	"liqo.io/liqo/internal/kube/kubetest/refusals"
 	"liqo.io/liqo/internal/kube/remote"
 	"liqo.io/liqo/internal/offloading/controllertest"
 )
@@ -53,7 +54,7 @@ type env struct {
 	kubelet *rest.Config
 	// writes counts its writing requests except for the lease, denied those that were forbidden.
 	writes atomic.Int32
-	denied kubetest.Refusals
+	denied refusals.Log
 }
 
 func newEnv(t *testing.T) *env {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package kubetest
+package refusals_test
 
 import (
 	"strings"
@@ -12,18 +12,21 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"liqo.io/liqo/internal/kube/kubetest"
+	"liqo.io/liqo/internal/kube/kubetest/refusals"
 )
 
 // TestRefusals: a request without rights is a refusal until it is repeated with them; what admission refuses stays one.
 func TestRefusals(t *testing.T) {
-	admin := Cluster(t)
+	admin := kubetest.Cluster(t)
 	api, err := client.New(admin, client.Options{})
-	b := Env{Client: api, T: t}
+	b := kubetest.Env{Client: api, T: t}
 	b.Must(err)
-	var refusals Refusals
+	var log refusals.Log
 	config := rest.CopyConfig(admin)
 	config.Impersonate.UserName = "user"
-	config.Wrap(refusals.RoundTripper)
+	config.Wrap(log.RoundTripper)
 	user, err := client.New(config, client.Options{})
 	b.Must(err)
 	b.Make(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "shop", Labels: map[string]string{"pod-security.kubernetes.io/enforce": "baseline"}}})
@@ -35,7 +38,7 @@ func TestRefusals(t *testing.T) {
 	}
 	expect := func(what, part string) {
 		t.Helper()
-		all := refusals.All()
+		all := log.All()
 		if part == "" && len(all) > 0 || part != "" && (len(all) != 1 || !strings.HasPrefix(all[0], "POST /api/v1/namespaces/shop/pods: ") || !strings.Contains(all[0], part)) {
 			t.Errorf("%s: %q", what, all)
 		}
@@ -54,6 +57,6 @@ func TestRefusals(t *testing.T) {
 	expect("refused by admission", "violates PodSecurity")
 	b.Must(create("db", false))
 	expect("another object is admitted", "violates PodSecurity")
-	refusals.Forget()
+	log.Forget()
 	expect("forgotten", "")
 }

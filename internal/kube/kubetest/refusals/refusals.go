@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package kubetest
+// Package refusals records what an API server forbids to a client.
+//
+// It must not know what the client is for. Its proof is refusals_test.go.
+package refusals
 
 import (
 	"bytes"
@@ -10,11 +13,13 @@ import (
 	"slices"
 	"strings"
 	"sync"
+
+	"liqo.io/liqo/internal/kube/kubetest"
 )
 
-// Refusals records the requests that an API server forbids. A request that is authorized when it is repeated is none of them: the authorizer observes new
+// Log records the requests that an API server forbids. A request that is authorized when it is repeated is none of them: the authorizer observes new
 // rights some milliseconds after they are written, and callers retry. What anything but the authorizer refuses, such as a policy, stays.
-type Refusals struct {
+type Log struct {
 	mu  sync.Mutex
 	all map[refused]string // messages
 }
@@ -22,8 +27,8 @@ type Refusals struct {
 type refused struct{ client, request string }
 
 // RoundTripper records the refusals among the responses of next.
-func (r *Refusals) RoundTripper(next http.RoundTripper) http.RoundTripper {
-	return RoundTripper(func(request *http.Request) (*http.Response, error) {
+func (r *Log) RoundTripper(next http.RoundTripper) http.RoundTripper {
+	return kubetest.RoundTripper(func(request *http.Request) (*http.Response, error) {
 		response, err := next.RoundTrip(request)
 		if err != nil {
 			return response, err
@@ -33,7 +38,7 @@ func (r *Refusals) RoundTripper(next http.RoundTripper) http.RoundTripper {
 	})
 }
 
-func (r *Refusals) observe(what refused, response *http.Response) error {
+func (r *Log) observe(what refused, response *http.Response) error {
 	if response.StatusCode == http.StatusForbidden {
 		message, err := io.ReadAll(response.Body)
 		response.Body.Close()
@@ -58,7 +63,7 @@ func (r *Refusals) observe(what refused, response *http.Response) error {
 }
 
 // All returns the refused requests, with the messages of the API server.
-func (r *Refusals) All() (all []string) {
+func (r *Log) All() (all []string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for what, message := range r.all {
@@ -69,7 +74,7 @@ func (r *Refusals) All() (all []string) {
 }
 
 // Forget drops the refusals so far.
-func (r *Refusals) Forget() {
+func (r *Log) Forget() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	clear(r.all)
