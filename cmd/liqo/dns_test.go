@@ -25,11 +25,13 @@ import (
 	"liqo.io/liqo/internal/kube/kubetest"
 )
 
-// TestDNS: the process is ready once it knows the pods of peers, answers them, and still answers for a while when it is asked to end. Without a domain it does not
-// start.
+// TestDNS: the process is ready once it knows the pods of peers, answers them, and still answers for a while when it is asked to end. Without a
+// domain it does not start.
 func TestDNS(t *testing.T) {
 	admin := kubetest.Cluster(t)
-	_, err := envtest.InstallCRDs(admin, envtest.CRDInstallOptions{ErrorIfPathMissing: true, Paths: []string{"../../deployments/liqo/crds/virtualkubelet.liqo.io_namespacemaps.yaml"}})
+	_, err := envtest.InstallCRDs(admin, envtest.CRDInstallOptions{
+		ErrorIfPathMissing: true, Paths: []string{"../../deployments/liqo/crds/virtualkubelet.liqo.io_namespacemaps.yaml"},
+	})
 	must(t, err)
 	scheme, err := role.NewScheme()
 	must(t, err)
@@ -41,7 +43,8 @@ func TestDNS(t *testing.T) {
 		Namespace: "tenant", Name: "map", Labels: map[string]string{labels.Replicated: "true"}, Annotations: map[string]string{labels.ClusterDomain: "rome.example"},
 	}})
 	b.Make(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{
-		Name: "shop-rome", Labels: map[string]string{labels.RemoteClusterID: "rome"}, Annotations: map[string]string{labels.ManagedByNamespaceMap: "tenant/map", labels.OriginalName: "shop"},
+		Name: "shop-rome", Labels: map[string]string{labels.RemoteClusterID: "rome"},
+		Annotations: map[string]string{labels.ManagedByNamespaceMap: "tenant/map", labels.OriginalName: "shop"},
 	}})
 	file := filepath.Join(t.TempDir(), "resolv.conf")
 	must(t, os.WriteFile(file, []byte("search liqo.svc.cluster.local svc.cluster.local cluster.local\nnameserver 127.0.0.1\n"), 0o600))
@@ -69,7 +72,8 @@ func TestDNS(t *testing.T) {
 		}
 		defer response.Body.Close()
 		text, err := io.ReadAll(response.Body)
-		return err == nil && regexp.MustCompile(`liqo_dns_questions_total\{network="udp",outcome="absent"\} [1-9]`).Match(text) && strings.Contains(string(text), "liqo_dns_question_duration_seconds_bucket")
+		return err == nil && regexp.MustCompile(`liqo_dns_questions_total\{network="udp",outcome="absent"\} [1-9]`).Match(text) &&
+			strings.Contains(string(text), "liqo_dns_question_duration_seconds_bucket")
 	})
 	stop()
 

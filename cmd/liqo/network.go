@@ -36,7 +36,10 @@ func (o *networkOptions) restricted() bool { return o.traffic == trafficOffloade
 func (o *networkOptions) Register(flags *pflag.FlagSet) {
 	flags.StringVar(&o.namespace, "liqo-namespace", role.AuthEnvironment("POD_NAMESPACE", "liqo"), "namespace in which Liqo is installed")
 	flags.StringVar(&o.node, "node-name", role.AuthEnvironment("NODE_NAME", ""), "name of the node that this process runs on")
-	flags.Uint16Var(&o.vxlanPort, "route.vxlan-vtep-port", hoststate.DefaultVXLANPort, "UDP port of the overlay between nodes and gateways; the same on all of them")
+	flags.Uint16Var(
+		&o.vxlanPort, "route.vxlan-vtep-port", hoststate.DefaultVXLANPort,
+		"UDP port of the overlay between nodes and gateways; the same on all of them",
+	)
 	flags.IntVar(&o.mtu, "gateway.mtu", 0, "largest MTU of the tunnels; 0: the MTU of the pod network, less the overhead of encryption")
 	flags.StringVar(&o.traffic, "traffic", trafficFull, "which pods exchange packets with a peer: full (all), or offloaded (those that run for it, and "+
 		"those of namespaces that are offloaded to it)")

@@ -61,7 +61,8 @@ func runRoute(ctx context.Context, cfg *rest.Config, o *routeOptions) (err error
 	}
 	defer func() { err = errors.Join(err, opened.Close()) }()
 	agent, err := route.New(cfg, opened, route.Options{
-		Namespace: o.namespace, DaemonSet: routeDaemonSet, Node: o.node, VXLANPort: o.vxlanPort, MTU: o.mtu, Restricted: o.restricted(), PathMTU: host.PathMTU, Log: log,
+		Namespace: o.namespace, DaemonSet: routeDaemonSet, Node: o.node, VXLANPort: o.vxlanPort, MTU: o.mtu, Restricted: o.restricted(),
+		PathMTU: host.PathMTU, Log: log,
 		Resolvers: readResolvers,
 	})
 	if err != nil {

@@ -19,7 +19,11 @@ import (
 
 func TestStages(t *testing.T) {
 	everything := facts{root: true, modules: []module{
-		{dir: ".", packages: []string{"liqo.io/liqo", "liqo.io/liqo/internal/kube/kubetest", "liqo.io/liqo/test/e2e", "liqo.io/liqo/test/traffic"}, concurrent: []string{"liqo.io/liqo/internal/kube/kubetest", "liqo.io/liqo/test/e2e"}},
+		{
+			dir:        ".",
+			packages:   []string{"liqo.io/liqo", "liqo.io/liqo/internal/kube/kubetest", "liqo.io/liqo/test/e2e", "liqo.io/liqo/test/traffic"},
+			concurrent: []string{"liqo.io/liqo/internal/kube/kubetest", "liqo.io/liqo/test/e2e"},
+		},
 		{dir: "playground", packages: []string{"liqo.io/liqo/playground", "liqo.io/liqo/playground/e2e"}},
 		{dir: "playground/components/kube", packages: []string{"liqo.io/liqo/playground/components/kube"}},
 	}, fuzz: []fuzzTarget{{".", "liqo.io/liqo/x", "FuzzX"}}, time: "1s"}
@@ -40,14 +44,18 @@ func TestStages(t *testing.T) {
 			"race product", "unit product", "unit kube", "lint product", "lint playground", "lint kube", "end",
 		}},
 		{"all as ordinary user", "all", user, []string{
-			"format", "conventions", "generated", "build", "unit playground", "-vulnerabilities", "servers", "-clusters", "-journey", "-several", "-offload", "-stateful",
+			"format", "conventions", "generated", "build", "unit playground", "-vulnerabilities", "servers", "-clusters", "-journey", "-several",
+			"-offload", "-stateful",
 			"race product", "unit product", "unit kube", "lint product", "lint playground", "lint kube", "-end",
 		}},
 		{"journey", "e2e", everything, []string{"build", "journey"}},
 		{"bench", "bench", user, []string{"build", "-bench"}},
 		{"unit", "unit", everything, []string{"unit product", "unit playground", "unit kube"}},
 		{"race", "race", everything, []string{"build", "servers", "race product"}},
-		{"long", "long", everything, []string{"build", "playground", "quickstart", "e2e", "offload", "field", "programs", "faults", "network", "several", "soak", "tenants", "stateful", "examples", "install", "release", "fuzz x FuzzX"}},
+		{"long", "long", everything, []string{
+			"build", "playground", "quickstart", "e2e", "offload", "field", "programs", "faults", "network", "several", "soak", "tenants",
+			"stateful", "examples", "install", "release", "fuzz x FuzzX",
+		}},
 		{"two long suites", "long", two, []string{"build", "network", "e2e"}},
 		{"soak", "soak", everything, []string{"build", "soak"}},
 		{"soak as ordinary user", "soak", user, []string{"build", "-soak"}},
@@ -143,7 +151,9 @@ sh -c 'echo x > ready; exec sleep 3600'`
 		_, _ = os.ReadFile(ready)
 		cancel()
 	}()
-	results := run(ctx, []stage{{name: "low", idle: true, commands: []command{{dir: folder, args: []string{"sh", "-c", script}}}}}, io.Discard, func(result) error { return nil })
+	results := run(ctx, []stage{
+		{name: "low", idle: true, commands: []command{{dir: folder, args: []string{"sh", "-c", script}}}},
+	}, io.Discard, func(result) error { return nil })
 	if err := results[0].err; err == nil || !strings.Contains(err.Error(), "exit status 7") {
 		t.Errorf("the script ended with %v, want its status after the interrupt, 7", err)
 	}
@@ -184,7 +194,9 @@ func TestUnitOrRace(t *testing.T) {
 
 // A test that the race detector leaves out runs among the unit tests, of its package alone.
 func TestSingle(t *testing.T) {
-	found := facts{modules: []module{{dir: ".", packages: []string{"a", "b", "c"}, concurrent: []string{"b", "c"}, single: map[string][]string{"c": {"TestY", "TestX"}, "b": {"TestX"}}}}}
+	found := facts{modules: []module{
+		{dir: ".", packages: []string{"a", "b", "c"}, concurrent: []string{"b", "c"}, single: map[string][]string{"c": {"TestY", "TestX"}, "b": {"TestX"}}},
+	}}
 	for _, group := range []string{"all", "unit"} {
 		plan, err := stages(group, found)
 		if err != nil {
@@ -327,7 +339,8 @@ func (f writerFunc) Write(p []byte) (int, error) { return f(p) }
 func TestInteresting(t *testing.T) {
 	for name, test := range map[string]struct{ in, want string }{
 		"packages": {
-			in:   "=== RUN   TestA\n--- PASS: TestA (0.00s)\n    --- PASS: TestA/b\nok  \tx\t0.1s\n?   \ty\t[no test files]\n--- FAIL: TestC (0.00s)\n    c_test.go:1: why\nFAIL\n",
+			in: "=== RUN   TestA\n--- PASS: TestA (0.00s)\n    --- PASS: TestA/b\nok  \tx\t0.1s\n?   \ty\t[no test files]\n--- FAIL: TestC " +
+				"(0.00s)\n    c_test.go:1: why\nFAIL\n",
 			want: "--- FAIL: TestC (0.00s)\n    c_test.go:1: why\nFAIL\n",
 		},
 		"a package that passed": {

@@ -20,7 +20,8 @@ var concurrency = regexp.MustCompile(`(?m)^\s*go (func\b|[\w.]+\()|^\s*(\w+ )?"(
 // fuzzTargets finds the names of fuzz tests.
 var fuzzTargets = regexp.MustCompile(`(?m)^func (Fuzz\w+)\(`)
 
-// usualTime is how long a fuzz target, or the soak, runs if the user names no time. Among the long suites, a target has what all of them can have within half an hour.
+// usualTime is how long a fuzz target, or the soak, runs if the user names no time. Among the long suites, a target has what all of them can have
+// within half an hour.
 var usualTime = map[string]string{"long": "30s"}
 
 // singleTests finds the tests that the race detector leaves out, see package single.

@@ -11,7 +11,8 @@ import (
 
 func TestConcurrency(t *testing.T) {
 	for text, want := range map[string]bool{
-		"\tgo func() {\n": true, "\tgo s.run(ctx)\n": true, "\t\"sync\"\n": true, "import (\n\t\"golang.org/x/sync/errgroup\"\n)": true, "\tg.Go(func() error {": true,
+		"\tgo func() {\n": true, "\tgo s.run(ctx)\n": true, "\t\"sync\"\n": true, "import (\n\t\"golang.org/x/sync/errgroup\"\n)": true,
+		"\tg.Go(func() error {":   true,
 		"\tslots chan struct{}\n": true, "\treturn make(chan int)\n": true, "\tt.Log(\"chan is a word\")\n": false,
 		"// go to the end\n": false, "\t\"synctest\"\n": false, "package x\n": false,
 	} {

@@ -167,7 +167,8 @@ func runCommand(ctx context.Context, c command, env *[]string, out io.Writer) er
 }
 
 // start starts a command; one that is idle in a session of its own, with the lowest weight. Linux shares the processors among sessions first (autogroups of
-// sched(7)), and only within a session by niceness, so that niceness alone would leave clusters, whose processes have sessions of their own, no more than before.
+// sched(7)), and only within a session by niceness, so that niceness alone would leave clusters, whose processes have sessions of their own, no more
+// than before.
 func (c command) start(cmd *exec.Cmd) error {
 	if !c.idle {
 		return cmd.Start()
@@ -191,7 +192,8 @@ func (c command) start(cmd *exec.Cmd) error {
 // lowest is the niceness of what runs in the time that others leave.
 const lowest = 19
 
-// summary repeats the output of what failed, with the reason last because a log that is cut keeps its end; then one line for each stage. Some ran at the same time, so the total is given.
+// summary repeats the output of what failed, with the reason last because a log that is cut keeps its end; then one line for each stage. Some ran at
+// the same time, so the total is given.
 func summary(results []result, total time.Duration) string {
 	var text strings.Builder
 	for _, r := range results {

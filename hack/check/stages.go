@@ -182,7 +182,10 @@ func unit(found facts, all bool, remark string) []stage {
 		if !all {
 			args = append(args, noVet)
 		}
-		s := stage{name: "unit " + label(module.dir), about: "unit tests", commands: []command{{dir: module.dir, args: append(args, packages...), env: []string{collectLess}}}}
+		s := stage{
+			name: "unit " + label(module.dir), about: "unit tests",
+			commands: []command{{dir: module.dir, args: append(args, packages...), env: []string{collectLess}}},
+		}
 		if command, some := singles(module); some && !all {
 			s.commands = append(s.commands, command)
 		}
@@ -203,7 +206,9 @@ func singles(module module) (c command, some bool) {
 	}
 	slices.Sort(names)
 	return command{
-		dir: module.dir, args: append([]string{"go", "test", "-timeout", hanging, noVet, "-run", "^(" + strings.Join(slices.Compact(names), "|") + ")$"}, packages...), env: []string{collectLess},
+		dir:  module.dir,
+		args: append([]string{"go", "test", "-timeout", hanging, noVet, "-run", "^(" + strings.Join(slices.Compact(names), "|") + ")$"}, packages...),
+		env:  []string{collectLess},
 	}, len(packages) > 0
 }
 
@@ -218,14 +223,17 @@ func raceDetector(found facts) []stage {
 		}
 		plan = append(plan, stage{
 			name: "race " + label(module.dir), about: "unit and API server tests of concurrent packages with the race detector",
-			commands: []command{{dir: module.dir, args: append([]string{"go", "test", "-race", "-p", "4", "-timeout", hanging, noVet}, packages...), env: []string{"CGO_ENABLED=1", collectLess}}},
+			commands: []command{{
+				dir: module.dir, args: append([]string{"go", "test", "-race", "-p", "4", "-timeout", hanging, noVet}, packages...),
+				env: []string{"CGO_ENABLED=1", collectLess},
+			}},
 		})
 	}
 	return plan
 }
 
-// gate is `make test`. First what judges the source, beside the playground's own tests, which must end before clusters come up; then the clusters, in two lanes, because they
-// mostly wait; and in the time that they leave the product with the race detector, the other tests and lint.
+// gate is `make test`. First what judges the source, beside the playground's own tests, which must end before clusters come up; then the clusters, in
+// two lanes, because they mostly wait; and in the time that they leave the product with the race detector, the other tests and lint.
 func gate(found facts) (plan []stage) {
 	var own, race, others []stage
 	for _, s := range slices.Concat(unit(found, false, ""), raceDetector(found), lint(found)) {
@@ -273,15 +281,6 @@ func whenIdle(all []stage) []stage {
 	return all
 }
 
-// apart reports whether a package has a stage of its own.
-func apart(path string) bool {
-	return path == "liqo.io/liqo" || strings.HasPrefix(path, "liqo.io/liqo/playground/e2e") || strings.HasPrefix(path, "liqo.io/liqo/playground/bench") ||
-		strings.HasPrefix(path, "liqo.io/liqo/test/") && !strings.HasPrefix(path, "liqo.io/liqo/test/env") && !slices.Contains(alone, path)
-}
-
-// alone are the programs that run in the clusters of tests, and packages that decide or read; their own tests need no cluster.
-var alone = []string{"liqo.io/liqo/test/guide", "liqo.io/liqo/test/history", "liqo.io/liqo/test/programs/operator", "liqo.io/liqo/test/soak/plan", "liqo.io/liqo/test/stamp", "liqo.io/liqo/test/traffic"}
-
 func lint(found facts) []stage {
 	var plan []stage
 	for _, module := range found.modules {
@@ -304,27 +303,6 @@ func soak(found facts) stage {
 		args = append(args, "-seed", found.seed)
 	}
 	s := stage{name: "soak", about: "a busy installation for " + found.time + ": random actions of users and random faults", commands: []command{{args: args}}}
-	return withRoot(s, found)
-}
-
-func benchmark(found facts) stage {
-	s := stage{name: "bench", about: "numbers for docs/benchmarks.md", commands: []command{{
-		dir: "playground", args: []string{"go", "test", "-run", "^$", "-bench", ".", "-benchtime", "1x", "-count=1", "-timeout", "90m", "./bench", "-v"},
-	}}}
-	return withRoot(s, found)
-}
-
-func benchmarkNetwork(found facts) stage {
-	s := stage{name: "bench-network", about: "throughput, latency and memory of the network, for docs/benchmarks.md", commands: []command{{
-		args: []string{"go", "test", "-count=1", "-timeout", "60m", "./test/bench", "-measure", "-v"},
-	}}}
-	return withRoot(s, found)
-}
-
-func benchmarkOffload(found facts) stage {
-	s := stage{name: "bench-offload", about: "time, writes, memory and bytes of offloading, for docs/benchmarks.md", commands: []command{{
-		args: []string{"go", "test", "-count=1", "-timeout", "60m", "./test/bench/offload", "-measure", "-document", "../../../docs/benchmarks.md", "-v"},
-	}}}
 	return withRoot(s, found)
 }
 

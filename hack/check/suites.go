@@ -26,11 +26,16 @@ var suites = []stage{
 	{name: "field", about: "programs as people have them, once at home and once at the provider, with the same answer from both", commands: []command{
 		{args: []string{"go", "test", "-count=1", "-timeout", "60m", "./test/field", "-v", "-long"}},
 	}},
-	{name: "programs", about: "operators, Prometheus, databases and ingress controllers as their users run them, with replicas in both clusters", commands: []command{
-		{args: []string{"make", "--no-print-directory", "mover", "program-images"}},
-		{args: []string{"go", "test", "-count=1", "-timeout", "60m", "./test/programs", "-v"}},
-		{args: []string{"go", "test", "-count=1", "-timeout", "60m", "./test/programs", "-v", "-scenario", "stateful", "-run", "TestPrometheus|TestTraefik|TestGalera"}},
-	}},
+	{name: "programs",
+		about: "operators, Prometheus, databases and ingress controllers as their users run them, with replicas in both clusters",
+		commands: []command{
+			{args: []string{"make", "--no-print-directory", "mover", "program-images"}},
+			{args: []string{"go", "test", "-count=1", "-timeout", "60m", "./test/programs", "-v"}},
+			{args: []string{
+				"go", "test", "-count=1", "-timeout", "60m", "./test/programs", "-v", "-scenario", "stateful", "-run",
+				"TestPrometheus|TestTraefik|TestGalera",
+			}},
+		}},
 	{name: "faults", about: "200 offloaded pods while processes, servers, nodes and links fail, for minutes", commands: []command{
 		{args: []string{"go", "test", "-count=1", "./test/bench/offload"}},
 		{args: []string{"go", "test", "-count=1", "-timeout", "90m", "./test/faults", "-v", "-long"}},
@@ -38,26 +43,33 @@ var suites = []stage{
 	{name: "network", about: "three clusters with the same addresses, one and two gateways, every fault", commands: []command{
 		{args: []string{"go", "test", "-count=1", "-timeout", "90m", "./test/network", "-v", "-long"}},
 	}},
-	{name: "several", about: "a cluster with several peers: an application in three clusters, of which one fails or leaves; a ring; four clusters, each of which uses the others", commands: []command{
-		{args: []string{"go", "test", "-count=1", "-timeout", "60m", "./test/several", "-v", "-long"}},
-	}},
-	{name: "soak", about: "six namespaces in three providers, random actions of users and random faults; `make soak` is its long form, with 20", commands: []command{
-		{args: []string{"go", "test", "-count=1", "-timeout", "60m", "./test/soak", "-v"}},
-	}},
+	{name: "several",
+		about: "a cluster with several peers: an application in three clusters, of which one fails or leaves; a ring; four clusters, each of which uses the others",
+		commands: []command{
+			{args: []string{"go", "test", "-count=1", "-timeout", "60m", "./test/several", "-v", "-long"}},
+		}},
+	{name: "soak", about: "six namespaces in three providers, random actions of users and random faults; `make soak` is its long form, with 20",
+		commands: []command{
+			{args: []string{"go", "test", "-count=1", "-timeout", "60m", "./test/soak", "-v"}},
+		}},
 	{name: "tenants", about: "one consumer tries to create 100,000 objects while another one works", commands: []command{
 		{args: []string{"go", "test", "-count=1", "-timeout", "60m", "./test/tenants", "-v"}},
 	}},
-	{name: "stateful", about: "a database of two clusters, by the commands of its guide; a cluster is lost and returns without a lost row, a volume moves to a third one", commands: []command{
-		{args: []string{"make", "--no-print-directory", "mover", "stateful-images"}},
-		{args: []string{"go", "test", "-count=1", "-timeout", "40m", "./test/stateful", "-v", "-long"}},
-	}},
+	{name: "stateful",
+		about: "a database of two clusters, by the commands of its guide; a cluster is lost and returns without a lost row, a volume moves to a third one",
+		commands: []command{
+			{args: []string{"make", "--no-print-directory", "mover", "stateful-images"}},
+			{args: []string{"go", "test", "-count=1", "-timeout", "40m", "./test/stateful", "-v", "-long"}},
+		}},
 	{name: "examples", about: "the guides of examples/ on their clusters, from the first command to the last one", commands: []command{
 		{args: []string{"go", "test", "-count=1", "-timeout", "60m", "./test/examples", "-v"}},
 	}},
-	{name: "install", about: "every way to install, on clusters whose networks do not overlap: Helm, other namespaces, other networks, no addresses", commands: []command{
-		{args: []string{"make", "--no-print-directory", "helm"}},
-		{args: []string{"go", "test", "-count=1", "-timeout", "60m", "./test/install", "-v"}},
-	}},
+	{name: "install",
+		about: "every way to install, on clusters whose networks do not overlap: Helm, other namespaces, other networks, no addresses",
+		commands: []command{
+			{args: []string{"make", "--no-print-directory", "helm"}},
+			{args: []string{"go", "test", "-count=1", "-timeout", "60m", "./test/install", "-v"}},
+		}},
 	{name: "release", about: "two builds of one release, the second without Go's build cache: the same bytes", commands: []command{
 		{args: []string{"go", "test", "-count=1", "-timeout", "60m", "./hack/release", "-v", "-long"}},
 	}},
@@ -127,4 +139,37 @@ func fuzz(found facts) (plan []stage) {
 		})
 	}
 	return plan
+}
+
+// apart reports whether a package has a stage of its own.
+func apart(path string) bool {
+	return path == "liqo.io/liqo" || strings.HasPrefix(path, "liqo.io/liqo/playground/e2e") || strings.HasPrefix(path, "liqo.io/liqo/playground/bench") ||
+		strings.HasPrefix(path, "liqo.io/liqo/test/") && !strings.HasPrefix(path, "liqo.io/liqo/test/env") && !slices.Contains(alone, path)
+}
+
+// alone are the programs that run in the clusters of tests, and packages that decide or read; their own tests need no cluster.
+var alone = []string{
+	"liqo.io/liqo/test/guide", "liqo.io/liqo/test/history", "liqo.io/liqo/test/programs/operator", "liqo.io/liqo/test/soak/plan",
+	"liqo.io/liqo/test/stamp", "liqo.io/liqo/test/traffic",
+}
+
+func benchmark(found facts) stage {
+	s := stage{name: "bench", about: "numbers for docs/benchmarks.md", commands: []command{{
+		dir: "playground", args: []string{"go", "test", "-run", "^$", "-bench", ".", "-benchtime", "1x", "-count=1", "-timeout", "90m", "./bench", "-v"},
+	}}}
+	return withRoot(s, found)
+}
+
+func benchmarkNetwork(found facts) stage {
+	s := stage{name: "bench-network", about: "throughput, latency and memory of the network, for docs/benchmarks.md", commands: []command{{
+		args: []string{"go", "test", "-count=1", "-timeout", "60m", "./test/bench", "-measure", "-v"},
+	}}}
+	return withRoot(s, found)
+}
+
+func benchmarkOffload(found facts) stage {
+	s := stage{name: "bench-offload", about: "time, writes, memory and bytes of offloading, for docs/benchmarks.md", commands: []command{{
+		args: []string{"go", "test", "-count=1", "-timeout", "60m", "./test/bench/offload", "-measure", "-document", "../../../docs/benchmarks.md", "-v"},
+	}}}
+	return withRoot(s, found)
 }

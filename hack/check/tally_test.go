@@ -71,7 +71,10 @@ func TestAccepted(t *testing.T) {
 	if err != nil || !slices.Contains(accepted, "-long") {
 		t.Fatalf("%q, %v", accepted, err)
 	}
-	for _, missing := range []string{"NOT RUN: network namespaces need root", "NOT RUN: KUBEBUILDER_ASSETS is not set, so there is no API server to test against", "no reason given"} {
+	for _, missing := range []string{
+		"NOT RUN: network namespaces need root", "NOT RUN: KUBEBUILDER_ASSETS is not set, so there is no API server to test against",
+		"no reason given",
+	} {
 		if refused := (&tally{reasons: map[string]int{missing: 1}}).refused(accepted); len(refused) != 1 {
 			t.Errorf("%q is accepted", missing)
 		}

@@ -8,9 +8,9 @@
 //	go run ./hack/mutants -run 'TestSteps|TestThere' ./internal/storage/move/plan  # without those that take long
 //	go run ./hack/mutants -again FILE ./internal/network/ipam  # those that no test failed for, as an earlier run printed them
 //
-// All changes of a package are compiled into one test program, which gets the number of the one to make in a variable. points.go decides what is changed, as a pure
-// function of a file's text. Changes that make no difference, so that no test can notice them, are in equivalent.txt (equivalent.go) and do not count.
-// The command must not know what the tests test. Its proof is points_test.go.
+// All changes of a package are compiled into one test program, which gets the number of the one to make in a variable. points.go decides what is
+// changed, as a pure function of a file's text. Changes that make no difference, so that no test can notice them, are in equivalent.txt
+// (equivalent.go) and do not count. The command must not know what the tests test. Its proof is points_test.go.
 package main
 
 import (

@@ -77,7 +77,8 @@ func TestLocalBoxes(t *testing.T) {
 		status.Component{Kind: "Deployment", Name: "liqo-gateway-1", Found: true, Desired: 1, Ready: 1, Available: 1, Images: []string{"localhost/liqo:v1"}},
 		status.Component{Kind: "DaemonSet", Name: "liqo-route", Found: true, Desired: 3, Ready: 2, Available: 2, Images: []string{"localhost/liqo:v1"}})
 	internal.Network = &status.Network{
-		Status: "Internal", PodCIDR: "10.200.0.0/16", ServiceCIDR: "10.80.0.0/12", ExternalCIDR: "10.201.0.0/16", ReservedSubnets: []string{"10.1.0.0/16", "10.2.0.0/16"},
+		Status: "Internal", PodCIDR: "10.200.0.0/16", ServiceCIDR: "10.80.0.0/12", ExternalCIDR: "10.201.0.0/16",
+		ReservedSubnets: []string{"10.1.0.0/16", "10.2.0.0/16"},
 	}
 	internal.Endpoints = &status.Endpoints{
 		Gateways:       []status.GatewayEndpoint{{Lane: 0, URL: "udp://192.0.2.7:5871"}, {Lane: 1, Error: "the load balancer has no address yet"}},
@@ -94,7 +95,10 @@ func TestLocalBoxes(t *testing.T) {
 	offloading.Offloaded = []status.OffloadedNamespace{
 		{Namespace: "lab", Phase: "NoClusterSelected", Pods: "Remote"},
 		{Namespace: "shop", Phase: "Ready", Pods: "LocalAndRemote", Clusters: []string{"milan", "turin"}, Remote: "shop-rome-111111"},
-		{Namespace: "web", Phase: "SomeFailed", Pods: "Local", Clusters: []string{"milan"}, Remote: "web", Message: "milan: namespace web is there and not ours (CreationLoopBackOff)"},
+		{
+			Namespace: "web", Phase: "SomeFailed", Pods: "Local", Clusters: []string{"milan"}, Remote: "web",
+			Message: "milan: namespace web is there and not ours (CreationLoopBackOff)",
+		},
 	}
 	offloading.Kept = []status.KeptNamespace{{Namespace: "data-turin-333333", ClusterID: "turin-id", State: "no-peer"}}
 	golden(t, "status_offloading", drawn(boxes.Local(offloading, false)...))
@@ -112,14 +116,18 @@ func TestPeerBox(t *testing.T) {
 			APIServer: established, Network: status.Aspect{Status: "External"}, Processing: status.Aspect{Status: "Success"},
 			Resources: &status.SharedResources{Acquired: corev1.ResourceList{
 				"nvidia.com/gpu": resource.MustParse("2"), corev1.ResourceCPU: resource.MustParse("3500m"), corev1.ResourcePods: resource.MustParse("110"),
-				corev1.ResourceMemory: resource.MustParse("7900Mi"), corev1.ResourceEphemeralStorage: resource.MustParse("20Gi"), "a.example.org/disk": resource.MustParse("1"),
+				corev1.ResourceMemory: resource.MustParse("7900Mi"), corev1.ResourceEphemeralStorage: resource.MustParse("20Gi"),
+				"a.example.org/disk": resource.MustParse("1"),
 			}},
 		},
 		{
 			Name: "naples", Found: true, ClusterID: "33333333-3333-4333-8333-333333333333", Type: "OutOfBand",
 			Outgoing: status.Aspect{Status: "Pending"}, Incoming: established,
-			Authentication: status.Aspect{Status: "Denied", Reason: "IdentityDenied", Message: "the provider does not accept the token; run `liqoctl generate peer-command` in the other cluster again, and here what it prints"},
-			APIServer:      none, Network: none, Processing: status.Aspect{Status: "Success"},
+			Authentication: status.Aspect{
+				Status: "Denied", Reason: "IdentityDenied",
+				Message: "the provider does not accept the token; run `liqoctl generate peer-command` in the other cluster again, and here what it prints",
+			},
+			APIServer: none, Network: none, Processing: status.Aspect{Status: "Success"},
 			Resources: &status.SharedResources{Shared: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("1")}},
 		},
 		{Name: "turin"},
@@ -142,9 +150,15 @@ func TestPeerBox(t *testing.T) {
 	golden(t, "status_peer_network", drawn(boxes.Peers([]status.Peer{milan}, false)))
 	golden(t, "status_peer_network_verbose", drawn(boxes.Peers([]status.Peer{milan, early}, true)))
 	used := peers[0]
-	used.Offloaded = []status.RemoteNamespace{{Namespace: "shop", Remote: "shop-rome-111111", Phase: "Accepted"}, {Namespace: "web", Remote: "web", Phase: "CreationLoopBackOff", Message: "namespace web is there and not ours"}}
+	used.Offloaded = []status.RemoteNamespace{
+		{Namespace: "shop", Remote: "shop-rome-111111", Phase: "Accepted"},
+		{Namespace: "web", Remote: "web", Phase: "CreationLoopBackOff", Message: "namespace web is there and not ours"},
+	}
 	used.Hosted = []status.RemoteNamespace{{Namespace: "data", Remote: "data-milan-222222", Phase: "Accepted"}}
-	used.Volumes = []status.RemoteVolume{{Claim: "shop/data", Size: "1Gi", StorageClass: "disk", Volume: "pvc-1"}, {Claim: "shop/new", Size: "2Gi", StorageClass: "disk"}, {Claim: "shop/old", Size: "3Gi", StorageClass: "disk", Deleted: true}}
+	used.Volumes = []status.RemoteVolume{
+		{Claim: "shop/data", Size: "1Gi", StorageClass: "disk", Volume: "pvc-1"}, {Claim: "shop/new", Size: "2Gi", StorageClass: "disk"},
+		{Claim: "shop/old", Size: "3Gi", StorageClass: "disk", Deleted: true},
+	}
 	golden(t, "status_peer_offloading", drawn(boxes.Peers([]status.Peer{used}, false)))
 	golden(t, "status_peer_none", drawn(boxes.Peers(nil, false)))
 }
@@ -235,7 +249,10 @@ func TestPeeringCommands(t *testing.T) {
 	}
 	keys := clusterkey.Keys{Current: ed25519.NewKeyFromSeed(make([]byte, ed25519.SeedSize))}
 	inLiqo := func(name string) metav1.ObjectMeta { return metav1.ObjectMeta{Namespace: "liqo", Name: name} }
-	identity := &corev1.ConfigMap{ObjectMeta: inLiqo("liqo-clusterid-configmap"), Data: map[string]string{"CLUSTER_ID": "11111111-1111-4111-8111-111111111111", "CLUSTER_NAME": "rome"}}
+	identity := &corev1.ConfigMap{
+		ObjectMeta: inLiqo("liqo-clusterid-configmap"),
+		Data:       map[string]string{"CLUSTER_ID": "11111111-1111-4111-8111-111111111111", "CLUSTER_NAME": "rome"},
+	}
 	identity.Labels = map[string]string{"app.kubernetes.io/name": "clusterid-configmap"}
 	service := &corev1.Service{ObjectMeta: inLiqo("liqo-auth"), Spec: corev1.ServiceSpec{Ports: []corev1.ServicePort{{Port: 443}}}}
 	service.Annotations = map[string]string{"liqo.io/override-address": "auth.example.org", "liqo.io/override-port": "8443"}
@@ -250,7 +267,8 @@ func TestPeeringCommands(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	command := "liqoctl peer out-of-band rome --auth-url https://auth.example.org:8443 --cluster-id 11111111-1111-4111-8111-111111111111 --auth-token abc." + keys.Fingerprint() + "\n"
+	command := "liqoctl peer out-of-band rome --auth-url https://auth.example.org:8443 --cluster-id 11111111-1111-4111-8111-111111111111 --auth-token abc." +
+		keys.Fingerprint() + "\n"
 	for args, want := range map[string]string{
 		"generate peer-command --shared --only-command": command,
 		"generate peer-command --shared":                "\nTo let another cluster use the resources of this one, run there:\n\n" + command,
@@ -267,10 +285,12 @@ func TestPeeringCommands(t *testing.T) {
 	if code, out, errOut := run(t, "", "generate", "peer-command", "--only-command"); code != 0 || !own.MatchString(out) {
 		t.Errorf("a command for one cluster: %d\n%q\n%s", code, out, errOut)
 	}
-	if code, out, _ := run(t, "", "status", "-o", "yaml"); code != 1 || !strings.Contains(out, "name: liqo-controller-manager\n") || !strings.Contains(out, "status: External") {
+	if code, out, _ := run(t, "", "status", "-o", "yaml"); code != 1 ||
+		!strings.Contains(out, "name: liqo-controller-manager\n") || !strings.Contains(out, "status: External") {
 		t.Errorf("status as YAML: %d\n%s", code, out)
 	}
-	if code, out, _ := run(t, "", "status", "peer", "-o", "json", "milan"); code != 0 || !strings.Contains(out, `"name": "milan"`) || strings.Contains(out, "naples") {
+	if code, out, _ := run(t, "", "status", "peer", "-o", "json", "milan"); code != 0 ||
+		!strings.Contains(out, `"name": "milan"`) || strings.Contains(out, "naples") {
 		t.Errorf("status peer as JSON: %d\n%s", code, out)
 	}
 	if code, out, errOut := run(t, "", "status", "peer", "turin"); code != 1 || !strings.Contains(out, "Peer Not Found") || !strings.Contains(errOut, "turin") {

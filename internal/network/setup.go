@@ -66,8 +66,12 @@ func Setup(mgr manager.Manager, o Options) error {
 	return errors.Join(
 		gates.Setup(mgr),
 		keys.Setup(mgr, keys.Options{Namespace: o.Namespace, Gateways: gates, Now: o.Now}),
-		networkconfig.Setup(mgr, networkconfig.Options{Local: o.Local, Namespace: o.Namespace, Peers: peers, Gateways: gates, Pools: pools, Identity: identity, Now: o.Now}),
-		tunnelendpoint.Setup(mgr, tunnelendpoint.Options{Local: o.Local, Namespace: o.Namespace, Peers: peers, Gateways: gates, Pools: pools, Identity: identity, Now: o.Now}),
+		networkconfig.Setup(mgr, networkconfig.Options{
+			Local: o.Local, Namespace: o.Namespace, Peers: peers, Gateways: gates, Pools: pools, Identity: identity, Now: o.Now,
+		}),
+		tunnelendpoint.Setup(mgr, tunnelendpoint.Options{
+			Local: o.Local, Namespace: o.Namespace, Peers: peers, Gateways: gates, Pools: pools, Identity: identity, Now: o.Now,
+		}),
 		ipmapping.Setup(mgr, o.IPMapping),
 		spread.Setup(mgr, o.Spread),
 		nodereport.Setup(mgr, nodereport.Options{Namespace: o.Namespace, Gateways: gates}),

@@ -154,7 +154,10 @@ func (b *Env) meet(scenario string) error {
 	}
 	b.Tools = status.Bin
 	for _, found := range status.Clusters {
-		c := &Cluster{Name: found.Name, NodePrefix: found.Name, AuditLog: found.AuditLog, env: b, kubeconfig: found.Kubeconfig, PodCIDR: found.PodCIDR, ServiceCIDR: found.ServiceCIDR, NodeCIDR: found.NodeCIDR}
+		c := &Cluster{
+			Name: found.Name, NodePrefix: found.Name, AuditLog: found.AuditLog, env: b, kubeconfig: found.Kubeconfig, PodCIDR: found.PodCIDR,
+			ServiceCIDR: found.ServiceCIDR, NodeCIDR: found.NodeCIDR,
+		}
 		for _, m := range found.Machines {
 			if m.Name != "control-plane" { // a part of the first node, for the network
 				c.Nodes = append(c.Nodes, &Node{Name: m.Name, Address: m.Address, Cluster: c})
@@ -174,7 +177,9 @@ func (b *Env) meet(scenario string) error {
 
 func connect(config *rest.Config) (client.WithWatch, error) {
 	scheme := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, discovery.AddToScheme, network.AddToScheme, offloading.AddToScheme, sharing.AddToScheme} {
+	for _, add := range []func(*runtime.Scheme) error{
+		clientgoscheme.AddToScheme, discovery.AddToScheme, network.AddToScheme, offloading.AddToScheme, sharing.AddToScheme,
+	} {
 		if err := add(scheme); err != nil {
 			return nil, err
 		}

@@ -27,7 +27,10 @@ func Main(m *testing.M, scenario string, keep *bool, ready func(*Env) error, fla
 		os.Exit(1)
 	}
 	if testing.Short() || given == nil && os.Geteuid() != 0 {
-		fmt.Printf("SKIPPED: these tests make real clusters, for which they must be root and not -short; or give them two clusters by %s and %s\n", ConsumerVariable, ProviderVariable)
+		fmt.Printf(
+			"SKIPPED: these tests make real clusters, for which they must be root and not -short; or give them two clusters by %s and %s\n",
+			ConsumerVariable, ProviderVariable,
+		)
 		os.Exit(0)
 	}
 	ctrl.SetLogger(logr.Discard())

@@ -14,8 +14,8 @@ import (
 	"liqo.io/liqo/test/env"
 )
 
-// TestEnd: the period with which a pod is deleted counts where it runs. The pods ask for ten minutes and ignore the signal, so one that ends at all ended by the
-// period.
+// TestEnd: the period with which a pod is deleted counts where it runs. The pods ask for ten minutes and ignore the signal, so one that ends at all
+// ended by the period.
 func TestEnd(t *testing.T) {
 	together(t)
 	for name, args := range map[string]string{"shorter": "--grace-period=3", "now": "--now"} {
@@ -93,7 +93,10 @@ func TestGeneration(t *testing.T) {
 
 // events are those of an object of rome, one in a line.
 func (s scene) events(object string) string {
-	return rome.TryKubectl("", "-n", s.name, "get", "events", "--field-selector", "involvedObject.name="+object, "-o", `jsonpath={range .items[*]}{.type} {.reason} {.message}{"\n"}{end}`).Out
+	return rome.TryKubectl(
+		"", "-n", s.name, "get", "events", "--field-selector", "involvedObject.name="+object, "-o",
+		`jsonpath={range .items[*]}{.type} {.reason} {.message}{"\n"}{end}`,
+	).Out
 }
 
 // reports waits for an event of the object that has all of the words in one line, and fails if one of the others is ever in it.
@@ -136,8 +139,12 @@ metadata: {name: largest, namespace: %s}
 spec: {limits: [{type: Container, max: {memory: 256Mi}}]}
 `, remote))
 	creator := []string{"-n", remote, "--as=system:serviceaccount:liqo:liqo-controller-manager"}
-	ruled(t, "must specify limits.cpu", `{"apiVersion":"v1","kind":"Pod","metadata":{"name":"asks"},"spec":{"containers":[{"name":"main","image":"none"}]}}`, creator...)
-	ruled(t, "256Mi", `{"apiVersion":"v1","kind":"Pod","metadata":{"name":"asks"},"spec":{"containers":[{"name":"main","image":"none","resources":{"limits":{"memory":"512Mi"}}}]}}`, creator...)
+	ruled(
+		t, "must specify limits.cpu",
+		`{"apiVersion":"v1","kind":"Pod","metadata":{"name":"asks"},"spec":{"containers":[{"name":"main","image":"none"}]}}`, creator...,
+	)
+	ruled(t, "256Mi", `{"apiVersion":"v1","kind":"Pod","metadata":{"name":"asks"},"spec":{"containers":[{"name":"main","image":"none",`+
+		`"resources":{"limits":{"memory":"512Mi"}}}]}}`, creator...)
 	s.kubectl(t, "patch", "pod", "nolimits", "--type=json", "-p", `[{"op":"remove","path":"/spec/schedulingGates"}]`)
 	s.reports(t, "nolimits", "must specify limits.cpu", "main", "milan")
 	s.kubectl(t, "patch", "pod", "large", "--type=json", "-p", `[{"op":"remove","path":"/spec/schedulingGates"}]`)
@@ -167,7 +174,8 @@ func TestMutated(t *testing.T) {
 	}
 	milan.Apply(t, string(policy))
 	t.Cleanup(func() { milan.TryKubectl(string(policy), "delete", "-f", "-") })
-	ruled(t, env.ToolsImage, `{"apiVersion":"v1","kind":"Pod","metadata":{"name":"asks","labels":{"mirrored":"yes"}},"spec":{"containers":[{"name":"main","image":"registry.example.com/team/tools:1"}]}}`)
+	ruled(t, env.ToolsImage, `{"apiVersion":"v1","kind":"Pod","metadata":{"name":"asks","labels":{"mirrored":"yes"}},`+
+		`"spec":{"containers":[{"name":"main","image":"registry.example.com/team/tools:1"}]}}`)
 	s := play(t, "mutated")
 	s.kubectl(t, "wait", "pod/app", "--for=condition=Ready", "--timeout=120s")
 	s.kubectl(t, "label", "pod", "app", "changed=yes")
@@ -179,7 +187,10 @@ func TestMutated(t *testing.T) {
 	// A second change proves that the first has been worked off.
 	s.kubectl(t, "annotate", "pod", "app", "plain=yes")
 	env.Eventually(t, env.Hang, "the annotation is in milan", func() (string, bool) {
-		seen := milan.Kubectl(t, "-n", remote, "get", "pod", "app", "-o", "jsonpath={.metadata.annotations.plain} {.spec.containers[0].image} {.status.containerStatuses[0].restartCount}")
+		seen := milan.Kubectl(
+			t, "-n", remote, "get", "pod", "app", "-o",
+			"jsonpath={.metadata.annotations.plain} {.spec.containers[0].image} {.status.containerStatuses[0].restartCount}",
+		)
 		return seen, strings.HasPrefix(seen, "yes ")
 	})
 	if seen := milan.Kubectl(t, "-n", remote, "get", "pod", "app", "-o", "jsonpath={.spec.containers[0].image}"); seen != env.ToolsImage {
@@ -213,7 +224,10 @@ func TestZones(t *testing.T) {
 // TestClaims: pods with claims of a class that no virtual node can serve run at home.
 func TestClaims(t *testing.T) {
 	together(t)
-	class := rome.Kubectl(t, "get", "storageclass", "-o", `jsonpath={range .items[*]}{.metadata.name} {.provisioner} {.metadata.annotations.storageclass\.kubernetes\.io/is-default-class}{"\n"}{end}`)
+	class := rome.Kubectl(
+		t, "get", "storageclass", "-o",
+		`jsonpath={range .items[*]}{.metadata.name} {.provisioner} {.metadata.annotations.storageclass\.kubernetes\.io/is-default-class}{"\n"}{end}`,
+	)
 	var provisioner string
 	for line := range strings.Lines(class) {
 		if fields := strings.Fields(line); len(fields) == 3 && fields[2] == "true" {
@@ -223,7 +237,10 @@ func TestClaims(t *testing.T) {
 	if provisioner == "" {
 		t.Fatalf("rome has no default class among\n%s", class)
 	}
-	rome.Apply(t, fmt.Sprintf("apiVersion: storage.k8s.io/v1\nkind: StorageClass\nmetadata: {name: field-anywhere}\nprovisioner: %s\nvolumeBindingMode: WaitForFirstConsumer\n", provisioner))
+	rome.Apply(t, fmt.Sprintf(
+		"apiVersion: storage.k8s.io/v1\nkind: StorageClass\nmetadata: {name: field-anywhere}\nprovisioner: %s\nvolumeBindingMode: WaitForFirstConsumer\n",
+		provisioner,
+	))
 	t.Cleanup(func() { rome.Kubectl(t, "delete", "storageclass", "field-anywhere") })
 	s := play(t, "claims")
 	s.kubectl(t, "rollout", "status", "statefulset/store", "--timeout=180s")

@@ -152,7 +152,8 @@ func (s namespace) wantLocal(t *testing.T, kind, name, want string) *unstructure
 
 func wantObject(t *testing.T, c *env.Cluster, kind, namespace, name, want string) (found *unstructured.Unstructured) {
 	t.Helper()
-	want = strings.NewReplacer("ROMEID", identity(t, rome), "MILANID", identity(t, milan), "MILANNODES", milan.NodePrefix, "ROMESHORT", identity(t, rome)[:5]).Replace(want)
+	want = strings.NewReplacer("ROMEID", identity(t, rome), "MILANID", identity(t, milan), "MILANNODES", milan.NodePrefix, "ROMESHORT", identity(t, rome)[:5]).
+		Replace(want)
 	env.Eventually(t, env.Hang, fmt.Sprintf("%s %s/%s in %s is as wanted", kind, namespace, name, c.Name), func() (string, bool) {
 		if found = object(t, c, kind, namespace, name); found == nil {
 			return "there is none", false

@@ -56,7 +56,9 @@ func TestQuickStartObjects(t *testing.T) {
 		}
 	}
 	s := namespace{name, remoteName(t, name)}
-	if line := rome.Kubectl(t, "-n", name, "get", "namespaceoffloadings", "--no-headers"); strings.Join(strings.Fields(line)[:4], " ") != "offloading DefaultName LocalAndRemote Ready" {
+	if line := rome.Kubectl(
+		t, "-n", name, "get", "namespaceoffloadings", "--no-headers",
+	); strings.Join(strings.Fields(line)[:4], " ") != "offloading DefaultName LocalAndRemote Ready" {
 		t.Errorf("kubectl get namespaceoffloadings: %s", line)
 	}
 	if line := milan.Kubectl(t, "get", "namespaces", s.remote, "--no-headers"); !strings.Contains(line, "Active") {
@@ -76,7 +78,8 @@ func TestQuickStartObjects(t *testing.T) {
 			t.Errorf("kubectl get pods -o wide: %s", line)
 		}
 	}
-	if line := milan.Kubectl(t, "-n", s.remote, "get", "pods", "--no-headers"); len(strings.Split(line, "\n")) != 1 || !strings.Contains(line, "nginx-remote") || !strings.Contains(line, "Running") {
+	if line := milan.Kubectl(t, "-n", s.remote, "get", "pods", "--no-headers"); len(strings.Split(line, "\n")) != 1 ||
+		!strings.Contains(line, "nginx-remote") || !strings.Contains(line, "Running") {
 		t.Errorf("kubectl get pods in milan: %s", line)
 	}
 	addresses := map[string]string{}

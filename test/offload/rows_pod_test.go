@@ -149,9 +149,11 @@ spec:
 
 // environment is the variables that lead containers to the API server of rome.
 var environment = []string{
-	"{name: KUBERNETES_SERVICE_HOST, value: kubernetes.default}", `{name: KUBERNETES_SERVICE_PORT, value: "443"}`, `{name: KUBERNETES_SERVICE_PORT_HTTPS, value: "443"}`,
+	"{name: KUBERNETES_SERVICE_HOST, value: kubernetes.default}", `{name: KUBERNETES_SERVICE_PORT, value: "443"}`,
+	`{name: KUBERNETES_SERVICE_PORT_HTTPS, value: "443"}`,
 	`{name: KUBERNETES_PORT, value: "tcp://kubernetes.default:443"}`, `{name: KUBERNETES_PORT_443_TCP, value: "tcp://kubernetes.default:443"}`,
-	"{name: KUBERNETES_PORT_443_TCP_PROTO, value: tcp}", "{name: KUBERNETES_PORT_443_TCP_ADDR, value: kubernetes.default}", `{name: KUBERNETES_PORT_443_TCP_PORT, value: "443"}`,
+	"{name: KUBERNETES_PORT_443_TCP_PROTO, value: tcp}", "{name: KUBERNETES_PORT_443_TCP_ADDR, value: kubernetes.default}",
+	`{name: KUBERNETES_PORT_443_TCP_PORT, value: "443"}`,
 }
 
 func podRow(t *testing.T) {
@@ -172,13 +174,17 @@ func podRow(t *testing.T) {
 		name, _, _ := strings.Cut(strings.TrimPrefix(one, "{name: "), ",")
 		secrets = append(secrets, "{name: "+name+", valueFrom: {secretKeyRef: {name: secret, key: "+name+", optional: true}}}")
 	}
-	want := strings.NewReplacer("    - SECRETS", "    - "+strings.Join(secrets, "\n    - "), "    - ENVIRONMENT", "    - "+strings.Join(environment, "\n    - "), "ENVIRONMENT", strings.Join(environment, ", ")).Replace(wholeRemote)
+	want := strings.NewReplacer(
+		"    - SECRETS", "    - "+strings.Join(secrets, "\n    - "), "    - ENVIRONMENT", "    - "+strings.Join(environment, "\n    - "),
+		"ENVIRONMENT", strings.Join(environment, ", "),
+	).Replace(wholeRemote)
 	pod := s.wantRemote(t, podKind, "whole", want)
 	tolerations := inJSON(fields.At(pod.Object, "spec.tolerations"))
 	if !strings.Contains(tolerations, `"mine"`) || strings.Contains(tolerations, "virtual-node.liqo.io/not-allowed") {
 		t.Errorf("tolerations are %s", tolerations)
 	}
-	s.wantRemote(t, shadowPodKind, "whole", "{metadata: {labels: {liqo.io/shadowPod: null, virtualkubelet.liqo.io/origin: ROMEID}}, spec: {pod: {nodeName: null, schedulerName: null, serviceAccountName: null}}}")
+	s.wantRemote(t, shadowPodKind, "whole", "{metadata: {labels: {liqo.io/shadowPod: null, virtualkubelet.liqo.io/origin: ROMEID}}, spec: "+
+		"{pod: {nodeName: null, schedulerName: null, serviceAccountName: null}}}")
 	s.wantLocal(t, podKind, "whole", `
 metadata: {labels: {liqo.io/shadowPod: "true", app: x, tier: back}}
 status:
@@ -189,7 +195,10 @@ status:
   initContainerStatuses: [{name: first, state: {terminated: {exitCode: 0}}}]
   containerStatuses: [{name: main, ready: true, restartCount: 0, state: {running: {}}}]
 `)
-	if output := s.kubectl(t, "exec", "whole", "--", "sh", "-c", "cat /config/k; echo; cat /secret/PASSWORD; echo; echo $PASSWORD $FROM_CONFIG; grep tier /podinfo/labels"); output != "v\nword\nword v\ntier=\"back\"" {
+	if output := s.kubectl(
+		t, "exec", "whole", "--", "sh", "-c",
+		"cat /config/k; echo; cat /secret/PASSWORD; echo; echo $PASSWORD $FROM_CONFIG; grep tier /podinfo/labels",
+	); output != "v\nword\nword v\ntier=\"back\"" {
 		t.Errorf("in the pod: %s", output)
 	}
 	s.wantRemote(t, shadowPodKind, "whole", "{status: {phase: Running}}")
@@ -283,7 +292,8 @@ func podLifecycle(t *testing.T, s namespace) {
 
 // unmanagedPod creates a pod in milan with the name of an offloaded pod: Liqo does not change it.
 func unmanagedPod(t *testing.T, s namespace) {
-	own := "{apiVersion: v1, kind: Pod, metadata: {name: unmanaged}, spec: {containers: [{name: main, image: 'playground.local/tools:1', imagePullPolicy: Never}]}}"
+	own := "{apiVersion: v1, kind: Pod, metadata: {name: unmanaged}, spec: {containers: [{name: main, image: 'playground.local/tools:1', " +
+		"imagePullPolicy: Never}]}}"
 	s.createInMilan(t, own)
 	s.remoteKubectl(t, "wait", "--for=condition=Ready", "pod/unmanaged", timeout)
 	before := s.inMilan(t, podKind, "unmanaged")
@@ -316,14 +326,17 @@ func withoutStatus(object *unstructured.Unstructured) string {
 // affinityPresets checks the annotations that spread pods over the nodes of milan.
 func affinityPresets(t *testing.T, s namespace) {
 	preset := func(name, annotations, affinity string) {
-		s.apply(t, "{apiVersion: v1, kind: Pod, metadata: {name: "+name+", labels: {app: x, pod-template-hash: h}, annotations: {"+annotations+"}}, spec: {nodeSelector: {liqo.io/type: virtual-node}, "+
+		s.apply(t, "{apiVersion: v1, kind: Pod, metadata: {name: "+name+", labels: {app: x, pod-template-hash: h}, annotations: {"+
+			annotations+"}}, spec: {nodeSelector: {liqo.io/type: virtual-node}, "+
 			affinity+"terminationGracePeriodSeconds: 1, containers: [{name: main, image: 'playground.local/tools:1', imagePullPolicy: Never}]}}")
 	}
 	preset("soft", "liqo.io/anti-affinity-preset: soft", "")
 	preset("hard", "liqo.io/anti-affinity-preset: hard, liqo.io/anti-affinity-labels: 'pod-template-hash'", "")
-	verbatim := "podAntiAffinity: {preferredDuringSchedulingIgnoredDuringExecution: [{weight: 7, podAffinityTerm: {topologyKey: zone, labelSelector: {matchLabels: {app: z}}}}]}"
+	verbatim := "podAntiAffinity: {preferredDuringSchedulingIgnoredDuringExecution: [{weight: 7, podAffinityTerm: {topologyKey: zone, " +
+		"labelSelector: {matchLabels: {app: z}}}}]}"
 	preset("propagated", "liqo.io/anti-affinity-preset: propagate",
-		"affinity: {"+verbatim+", podAffinity: {preferredDuringSchedulingIgnoredDuringExecution: [{weight: 1, podAffinityTerm: {topologyKey: zone, labelSelector: {matchLabels: {app: z}}}}]}}, ")
+		"affinity: {"+verbatim+", podAffinity: {preferredDuringSchedulingIgnoredDuringExecution: [{weight: 1, podAffinityTerm: {topologyKey: "+
+			"zone, labelSelector: {matchLabels: {app: z}}}}]}}, ")
 	s.wantRemote(t, podKind, "soft", `spec: {affinity: {nodeAffinity: null, podAntiAffinity: {requiredDuringSchedulingIgnoredDuringExecution: null, preferredDuringSchedulingIgnoredDuringExecution: [
   {weight: 1, podAffinityTerm: {topologyKey: kubernetes.io/hostname, labelSelector: {matchLabels: {app: x, pod-template-hash: null}}}}]}}}`)
 	s.wantRemote(t, podKind, "hard", `spec: {affinity: {podAntiAffinity: {preferredDuringSchedulingIgnoredDuringExecution: null, requiredDuringSchedulingIgnoredDuringExecution: [
@@ -347,10 +360,16 @@ spec:
 	uid := s.inMilan(t, podKind, "changing").GetUID()
 
 	s.kubectl(t, "set", "image", "pod/changing", "main=playground.local/demo:1")
-	s.wantRemote(t, podKind, "changing", "{spec: {containers: [{image: 'playground.local/demo:1'}]}, status: {containerStatuses: [{image: 'playground.local/demo:1', ready: true}]}}")
+	s.wantRemote(
+		t, podKind, "changing",
+		"{spec: {containers: [{image: 'playground.local/demo:1'}]}, status: {containerStatuses: [{image: 'playground.local/demo:1', ready: true}]}}",
+	)
 	s.wantLocal(t, podKind, "changing", "status: {containerStatuses: [{image: 'playground.local/demo:1', ready: true, restartCount: 1}]}")
 
-	s.kubectl(t, "patch", "pod", "changing", "--type=json", "-p", `[{"op":"add","path":"/spec/tolerations/-","value":{"key":"late","operator":"Exists","effect":"NoSchedule"}}]`)
+	s.kubectl(
+		t, "patch", "pod", "changing", "--type=json", "-p",
+		`[{"op":"add","path":"/spec/tolerations/-","value":{"key":"late","operator":"Exists","effect":"NoSchedule"}}]`,
+	)
 	env.Eventually(t, env.Hang, "the toleration arrives in milan", func() (string, bool) {
 		is, _ := fields.At(s.inMilan(t, podKind, "changing").Object, "spec.tolerations").([]any)
 		return inJSON(is), slices.ContainsFunc(is, func(one any) bool { return strings.Contains(inJSON(one), `"late"`) })
@@ -359,7 +378,8 @@ spec:
 	s.wantRemote(t, podKind, "changing", "{spec: {activeDeadlineSeconds: 1800}}")
 
 	s.kubectl(t, "debug", "changing", "--image="+env.ToolsImage, "-c", "debugger", "--target=main", "--image-pull-policy=Never", "--", "sleep", "600")
-	s.wantRemote(t, podKind, "changing", "{spec: {ephemeralContainers: [{name: debugger, targetContainerName: main}]}, status: {ephemeralContainerStatuses: [{name: debugger, state: {running: {}}}]}}")
+	s.wantRemote(t, podKind, "changing", "{spec: {ephemeralContainers: [{name: debugger, targetContainerName: main}]}, status: "+
+		"{ephemeralContainerStatuses: [{name: debugger, state: {running: {}}}]}}")
 	s.wantLocal(t, podKind, "changing", "status: {ephemeralContainerStatuses: [{name: debugger, state: {running: {}}}]}")
 
 	if now := s.inMilan(t, podKind, "changing").GetUID(); now != uid {

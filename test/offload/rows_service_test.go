@@ -105,7 +105,10 @@ spec:
 	s.apply(t, "{apiVersion: v1, kind: Service, metadata: {name: headless}, spec: {selector: {app: x}, ports: [{port: 80}]}}")
 	s.wantRemote(t, serviceKind, "headless", "{spec: {clusterIP: '~[0-9.]+', selector: {app: x}}}")
 
-	o := reflectedObject{kind: serviceKind, name: "lifecycle", manifest: "{apiVersion: v1, kind: Service, metadata: {name: lifecycle, " + meta + "}, spec: {selector: {app: x}, ports: [{port: 80}]}}"}
+	o := reflectedObject{
+		kind: serviceKind, name: "lifecycle",
+		manifest: "{apiVersion: v1, kind: Service, metadata: {name: lifecycle, " + meta + "}, spec: {selector: {app: x}, ports: [{port: 80}]}}",
+	}
 	lifecycle(t, s, o)
 	o.name, o.manifest = "unmanaged", strings.Replace(o.manifest, "lifecycle", "unmanaged", 1)
 	unmanaged(t, s, o)
@@ -204,7 +207,8 @@ endpoints:
 	}
 	lifecycle(t, s, reflectedObject{
 		kind: sliceKind, name: "web-lifecycle", shadow: "virtualkubelet.liqo.io/v1alpha1/ShadowEndpointSlice",
-		manifest: `{apiVersion: discovery.k8s.io/v1, kind: EndpointSlice, addressType: IPv4, metadata: {name: web-lifecycle, labels: {version: "%s", kubernetes.io/service-name: web}, annotations: {note: "%s"}}, endpoints: [{addresses: [10.200.77.7]}], ports: [{port: 1}]}`,
+		manifest: `{apiVersion: discovery.k8s.io/v1, kind: EndpointSlice, addressType: IPv4, metadata: {name: web-lifecycle, labels: {version: ` +
+			`"%s", kubernetes.io/service-name: web}, annotations: {note: "%s"}}, endpoints: [{addresses: [10.200.77.7]}], ports: [{port: 1}]}`,
 	})
 	wantGone(t, milan, sliceKind, s.remote, "web-lifecycle")
 }
@@ -254,9 +258,11 @@ data: {}
 	}
 	const folder = "/var/run/secrets/kubernetes.io/serviceaccount"
 	get := func(path string) execution.Result {
-		return exec(`curl -sS --max-time 5 --cacert ` + folder + `/ca.crt -H "Authorization: Bearer $(cat ` + folder + `/token)" https://$KUBERNETES_SERVICE_HOST:$KUBERNETES_SERVICE_PORT` + path)
+		return exec(`curl -sS --max-time 5 --cacert ` + folder + `/ca.crt -H "Authorization: Bearer $(cat ` +
+			folder + `/token)" https://$KUBERNETES_SERVICE_HOST:$KUBERNETES_SERVICE_PORT` + path)
 	}
-	if result := exec("echo $ACCOUNT $KUBERNETES_SERVICE_HOST; cat " + folder + "/namespace"); strings.Join(strings.Fields(result.Out), " ") != "robot kubernetes.default "+s.name {
+	if result := exec("echo $ACCOUNT $KUBERNETES_SERVICE_HOST; cat " + folder +
+		"/namespace"); strings.Join(strings.Fields(result.Out), " ") != "robot kubernetes.default "+s.name {
 		t.Errorf("the environment of the pod: %s", result)
 	}
 	path := "/api/v1/namespaces/" + s.name + "/pods/caller"

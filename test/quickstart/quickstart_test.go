@@ -34,7 +34,9 @@ var keep = flag.Bool("keep", false, "leave the quick start up (for work on it)")
 
 // own are commands of the guide that the script runs in another form: those that make clusters and images, those for looking around, and
 // the last one for the namespace, which goes with its cluster. This test runs those of the shop.
-var own = regexp.MustCompile(`^(make|for|export|cd|echo|kubectl port-forward|kubectl patch|kubectl scale|kubectl delete namespace|liqoctl peer out-of-band milan --auth-url …)`)
+var own = regexp.MustCompile(
+	`^(make|for|export|cd|echo|kubectl port-forward|kubectl patch|kubectl scale|kubectl delete namespace|liqoctl peer out-of-band milan --auth-url …)`,
+)
 
 var (
 	clusters    *env.Env

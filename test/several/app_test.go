@@ -116,7 +116,9 @@ func (a app) ready(t *testing.T, in ...*env.Cluster) {
 func (a app) podReady(t *testing.T, name string) {
 	t.Helper()
 	env.Eventually(t, env.Hang, fmt.Sprintf("pod %s of %s is Ready", name, a.name), func() (string, bool) {
-		r := a.consumer.TryKubectl("", "-n", a.name, "get", "pod", name, "-o", `jsonpath={.status.phase} {.status.reason} {.status.conditions[?(@.type=="Ready")].status}`)
+		r := a.consumer.TryKubectl(
+			"", "-n", a.name, "get", "pod", name, "-o", `jsonpath={.status.phase} {.status.reason} {.status.conditions[?(@.type=="Ready")].status}`,
+		)
 		return r.Out + r.Err, strings.HasPrefix(r.Out, "Running ") && strings.HasSuffix(r.Out, " True")
 	})
 }
@@ -178,7 +180,8 @@ func (a app) endpoint(t *testing.T, c, of *env.Cluster) netip.Addr {
 		for _, one := range endpoints {
 			endpoint, _ := one.(map[string]any)
 			text, _ := fields.At(endpoint, "addresses.0").(string)
-			if address, err := netip.ParseAddr(text); err == nil && fields.At(endpoint, "targetRef.name") == "web-"+of.Name && fields.At(endpoint, "conditions.ready") == true {
+			if address, err := netip.ParseAddr(text); err == nil &&
+				fields.At(endpoint, "targetRef.name") == "web-"+of.Name && fields.At(endpoint, "conditions.ready") == true {
 				return address
 			}
 		}
@@ -249,7 +252,8 @@ func (a app) state(t *testing.T, c *env.Cluster, endpoints ...*env.Cluster) stri
 	t.Helper()
 	pod := a.pod(t, c)
 	text := fmt.Sprintf("namespace and Service %s, pod %s with %d restarts at %s",
-		c.Kubectl(t, "get", "namespace/"+a.namespace(t, c), "-o", "jsonpath={.metadata.uid}")+" "+a.service(t, c, ".metadata.uid")+" "+a.service(t, c, ".spec.clusterIP"),
+		c.Kubectl(t, "get", "namespace/"+a.namespace(t, c), "-o", "jsonpath={.metadata.uid}")+
+			" "+a.service(t, c, ".metadata.uid")+" "+a.service(t, c, ".spec.clusterIP"),
 		pod.UID, pod.Restarts, pod.Address)
 	for _, of := range endpoints {
 		text += fmt.Sprintf(", endpoint in %s %s", of.Name, a.endpoint(t, c, of))

@@ -42,8 +42,10 @@ const Internal = "networking.internal=true," + Networks
 // Lavish enables all options of the network.
 const Lavish = Internal + ",gateway.replicas=2,gateway.config.addressOverride=gateway.example.org,gateway.config.portOverride=30871,networkConfig.mtu=1340," +
 	"gateway.metrics.enabled=true,gateway.metrics.serviceMonitor.enabled=true,networking.reflectIPs=false," +
-	"gateway.config.streamPort=443,gateway.config.webSocketURL=https://gateway.example.org:8443/liqo/,gateway.config.proxySecret=proxy,gateway.service.streamType=ClusterIP,gateway.ingress.enable=true,gateway.ingress.class=nginx," +
-	"networkManager.config.reservedSubnets={10.1.0.0/16,10.2.0.0/16},networkManager.config.additionalPools={100.64.0.0/10},networkManager.config.unmappedNetworks={10.60.0.0/14},dns.openNamespaces={storage}," +
+	"gateway.config.streamPort=443,gateway.config.webSocketURL=https://gateway.example.org:8443/liqo/,gateway.config.proxySecret=proxy," +
+	"gateway.service.streamType=ClusterIP,gateway.ingress.enable=true,gateway.ingress.class=nginx," +
+	"networkManager.config.reservedSubnets={10.1.0.0/16,10.2.0.0/16},networkManager.config.additionalPools={100.64.0.0/10}," +
+	"networkManager.config.unmappedNetworks={10.60.0.0/14},dns.openNamespaces={storage}," +
 	"common.nodeSelector.zone=a,common.tolerations[0].key=infra,common.tolerations[0].operator=Exists"
 
 // loadedChart is read only: rendering copies its values.
@@ -118,7 +120,8 @@ func RenderFilesFor(t testing.TB, kubernetes string, provider engine.ClientProvi
 	}
 	capabilities.KubeVersion = *version
 	capabilities.APIVersions = append(slices.Clone(capabilities.APIVersions),
-		"admissionregistration.k8s.io/v1/ValidatingAdmissionPolicy", "flowcontrol.apiserver.k8s.io/v1/FlowSchema", "monitoring.coreos.com/v1/PodMonitor", "monitoring.coreos.com/v1/ServiceMonitor")
+		"admissionregistration.k8s.io/v1/ValidatingAdmissionPolicy", "flowcontrol.apiserver.k8s.io/v1/FlowSchema",
+		"monitoring.coreos.com/v1/PodMonitor", "monitoring.coreos.com/v1/ServiceMonitor")
 	all, err := util.ToRenderValues(chart, values, common.ReleaseOptions{Name: "liqo", Namespace: "liqo", IsInstall: true, Revision: 1}, capabilities)
 	if err != nil {
 		return nil, err

@@ -112,7 +112,11 @@ func TestCluster(t *testing.T) {
 		{"a kubelet's rights in an offloaded namespace", named(bind("shop", "liqo-virtual-kubelet-offloaded", kubelet), inside), true},
 
 		{"a remote namespace of the system", remoteNamespace("kube-more"), false},
-		{"a peer's rights in the remote namespace of another", named(bind("remote", "liqo-virtual-kubelet-remote", account("liqo-tenant-turin-000000", "liqo-peer")), "liqo-tenant-turin-000000"), false},
+		{
+			"a peer's rights in the remote namespace of another",
+			named(bind("remote", "liqo-virtual-kubelet-remote", account("liqo-tenant-turin-000000", "liqo-peer")), "liqo-tenant-turin-000000"),
+			false,
+		},
 		{"a peer's rights under another name", named(bind("remote", "liqo-virtual-kubelet-remote", peer), "another"), false},
 		{"a peer's rights in a local namespace", named(bind("shop", "liqo-virtual-kubelet-remote", peer), tenant), false},
 		{"a peer's rights to more, in its remote namespace", named(bind("remote", "liqo-controller-manager-tenant", peer), tenant), false},
@@ -132,7 +136,11 @@ func TestCluster(t *testing.T) {
 		{"a namespace that only has the label of a tenant", bind("shop", "liqo-controller-manager-tenant", ours), false},
 		{"its own namespace", bind("liqo", "liqo-auth-tenant", account("liqo", "liqo-auth")), false},
 		{"another account in a tenant namespace", bind(tenant, "liqo-controller-manager-tenant", account("shop", "default")), false},
-		{"all users in a tenant namespace", bind(tenant, "liqo-controller-manager-tenant", rbacv1.Subject{Kind: rbacv1.GroupKind, APIGroup: rbacv1.GroupName, Name: "system:authenticated"}), false},
+		{
+			"all users in a tenant namespace",
+			bind(tenant, "liqo-controller-manager-tenant", rbacv1.Subject{Kind: rbacv1.GroupKind, APIGroup: rbacv1.GroupName, Name: "system:authenticated"}),
+			false,
+		},
 		{"administrator in a tenant namespace", bind(tenant, "admin", ours), false},
 		{"secrets everywhere", bindAll("liqo-virtual-kubelet-turin", "liqo-controller-manager-tenant", ours), false},
 		{"administrator everywhere", bindAll("liqo-virtual-kubelet-turin", "cluster-admin", ours), false},
@@ -165,7 +173,10 @@ func TestCluster(t *testing.T) {
 		{"label a namespace as offloaded", patch("shop", `{"labels":{"liqo.io/scheduling-enabled":"true"}}`), true},
 		{"delete a remote namespace", c.Delete(ctx, remoteNamespace("remote"), client.DryRunAll), true},
 		{"keep a remote namespace for its data", patch("remote", `{"annotations":{"liqo.io/kept-for-data":"no-peer","liqo.io/owner-key":"x"}}`), true},
-		{"give a kept namespace to the next map of its tenant", patch("remote", `{"annotations":{"liqo.io/managed-by-namespace-map":"liqo-tenant-milan-000000/other"}}`), true},
+		{
+			"give a kept namespace to the next map of its tenant",
+			patch("remote", `{"annotations":{"liqo.io/managed-by-namespace-map":"liqo-tenant-milan-000000/other"}}`), true,
+		},
 		{"give it to another tenant", patch("remote", `{"annotations":{"liqo.io/managed-by-namespace-map":"liqo-tenant-turin-000000/other"}}`), false},
 		{"annotate it otherwise", patch("remote", `{"annotations":{"liqo.io/open-remote-namespace":"true"}}`), false},
 		{"label it", patch("remote", `{"labels":{"pod-security.kubernetes.io/enforce":"privileged"}}`), false},
@@ -241,7 +252,10 @@ func tryVolumes(ctx context.Context, t *testing.T, root, c client.Client) {
 		}
 	}
 	const own, others = "liqo.io/storage", "disk.example.com"
-	for _, object := range []client.Object{volume("ours", own), volume("theirs", others), claim("shop", "ours", own), claim("shop", "theirs", others), claim("liqo-storage", "real", others)} {
+	for _, object := range []client.Object{
+		volume("ours", own), volume("theirs", others), claim("shop", "ours", own), claim("shop", "theirs", others),
+		claim("liqo-storage", "real", others),
+	} {
 		if err := root.Create(ctx, object); err != nil {
 			t.Fatal(err)
 		}
@@ -321,8 +335,10 @@ func inForce(t *testing.T, policy string, try func() error) {
 }
 
 // extended opens the list of keys for what TestRemoteNamespaces tries, so that it meets the rules that no value opens.
-const extended = "peers.metadata.ingresses.annotations={nginx.ingress.kubernetes.io/auth-secret,nginx.ingress.kubernetes.io/auth-tls-secret,nginx.ingress.kubernetes.io/configuration-snippet}," +
-	"peers.metadata.services.annotations={metallb.io/loadBalancerIPs,service.cilium.io/global},peers.metadata.secrets.annotations={kubernetes.io/service-account.name}"
+const extended = "peers.metadata.ingresses.annotations={nginx.ingress.kubernetes.io/auth-secret,nginx.ingress.kubernetes.io/auth-tls-secret," +
+	"nginx.ingress.kubernetes.io/configuration-snippet}," +
+	"peers.metadata.services.annotations={metallb.io/loadBalancerIPs,service.cilium.io/global}," +
+	"peers.metadata.secrets.annotations={kubernetes.io/service-account.name}"
 
 // installed returns an API server with the objects of the chart, and its administrator. The context is a guard
 // against hanging. Such tests run in parallel, as they wait for their API servers more than they compute.
@@ -359,7 +375,10 @@ func install(ctx context.Context, t testing.TB, c client.Client, set ...string) 
 	if err := c.Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "liqo"}}); err != nil {
 		t.Fatal(err)
 	}
-	objects := slices.DeleteFunc(charttest.Render(t, append(set, "controllerManager.replicas=2", "auth.ingress.enable=true", "auth.ingress.host=liqo.example.org", charttest.Lavish, extended)...),
+	objects := slices.DeleteFunc(charttest.Render(
+		t,
+		append(set, "controllerManager.replicas=2", "auth.ingress.enable=true", "auth.ingress.host=liqo.example.org", charttest.Lavish, extended)...,
+	),
 		func(object *unstructured.Unstructured) bool {
 			return strings.HasPrefix(object.GetAPIVersion(), "monitoring.")
 		})

@@ -84,7 +84,8 @@ func (s *Source) Add(ctx context.Context, namespace string) {
 	ctx, stop := context.WithCancel(ctx)
 	n := &namespaceStore{options: &s.options, labels: s.labels, namespace: namespace, stop: stop, objects: map[types.NamespacedName]client.Object{}}
 	s.stores[namespace] = n
-	go toolscache.NewReflectorWithOptions(n.listWatch(), s.options.Object, n, toolscache.ReflectorOptions{Name: "fanin", Backoff: &retry}).RunWithContext(n.refusal.quietly(ctx))
+	go toolscache.NewReflectorWithOptions(n.listWatch(), s.options.Object, n, toolscache.ReflectorOptions{Name: "fanin", Backoff: &retry}).
+		RunWithContext(n.refusal.quietly(ctx))
 }
 
 // Remove stops watching a namespace. It does not call Changed: the objects still exist, the source just no longer observes them.
@@ -153,8 +154,8 @@ func (s *Source) Current(namespace string) bool {
 	return n.current()
 }
 
-// Look returns an object, which the caller must not change, and whether its namespace was current at that moment: then nil means that it does not exist. Get and
-// Current one after the other cannot prove that, because the objects may be listed in between.
+// Look returns an object, which the caller must not change, and whether its namespace was current at that moment: then nil means that it does not
+// exist. Get and Current one after the other cannot prove that, because the objects may be listed in between.
 func (s *Source) Look(key types.NamespacedName) (object client.Object, current bool) {
 	n := s.store(key.Namespace)
 	if n == nil {

@@ -12,8 +12,8 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// refusalGrace is for how long a refused list or watch is no error. Rights in a namespace are granted after it is created, and are gone before it is: Kubernetes deletes
-// bindings and pods in any order, and a pod has its grace period to end.
+// refusalGrace is for how long a refused list or watch is no error. Rights in a namespace are granted after it is created, and are gone before it is:
+// Kubernetes deletes bindings and pods in any order, and a pod has its grace period to end.
 const refusalGrace = 2 * time.Minute
 
 // refusal remembers since when the API server refuses lists and watches of a namespace.

@@ -204,7 +204,10 @@ func (c *cluster) settle(ctx context.Context, changed map[string]bool) error {
 }
 
 // storedAs are the kinds whose name in the store is not their plural.
-var storedAs = map[string]string{"nodes": "minions", "replicationcontrollers": "controllers", "services": "services/specs", "endpoints": "services/endpoints", "ingresses": "ingress"}
+var storedAs = map[string]string{
+	"nodes": "minions", "replicationcontrollers": "controllers", "services": "services/specs", "endpoints": "services/endpoints",
+	"ingresses": "ingress",
+}
 
 func isChanged(changed map[string]bool, group, resource string) bool {
 	return changed[group+"/"+resource] || changed[resource] || changed[storedAs[resource]]

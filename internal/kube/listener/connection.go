@@ -42,7 +42,8 @@ func (c *connection) next() {
 }
 
 // tooLarge is the answer to headers that are too large. The client may not see it, since it is still sending.
-const tooLarge = "HTTP/1.1 431 Request Header Fields Too Large\r\nContent-Type: text/plain; charset=utf-8\r\nConnection: close\r\n\r\n431 Request Header Fields Too Large"
+const tooLarge = "HTTP/1.1 431 Request Header Fields Too Large\r\nContent-Type: text/plain; charset=utf-8\r\nConnection: close\r\n\r\n431 " +
+	"Request Header Fields Too Large"
 
 // Read reads what the client sends.
 func (c *connection) Read(to []byte) (int, error) {

@@ -80,7 +80,10 @@ func (p *Places) evict(out int) {
 		return
 	}
 	one := p.guests[out]
-	if first := slices.IndexFunc(p.guests[:len(p.guests)-1], func(other *Place) bool { return other.from == one.from && !other.preferred }); one.preferred && first >= 0 {
+	if first := slices.IndexFunc(p.guests[:len(p.guests)-1], func(other *Place) bool {
+		return other.from == one.from &&
+			!other.preferred
+	}); one.preferred && first >= 0 {
 		one = p.guests[first]
 	}
 	p.remove(one)

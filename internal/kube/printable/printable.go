@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package printable makes text of other clusters safe to store and to show: conditions, names and warnings may come from a peer, whose control sequences could rewrite
-// what a terminal shows of us, and whose text may have any length.
+// Package printable makes text of other clusters safe to store and to show: conditions, names and warnings may come from a peer, whose control
+// sequences could rewrite what a terminal shows of us, and whose text may have any length.
 //
 // It must not know where the text is from, nor where it goes.
 package printable

@@ -31,8 +31,8 @@ type Access struct {
 	since  time.Time // of isOpen
 }
 
-// NewAccess returns the access to a cluster that is not reachable yet. newClient makes a client of a connection; it should share its HTTP client, which holds one TCP
-// connection for all, and always sends the current token.
+// NewAccess returns the access to a cluster that is not reachable yet. newClient makes a client of a connection; it should share its HTTP client,
+// which holds one TCP connection for all, and always sends the current token.
 func NewAccess(newClient func(*Connection) (client.WithWatch, error)) *Access {
 	return &Access{newClient: newClient, opened: make(chan struct{}), since: time.Now()}
 }

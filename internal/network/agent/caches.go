@@ -268,7 +268,8 @@ func (c *Caches) podsOf(nodes []corev1.Node) (filled cache.Cache, wait bool, err
 	case time.Since(c.podsSince) < c.podsTimeout:
 		return nil, true, nil
 	}
-	return nil, false, errors.New("pods are not listed yet, so pods on nodes without a network of their own (spec.podCIDRs), or with restricted traffic all pods, cannot be reached; check that the gateway may list pods")
+	return nil, false, errors.New("pods are not listed yet, so pods on nodes without a network of their own (spec.podCIDRs), or with " +
+		"restricted traffic all pods, cannot be reached; check that the gateway may list pods")
 }
 
 // trimMeta drops the metadata that neither finds nor orders an object.

@@ -185,8 +185,9 @@ func (s *socket) write(datagrams [][]byte) {
 	}
 }
 
-// answers moves what comes back to the copies to the kernel, and records that UDP works. The copies come from another port than the device's, because that belongs
-// to the kernel, and the peer follows them: without this, all that it sends would be lost until the trial ends. Packets of other senders are ignored: they do not know the session.
+// answers moves what comes back to the copies to the kernel, and records that UDP works. The copies come from another port than the device's, because
+// that belongs to the kernel, and the peer follows them: without this, all that it sends would be lost until the trial ends. Packets of other senders
+// are ignored: they do not know the session.
 func (r *Relay) answers() {
 	buffer := make([]byte, maxPacket)
 	for {

@@ -37,8 +37,8 @@ type Info struct {
 
 func (i Info) opened() carriers.Stream { return carriers.Stream{Dialled: i.Dialled, Since: i.Since} }
 
-// Totals count what streams have carried: bytes of datagrams, datagrams that found the queue full, and datagrams that no stream or device takes, because they are
-// larger than every one that it may get.
+// Totals count what streams have carried: bytes of datagrams, datagrams that found the queue full, and datagrams that no stream or device takes,
+// because they are larger than every one that it may get.
 type Totals struct{ Sent, Received, Dropped, Oversized atomic.Uint64 }
 
 // stream carries datagrams to and from one peer.

@@ -109,8 +109,9 @@ func New(mgr manager.Manager, o Options) (*Reader, error) {
 		return nil, fmt.Errorf("create cache of gateways: %w", err)
 	}
 	g := &Reader{
-		Cache: own, port: cmp.Or(o.ReportPort, report.Port), securePort: cmp.Or(o.SecureReportPort, report.SecurePort), Updates: newUpdates(), followers: map[string]*follower{},
-		connect: reportClient,
+		Cache: own, port: cmp.Or(o.ReportPort, report.Port), securePort: cmp.Or(o.SecureReportPort, report.SecurePort), Updates: newUpdates(),
+		followers: map[string]*follower{},
+		connect:   reportClient,
 	}
 	g.key = func(ctx context.Context, lane int) ([keyring.Size]byte, error) {
 		return keyOf(ctx, own, o.Namespace, lane)
@@ -272,7 +273,10 @@ func (g *Reader) run(ctx context.Context, f *follower) {
 		if ctx.Err() != nil {
 			return
 		}
-		log.FromContext(ctx).V(1).Info("connection to a gateway's report ended", "pod", f.observation.Pod, "address", f.observation.Address, "lines", lines, "reason", err.Error())
+		log.FromContext(ctx).V(1).Info(
+			"connection to a gateway's report ended", "pod", f.observation.Pod, "address", f.observation.Address, "lines", lines, "reason",
+			err.Error(),
+		)
 		if lines > 0 {
 			pause = retryFirst
 		}

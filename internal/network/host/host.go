@@ -164,7 +164,8 @@ func (h *Host) Apply(ctx context.Context, want hoststate.State) ([]Change, error
 	return run.changes, errors.Join(run.errs...)
 }
 
-var errUnfiltered = errors.New("packets of peers are not filtered here, so this host has neither tunnel nor overlay until the nftables table " + hoststate.NFTable +
+var errUnfiltered = errors.New("packets of peers are not filtered here, so this host has neither tunnel nor overlay until the nftables table " +
+	hoststate.NFTable +
 	" can be written; check that the kernel has nf_tables: `nft list ruleset` and `dmesg` on the node show more")
 
 // settleRules checks the rules again after a deletion. The kernel deletes the first rule that matches, and a selector that is not set

@@ -29,8 +29,8 @@ const (
 	ProbePort = 12345
 	// MainTable is the kernel's own routing table.
 	MainTable = 254
-	// ShownMark are bits of a packet's mark that lead a first packet from one nat chain to the other. They are four, because other programs also mark packets, with
-	// one bit mostly.
+	// ShownMark are bits of a packet's mark that lead a first packet from one nat chain to the other. They are four, because other programs also mark
+	// packets, with one bit mostly.
 	ShownMark = 0x6c
 )
 
@@ -173,7 +173,8 @@ const (
 	ClampMSS Verb = "clamp mss"
 	// MapDestination is connection-tracked destination translation to Address.
 	MapDestination Verb = "map destination"
-	// MapDestinationNetwork and MapSourceNetwork are the same for a network: they replace the network bits of the address by those of Network, for the whole connection.
+	// MapDestinationNetwork and MapSourceNetwork are the same for a network: they replace the network bits of the address by those of Network, for the
+	// whole connection.
 	MapDestinationNetwork Verb = "map destination network"
 	MapSourceNetwork      Verb = "map source network"
 	// MarkShown sets the bits of ShownMark in the first packet of a connection, and goes on. It is for nat chains.

@@ -144,8 +144,8 @@ func (p *Pools) InUse(owner string, kind Kind, want netip.Prefix) (netip.Prefix,
 
 // Settled is Held, unless the network has been written down since it was remapped and can be used as it is.
 //
-// An answer that no tunnel has yet is in an object into which the peer writes as well. So it settles nothing about addresses outside of the pools: that is decided
-// again from the word and from what nodes reach now.
+// An answer that no tunnel has yet is in an object into which the peer writes as well. So it settles nothing about addresses outside of the pools:
+// that is decided again from the word and from what nodes reach now.
 func (p *Pools) Settled(owner string, kind Kind, want netip.Prefix, word Word) (netip.Prefix, bool) {
 	have, ok := p.Held(owner, kind, want)
 	if _, used := p.InUse(owner, kind, want); !used && !p.pooled(have) { // as if there is none
@@ -207,8 +207,8 @@ func (p *Pools) Reaches(network netip.Prefix) (all []Use) {
 	return all
 }
 
-// IsVacant reports whether nothing leads to a part of a network, which this cluster set apart for peers. A network that a peer chose may be used here then: no host
-// that this cluster reaches is in it.
+// IsVacant reports whether nothing leads to a part of a network, which this cluster set apart for peers. A network that a peer chose may be used here
+// then: no host that this cluster reaches is in it.
 func (p *Pools) IsVacant(network netip.Prefix) bool {
 	return p.pooled(network) && p.unused(network) && !overlapped(p.Reached, network).IsValid()
 }
@@ -316,9 +316,10 @@ func (p *Pools) first(bits int, place uint32) (netip.Prefix, error) {
 	return found, err
 }
 
-// place is where the search for a network of the peer begins, as a part of each pool in 1/2³². The two ends of a peering start in different halves, by the order
-// of their IDs, so they do not choose the same network for each other; and at different places for different peers, so that others rarely have chosen it either.
-// What a peer shows as the address of a pod here is then no address of another pod here, and can lead to that pod (plan/shown.go).
+// place is where the search for a network of the peer begins, as a part of each pool in 1/2³². The two ends of a peering start in different halves,
+// by the order of their IDs, so they do not choose the same network for each other; and at different places for different peers, so that others
+// rarely have chosen it either. What a peer shows as the address of a pod here is then no address of another pod here, and can lead to that pod
+// (plan/shown.go).
 func (p *Pools) place() uint32 {
 	if p.Here == "" || p.There == "" {
 		return 0
@@ -349,7 +350,8 @@ func (p *Pools) search(bits int, place uint32, avoid []Use) (netip.Prefix, error
 	if at := slices.IndexFunc(p.Reached, func(use Use) bool { return slices.ContainsFunc(p.Networks, use.Network.Overlaps) }); at >= 0 {
 		unreached = fmt.Sprintf(" without what nodes reach already, such as %s (%s), see kubectl get nodereports -A", p.Reached[at].Network, p.Reached[at].Name)
 	}
-	return netip.Prefix{}, fmt.Errorf("%w: none of size /%d in the pools (%s)%s; add one with networkManager.config.additionalPools", ErrExhausted, bits, join(p.Networks), unreached)
+	return netip.Prefix{}, fmt.Errorf("%w: none of size /%d in the pools (%s)%s; add one with networkManager.config.additionalPools",
+		ErrExhausted, bits, join(p.Networks), unreached)
 }
 
 // between skips each used network as a whole, so the number of steps is that of the used networks, not of the candidates.
@@ -384,7 +386,8 @@ func FreeMapping(external netip.Prefix, taken map[netip.Addr]bool) (netip.Addr, 
 			return address, nil
 		}
 	}
-	return netip.Addr{}, fmt.Errorf("%w: all %d addresses for mappings in the external network %s are taken; delete IPMappings that are no longer needed", ErrExhausted, len(taken), external)
+	return netip.Addr{}, fmt.Errorf("%w: all %d addresses for mappings in the external network %s are taken; delete IPMappings that are no longer needed",
+		ErrExhausted, len(taken), external)
 }
 
 func join(networks []netip.Prefix) string {

@@ -8,7 +8,8 @@ import (
 	"testing"
 )
 
-// TestOwnNetwork: a node has the first address of its own pod network, swapped, if that is within the pod network of the cluster and no smaller than the stride.
+// TestOwnNetwork: a node has the first address of its own pod network, swapped, if that is within the pod network of the cluster and no smaller than
+// the stride.
 func TestOwnNetwork(t *testing.T) {
 	external, pods := prefix("10.70.0.0/16"), prefix("10.200.0.0/16")
 	for name, row := range map[string]struct {
@@ -198,7 +199,8 @@ func TestRecall(t *testing.T) {
 	}
 }
 
-// TestFirst: a pool of just the size serves, and one that is no network of hosts as a whole serves in no part. Without both IDs the first free network is taken.
+// TestFirst: a pool of just the size serves, and one that is no network of hosts as a whole serves in no part. Without both IDs the first free
+// network is taken.
 func TestFirst(t *testing.T) {
 	for name, row := range map[string]struct {
 		pools       []netip.Prefix

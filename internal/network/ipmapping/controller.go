@@ -205,7 +205,8 @@ func (r *reconciler) restricted(ctx context.Context, mapping *netv1alpha1.IPMapp
 
 // ofKubelet reports whether a virtual kubelet made a mapping. A policy ensures that those have these marks, but does not know addresses.
 func ofKubelet(mapping *netv1alpha1.IPMapping) bool {
-	return mapping.Labels[labels.RemoteClusterID] != "" && slices.ContainsFunc(mapping.OwnerReferences, func(owner metav1.OwnerReference) bool { return owner.Kind == "Node" })
+	return mapping.Labels[labels.RemoteClusterID] != "" &&
+		slices.ContainsFunc(mapping.OwnerReferences, func(owner metav1.OwnerReference) bool { return owner.Kind == "Node" })
 }
 
 func refusedUse(text string, uses []ipam.Use) string {
@@ -215,7 +216,10 @@ func refusedUse(text string, uses []ipam.Use) string {
 	}
 	for _, use := range uses {
 		if use.Network.Contains(address) {
-			return fmt.Sprintf("%s belongs to this cluster, %s %s, and peers reach it only if an administrator wants that: they create an IPMapping of it", address, use.Name, use.Network)
+			return fmt.Sprintf(
+				"%s belongs to this cluster, %s %s, and peers reach it only if an administrator wants that: they create an IPMapping of it", address,
+				use.Name, use.Network,
+			)
 		}
 	}
 	return ""

@@ -108,7 +108,10 @@ func Read(secret *corev1.Secret) (Ring, error) {
 	if at, value, ok := strings.Cut(string(secret.Data[begunEntry]), " "); ok {
 		var err error
 		if r.BegunAt, err = time.Parse(time.RFC3339, at); err != nil {
-			return Ring{}, fmt.Errorf("entry %s of Secret %s does not start with a time in RFC 3339 format; delete the entry to start the rotation again", begunEntry, secret.Name)
+			return Ring{}, fmt.Errorf(
+				"entry %s of Secret %s does not start with a time in RFC 3339 format; delete the entry to start the rotation again", begunEntry,
+				secret.Name,
+			)
 		}
 		r.Begun = value
 	}
@@ -127,7 +130,9 @@ func readKey(secret *corev1.Secret, lane int, which string) (*ecdh.PrivateKey, b
 		err = errors.New("not 32 bytes")
 	}
 	if err != nil { // without the reason, which may quote the key
-		return nil, false, fmt.Errorf("entry %s of Secret %s is not a key of 32 bytes in base64; delete the entry to have a new key created", entry(lane, which), secret.Name)
+		return nil, false, fmt.Errorf(
+			"entry %s of Secret %s is not a key of 32 bytes in base64; delete the entry to have a new key created", entry(lane, which), secret.Name,
+		)
 	}
 	key, err := ecdh.X25519().NewPrivateKey(raw)
 	if err != nil {

@@ -166,8 +166,8 @@ func (r *reconciler) create(ctx context.Context) error {
 	return nil
 }
 
-// findOwner asks once for the Deployment of this process. Asked for it later, when an uninstallation has deleted it and the keys, and this process has not ended
-// yet, the keys would be created again without an owner, and stay.
+// findOwner asks once for the Deployment of this process. Asked for it later, when an uninstallation has deleted it and the keys, and this process
+// has not ended yet, the keys would be created again without an owner, and stay.
 func (r *reconciler) findOwner(ctx context.Context) error {
 	if r.owner != nil {
 		return nil

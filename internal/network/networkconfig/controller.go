@@ -61,7 +61,8 @@ type reconciler struct {
 	client client.Client
 	live   client.Reader // bypasses the cache
 	own    *ssa.Applier  // applies as labels.OwnerNetwork
-	// signed are the specs that this process signed last, by tenant namespace: the cache may have an earlier one, or none yet, and must not bring its version back.
+	// signed are the specs that this process signed last, by tenant namespace: the cache may have an earlier one, or none yet, and must not bring its
+	// version back.
 	signed sync.Map
 	// reported limits what is written into the status of ours: it follows the answer of the peer, which writes that itself.
 	reported *ratelimit.Limiter[string]
@@ -115,7 +116,9 @@ func (r *reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 func (r *reconciler) clear(ctx context.Context, namespace string) error {
 	r.Peers.Forget(namespace)
 	var all netv1alpha1.NetworkConfigList
-	if err := r.client.List(ctx, &all, client.InNamespace(namespace), client.MatchingLabels{labels.Ownership: labels.OwnershipConfig}, client.UnsafeDisableDeepCopy); err != nil {
+	if err := r.client.List(
+		ctx, &all, client.InNamespace(namespace), client.MatchingLabels{labels.Ownership: labels.OwnershipConfig}, client.UnsafeDisableDeepCopy,
+	); err != nil {
 		return fmt.Errorf("list network configurations of %s: %w", namespace, err)
 	}
 	for i := range all.Items {
@@ -201,7 +204,9 @@ func (r *reconciler) reports(namespace string, ours *netv1alpha1.NetworkConfig, 
 // withdrawOld deletes what an earlier version published under another name.
 func (r *reconciler) withdrawOld(ctx context.Context, to *tenants.Tenant) error {
 	var all netv1alpha1.NetworkConfigList
-	if err := r.client.List(ctx, &all, client.InNamespace(to.Namespace), client.MatchingLabels{labels.Replication: "true"}, client.UnsafeDisableDeepCopy); err != nil {
+	if err := r.client.List(
+		ctx, &all, client.InNamespace(to.Namespace), client.MatchingLabels{labels.Replication: "true"}, client.UnsafeDisableDeepCopy,
+	); err != nil {
 		return fmt.Errorf("list network configurations of %s: %w", to.Namespace, err)
 	}
 	for i := range all.Items {
@@ -263,7 +268,8 @@ func runningOn(pods []corev1.Pod) map[int]string {
 	for i := range pods {
 		pod := &pods[i]
 		lane, ok := endpoint.LaneOf(pod.Labels)
-		if ok && pod.DeletionTimestamp == nil && !podphase.Final(pod.Status.Phase) && pod.Spec.NodeName != "" && (newest[lane] == nil || tenants.Older(newest[lane], pod)) {
+		if ok && pod.DeletionTimestamp == nil && !podphase.Final(pod.Status.Phase) &&
+			pod.Spec.NodeName != "" && (newest[lane] == nil || tenants.Older(newest[lane], pod)) {
 			newest[lane] = pod
 		}
 	}

@@ -108,7 +108,10 @@ func (r *spreader) Reconcile(ctx context.Context, _ reconcile.Request) (reconcil
 	case err != nil:
 		return reconcile.Result{}, fmt.Errorf("evict gateway pod %s/%s: %w", pod.Namespace, pod.Name, err)
 	}
-	log.FromContext(ctx).Info("gateway evicted, because it shared its node with another one while a node without gateway is free", "pod", pod.Name, "node", pod.Spec.NodeName)
+	log.FromContext(ctx).Info(
+		"gateway evicted, because it shared its node with another one while a node without gateway is free", "pod", pod.Name, "node",
+		pod.Spec.NodeName,
+	)
 	return reconcile.Result{RequeueAfter: spreadPause}, nil
 }
 

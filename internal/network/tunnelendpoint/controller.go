@@ -88,7 +88,8 @@ func newTunnelReconciler(o Options) *reconciler {
 // Setup registers the controller of TunnelEndpoints.
 func Setup(mgr manager.Manager, o Options) error {
 	r := newTunnelReconciler(o)
-	r.client, r.live, r.own, r.events = mgr.GetClient(), mgr.GetAPIReader(), ssa.NewApplier(mgr.GetClient(), labels.OwnerNetwork), mgr.GetEventRecorder(labels.OwnerNetwork)
+	r.client, r.live, r.own, r.events = mgr.GetClient(), mgr.GetAPIReader(), ssa.NewApplier(mgr.GetClient(), labels.OwnerNetwork),
+		mgr.GetEventRecorder(labels.OwnerNetwork)
 	allPeers := handler.EnqueueRequestsFromMapFunc(o.Peers.AllPeers)
 	err := builder.ControllerManagedBy(mgr).Named("tunnelendpoint").
 		// One worker: two peers must not be given the same network. It waits for our own API server only.

@@ -142,7 +142,8 @@ func (f *Facts) set(conditions *[]metav1.Condition, kind string, is bool, reason
 func (f *Facts) setReady(status *netv1alpha1.TunnelEndpointStatus) {
 	if local := &f.Tunnel.Spec; f.Ours != nil && (local.LocalPodCIDR != f.Ours.Spec.PodCIDR || local.LocalExternalCIDR != f.Ours.Spec.ExternalCIDR) {
 		f.set(&status.Conditions, netv1alpha1.ConditionReady, false, netv1alpha1.ReasonAnswerPending, fmt.Sprintf(
-			"the networks of this cluster are now %s for pods and %s for other addresses, and the peer has not answered that; the previous agreement stays in use until another peer has",
+			"the networks of this cluster are now %s for pods and %s for other addresses, and the peer has not answered that; the previous agreement "+
+				"stays in use until another peer has",
 			f.Ours.Spec.PodCIDR, f.Ours.Spec.ExternalCIDR))
 		return
 	}
@@ -180,7 +181,8 @@ func (f *Facts) laneStatus(number int) laneStatus {
 	l.alive = alive(&h, l.peer)
 	there := f.whereTo(number, l.peer)
 	if h.Silent && h.Unproven {
-		return notUp(netv1alpha1.ReasonGatewaySilent, "what answers at %s, the address of gateway pod %s, does not have its key, so its report does not count; see which pod has the address, and whether all gateways read Secret %s", h.Address, h.Pod, keyring.SecretName)
+		return notUp(netv1alpha1.ReasonGatewaySilent, "what answers at %s, the address of gateway pod %s, does not have its key, so its report "+
+			"does not count; see which pod has the address, and whether all gateways read Secret %s", h.Address, h.Pod, keyring.SecretName)
 	}
 	if h.Silent {
 		return notUp(netv1alpha1.ReasonGatewaySilent, "gateway pod %s at %s does not report; see `kubectl -n %s logs %[1]s`", h.Pod, h.Address, f.Namespace)
@@ -197,13 +199,22 @@ func (f *Facts) laneStatus(number int) laneStatus {
 	case l.peer.Problem != "":
 		return notUp(netv1alpha1.ReasonGatewayFailed, "%s", short(l.peer.Problem))
 	case report.HandshakeState(l.peer) < 2 && l.peer.Endpoint == "":
-		return notUp(netv1alpha1.ReasonNoHandshake, "the peer's gateway cannot be dialled, and has not dialled this one; if this one cannot be reached either, set annotation liqo.io/override-address on its Service")
+		return notUp(netv1alpha1.ReasonNoHandshake, "the peer's gateway cannot be dialled, and has not dialled this one; if this one cannot be "+
+			"reached either, set annotation liqo.io/override-address on its Service")
 	case report.HandshakeState(l.peer) == 0:
 		return notUp(netv1alpha1.ReasonNoHandshake, "no handshake with %s; UDP may be blocked between the clusters, or the peer's gateway is not there", there)
 	case report.HandshakeState(l.peer) == 1:
-		return notUp(netv1alpha1.ReasonNoHandshake, "the last handshake with %s is older than %d s; UDP may be blocked between the clusters, or the peer's gateway is gone", there, report.StaleHandshake)
+		return notUp(
+			netv1alpha1.ReasonNoHandshake,
+			"the last handshake with %s is older than %d s; UDP may be blocked between the clusters, or the peer's gateway is gone", there,
+			report.StaleHandshake,
+		)
 	default:
-		return notUp(netv1alpha1.ReasonProbesLost, "the handshake with %s succeeded, but probes do not come back; the peer's gateway may be gone, or may not have applied this cluster's addresses yet", there)
+		return notUp(
+			netv1alpha1.ReasonProbesLost,
+			"the handshake with %s succeeded, but probes do not come back; the peer's gateway may be gone, or may not have applied this cluster's addresses yet",
+			there,
+		)
 	}
 }
 
@@ -293,7 +304,8 @@ func (f *Facts) describe(status *netv1alpha1.TunnelEndpointStatus, laneStatuses 
 	}
 	connection.PeerConfiguration = map[string]string{
 		"endpointIP": host, "port": port, "publicKey": used.peer.RemoteKey, "lane": strconv.Itoa(used.lane),
-		"allowedIPs": networks.Seen(tunnel.Spec.RemotePodCIDR, tunnel.Spec.RemoteNATPodCIDR) + "," + networks.Seen(tunnel.Spec.RemoteExternalCIDR, tunnel.Spec.RemoteNATExternalCIDR),
+		"allowedIPs": networks.Seen(tunnel.Spec.RemotePodCIDR, tunnel.Spec.RemoteNATPodCIDR) +
+			"," + networks.Seen(tunnel.Spec.RemoteExternalCIDR, tunnel.Spec.RemoteNATExternalCIDR),
 	}
 	if used.peer.Carrier != "" {
 		connection.PeerConfiguration[netv1alpha1.PeerCarrier] = used.peer.Carrier
@@ -348,7 +360,11 @@ func freeCondition(conflict string, before []metav1.Condition) *metav1.Condition
 	case conflict != "":
 		return &metav1.Condition{Status: metav1.ConditionFalse, Reason: netv1alpha1.ReasonNetworkOverlapsNode, Message: conflict}
 	case meta.FindStatusCondition(before, netv1alpha1.ConditionNetworksFree) != nil:
-		return &metav1.Condition{Status: metav1.ConditionTrue, Reason: netv1alpha1.ReasonNetworksFree, Message: "no node reaches a network of the peer without it; a network that was remapped for that stays so until it is listed in spec.network.forcedCIDRs of the ForeignCluster"}
+		return &metav1.Condition{
+			Status: metav1.ConditionTrue, Reason: netv1alpha1.ReasonNetworksFree,
+			Message: "no node reaches a network of the peer without it; a network that was remapped for that stays so until it is listed in " +
+				"spec.network.forcedCIDRs of the ForeignCluster",
+		}
 	default:
 		return nil
 	}

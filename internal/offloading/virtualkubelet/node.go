@@ -66,8 +66,8 @@ type Options struct {
 	// OnProbe, if not nil, is called after each probe with the connection, which is nil if there is none yet, and whether the provider
 	// answered. It must not block.
 	OnProbe func(connection *remote.Connection, answers bool)
-	// OnNetwork, if not nil, is called whenever the node is synced, with whether the tunnel to the remote cluster is up; without CheckNetwork it always is. It must not
-	// block.
+	// OnNetwork, if not nil, is called whenever the node is synced, with whether the tunnel to the remote cluster is up; without CheckNetwork it always
+	// is. It must not block.
 	OnNetwork func(up bool)
 	// Failing, if not nil, returns why the node must get no more pods; empty if it may. Requeue is called when that changes.
 	Failing func() string

@@ -50,8 +50,14 @@ func TestData(t *testing.T) {
 		{"the first one records the data of the other", volume("a", "b"), volume("b", ""), true},
 		{"both record the data of a third", volume("a", "c"), volume("b", "c"), true},
 		{"they have exchanged their data", volume("a", "b"), volume("b", "a"), false},
-		{"both are to be deleted, and the first one records the data of the other", released(volume("a", "b"), deletes, "1"), released(volume("b", ""), deletes, "2"), false},
-		{"both are to be deleted, and the other one records the data of the first", released(volume("b", ""), deletes, "2"), released(volume("a", "b"), deletes, "1"), false},
+		{
+			"both are to be deleted, and the first one records the data of the other", released(volume("a", "b"), deletes, "1"),
+			released(volume("b", ""), deletes, "2"), false,
+		},
+		{
+			"both are to be deleted, and the other one records the data of the first", released(volume("b", ""), deletes, "2"),
+			released(volume("a", "b"), deletes, "1"), false,
+		},
 		{"the other one is kept", released(volume("a", ""), deletes, "1"), released(volume("b", "a"), retains, "2"), true},
 		{"the other one is in use", released(volume("a", ""), deletes, "1"), bound(released(volume("b", "a"), deletes, "2")), true},
 		{"the other one names no claim", released(volume("a", ""), deletes, "1"), unclaimed(released(volume("b", "a"), deletes, "2")), true},

@@ -53,11 +53,12 @@ func Problems(lasting Lasting, pod *corev1.PodSpec) []string {
 	report := func(format string, args ...any) { found[fmt.Sprintf(format, args...)] = true }
 	for name, on := range map[string]bool{
 		"host network": pod.HostNetwork, "host PID": pod.HostPID, "host IPC": pod.HostIPC,
-		"shared process namespace":                               pod.ShareProcessNamespace != nil && *pod.ShareProcessNamespace,
-		"Kubernetes mounts a token into each container":          pod.AutomountServiceAccountToken == nil || *pod.AutomountServiceAccountToken,
-		"unsafe sysctls":                                         pod.SecurityContext != nil && len(pod.SecurityContext.Sysctls) > 0,
-		"no seccomp profile of the runtime":                      pod.SecurityContext == nil || unconfined(pod.SecurityContext.SeccompProfile),
-		"SELinux, AppArmor or Windows options of the pod itself": pod.SecurityContext != nil && (pod.SecurityContext.SELinuxOptions != nil || pod.SecurityContext.AppArmorProfile != nil || pod.SecurityContext.WindowsOptions != nil),
+		"shared process namespace":                      pod.ShareProcessNamespace != nil && *pod.ShareProcessNamespace,
+		"Kubernetes mounts a token into each container": pod.AutomountServiceAccountToken == nil || *pod.AutomountServiceAccountToken,
+		"unsafe sysctls":                                pod.SecurityContext != nil && len(pod.SecurityContext.Sysctls) > 0,
+		"no seccomp profile of the runtime":             pod.SecurityContext == nil || unconfined(pod.SecurityContext.SeccompProfile),
+		"SELinux, AppArmor or Windows options of the pod itself": pod.SecurityContext != nil && (pod.SecurityContext.SELinuxOptions != nil ||
+			pod.SecurityContext.AppArmorProfile != nil || pod.SecurityContext.WindowsOptions != nil),
 	} {
 		if on {
 			report("%s", name)

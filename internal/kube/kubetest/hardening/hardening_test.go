@@ -15,14 +15,22 @@ func good() *corev1.PodSpec {
 	memory := corev1.ResourceList{corev1.ResourceMemory: resource.MustParse("16Mi")}
 	return &corev1.PodSpec{
 		AutomountServiceAccountToken: new(false),
-		SecurityContext:              &corev1.PodSecurityContext{RunAsNonRoot: new(true), SeccompProfile: &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault}},
+		SecurityContext: &corev1.PodSecurityContext{
+			RunAsNonRoot: new(true), SeccompProfile: &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault},
+		},
 		InitContainers: []corev1.Container{{
 			Name: "i", Resources: corev1.ResourceRequirements{Requests: memory, Limits: memory},
-			SecurityContext: &corev1.SecurityContext{AllowPrivilegeEscalation: new(false), ReadOnlyRootFilesystem: new(true), Capabilities: &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}}},
+			SecurityContext: &corev1.SecurityContext{
+				AllowPrivilegeEscalation: new(false), ReadOnlyRootFilesystem: new(true),
+				Capabilities: &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}},
+			},
 		}},
 		Containers: []corev1.Container{{
 			Name: "c", Resources: corev1.ResourceRequirements{Requests: memory, Limits: memory}, LivenessProbe: &corev1.Probe{}, ReadinessProbe: &corev1.Probe{},
-			SecurityContext: &corev1.SecurityContext{AllowPrivilegeEscalation: new(false), ReadOnlyRootFilesystem: new(true), Capabilities: &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}}},
+			SecurityContext: &corev1.SecurityContext{
+				AllowPrivilegeEscalation: new(false), ReadOnlyRootFilesystem: new(true),
+				Capabilities: &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}},
+			},
 		}},
 	}
 }
@@ -83,7 +91,9 @@ func TestProblems(t *testing.T) {
 		"c: mounts reach the host (/x)": func(p *corev1.PodSpec) {
 			p.Containers[0].VolumeMounts = []corev1.VolumeMount{{MountPath: "/x", MountPropagation: new(corev1.MountPropagationBidirectional)}}
 		},
-		"SELinux, AppArmor or Windows options of the pod itself": func(p *corev1.PodSpec) { p.SecurityContext.SELinuxOptions = &corev1.SELinuxOptions{Type: "spc_t"} },
+		"SELinux, AppArmor or Windows options of the pod itself": func(p *corev1.PodSpec) {
+			p.SecurityContext.SELinuxOptions = &corev1.SELinuxOptions{Type: "spc_t"}
+		},
 	} {
 		pod := good()
 		change(pod)

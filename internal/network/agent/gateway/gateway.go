@@ -125,7 +125,9 @@ func New(cfg *rest.Config, host Host, o Options) (*Gateway, error) {
 	g.streams.proxy, g.streams.resolve = o.Proxy, o.resolve()
 	g.prober = probe.New(probe.Options{Port: o.ProbePort, Changed: g.loop.Trigger, Received: g.receive})
 	var err error
-	g.caches, err = agent.NewCaches(cfg, agent.Wants{Namespace: o.Namespace, Mappings: true, KeysSecret: o.KeysSecret, Pods: o.Pods, Restricted: o.Restricted}, g.loop.Trigger)
+	g.caches, err = agent.NewCaches(cfg, agent.Wants{
+		Namespace: o.Namespace, Mappings: true, KeysSecret: o.KeysSecret, Pods: o.Pods, Restricted: o.Restricted,
+	}, g.loop.Trigger)
 	return g, err
 }
 

@@ -30,7 +30,8 @@ import (
 const (
 	// reportPause is how long a change of the node's networks may wait. A long table costs more to read, so the pause is at least reportFactor times that.
 	reportPause, reportFactor = 10 * time.Second, 50
-	// lookFactor is after how many pauses the agent looks whether an unchanged report is still there: a user may have deleted it, or the controller manager while the node was away.
+	// lookFactor is after how many pauses the agent looks whether an unchanged report is still there: a user may have deleted it, or the controller
+	// manager while the node was away.
 	lookFactor = 60
 	// reportTimeout bounds one attempt to write.
 	reportTimeout = 10 * time.Second

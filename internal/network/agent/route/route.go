@@ -206,7 +206,8 @@ func lanes(s *plan.Snapshot, peer plan.Peer) (both []int) {
 	return both
 }
 
-// A peer is led over another lane moveBurst times at once, then once per movePause: the other end decides which of its lanes answer, and each move changes this host.
+// A peer is led over another lane moveBurst times at once, then once per movePause: the other end decides which of its lanes answer, and each move
+// changes this host.
 const (
 	moveBurst = 20
 	movePause = 5 * time.Second
