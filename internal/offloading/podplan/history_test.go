@@ -694,7 +694,7 @@ func (h *history) report(f *Facts, step Inbound) bool {
 	status := *f.Local.Status.DeepCopy()
 	switch step.Report {
 	case ReportRemote:
-		status, _ = podstatus.Of(f.Mapping, f.Local, step.Remote, podstatus.Restarts{}, nil, "")
+		status, _ = podstatus.Of(podstatus.Facts{Mapping: f.Mapping, Local: f.Local, Remote: step.Remote})
 		if step.Restarts && !podphase.Final(f.Local.Status.Phase) {
 			status.Phase = corev1.PodRunning
 		}

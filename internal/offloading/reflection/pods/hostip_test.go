@@ -7,7 +7,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
-	"liqo.io/liqo/internal/offloading/reflection/project"
 	"liqo.io/liqo/internal/offloading/reflection/project/podstatus"
 )
 
@@ -21,7 +20,7 @@ func TestHostIPStays(t *testing.T) {
 		{"one that reports no addresses", "", ""},
 		{"one that does again", "10.200.1.67", "10.200.1.67"},
 	} {
-		status, err := podstatus.Of(project.NamespaceMapping{}, local, remote, podstatus.Restarts{}, nil, hostIP(local, step.ours))
+		status, err := podstatus.Of(podstatus.Facts{Local: local, Remote: remote, HostIP: hostIP(local, step.ours)})
 		if err != nil {
 			t.Fatal(err)
 		}

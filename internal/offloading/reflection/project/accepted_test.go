@@ -159,7 +159,7 @@ func bound(t *testing.T, c client.Client, pod *corev1.Pod) *corev1.Pod {
 func shown(t *testing.T, c client.Client, local, remote *corev1.Pod) {
 	t.Helper()
 	restarts := podstatus.Restarts{}.Observe(local, remote)
-	status, err := podstatus.Of(mapping, local, remote, restarts, swap{}, "10.10.9.9")
+	status, err := podstatus.Of(podstatus.Facts{Mapping: mapping, Local: local, Remote: remote, Restarts: restarts, Translator: swap{}, HostIP: "10.10.9.9"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -168,7 +168,7 @@ func shown(t *testing.T, c client.Client, local, remote *corev1.Pod) {
 		t.Fatalf("%v, of:\n%s", err, text(t, status))
 	}
 	before := local.ResourceVersion
-	again, err := podstatus.Of(mapping, local, remote, restarts.Observe(local, remote), swap{}, "10.10.9.9")
+	again, err := podstatus.Of(podstatus.Facts{Mapping: mapping, Local: local, Remote: remote, Restarts: restarts.Observe(local, remote), Translator: swap{}, HostIP: "10.10.9.9"})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -282,7 +282,7 @@ func podStatusFields(t *testing.T) kindFields {
 		statuses[0].LastTerminationState.Waiting, statuses[0].LastTerminationState.Running = nil, nil
 		statuses[0].Resources.Claims = nil
 	}
-	status, err := podstatus.Of(mapping, local, remote, podstatus.Restarts{}, swap{}, "10.10.9.9")
+	status, err := podstatus.Of(podstatus.Facts{Mapping: mapping, Local: local, Remote: remote, Translator: swap{}, HostIP: "10.10.9.9"})
 	if err != nil {
 		t.Fatal(err)
 	}

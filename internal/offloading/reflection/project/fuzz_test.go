@@ -126,7 +126,7 @@ func FuzzPodStatus(f *testing.F) {
 			remote := hostilePod(next)
 			before, theirs := local.DeepCopy(), remote.DeepCopy()
 			restarts = restarts.Observe(local, remote)
-			status, err := podstatus.Of(mapping, local, remote, restarts, swap{}, "10.10.9.9")
+			status, err := podstatus.Of(podstatus.Facts{Mapping: mapping, Local: local, Remote: remote, Restarts: restarts, Translator: swap{}, HostIP: "10.10.9.9"})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -136,7 +136,7 @@ func FuzzPodStatus(f *testing.F) {
 			believable(t, local, &status)
 			if remote.Status.Size() <= 256<<10 {
 				podstatus.Trim(&theirs.Status) // as it is cached
-				if cached, err := podstatus.Of(mapping, local, theirs, restarts, swap{}, "10.10.9.9"); err != nil || !reflect.DeepEqual(cached, status) {
+				if cached, err := podstatus.Of(podstatus.Facts{Mapping: mapping, Local: local, Remote: theirs, Restarts: restarts, Translator: swap{}, HostIP: "10.10.9.9"}); err != nil || !reflect.DeepEqual(cached, status) {
 					t.Fatalf("from the cache: %v %+v\nwant %+v", err, cached, status)
 				}
 			}

@@ -44,7 +44,7 @@ func TestObservedGeneration(t *testing.T) {
 				{Type: corev1.PodReady, Status: corev1.ConditionTrue, ObservedGeneration: c.readyFor},
 			}},
 		}
-		status, err := podstatus.Of(mapping, local, remote, podstatus.Restarts{}, nil, "")
+		status, err := podstatus.Of(podstatus.Facts{Mapping: mapping, Local: local, Remote: remote})
 		if err != nil {
 			t.Fatal(err)
 		}

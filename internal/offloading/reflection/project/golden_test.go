@@ -143,7 +143,7 @@ func podBecomes(t *testing.T, what string, local *corev1.Pod, with string) (any,
 			}
 			restarts = podstatus.Restarts{}.Observe(local, first).Observe(local, theirs)
 		}
-		return podstatus.Of(mapping, local, theirs, restarts, swap{}, "10.10.9.9")
+		return podstatus.Of(podstatus.Facts{Mapping: mapping, Local: local, Remote: theirs, Restarts: restarts, Translator: swap{}, HostIP: "10.10.9.9"})
 	default:
 		t.Fatalf("no projection of a pod with %T", theirs)
 		return nil, nil

@@ -206,26 +206,26 @@ func TestNotKnownYet(t *testing.T) {
 		t.Errorf("slice %v, error %v", intent, err)
 	}
 	remote := &corev1.Pod{Status: corev1.PodStatus{Phase: corev1.PodRunning, PodIP: "10.10.1.5"}}
-	if status, err := podstatus.Of(mapping, &corev1.Pod{}, remote, podstatus.Restarts{}, swap{later}, ""); !errors.Is(err, later) {
+	if status, err := podstatus.Of(podstatus.Facts{Mapping: mapping, Local: &corev1.Pod{}, Remote: remote, Translator: swap{later}}); !errors.Is(err, later) {
 		t.Errorf("status %v, error %v", status, err)
 	}
 	// The end of a pod is reported nevertheless, and so is its status while it is being deleted.
 	was := &corev1.Pod{Status: corev1.PodStatus{Phase: corev1.PodRunning, PodIP: "10.30.1.5", PodIPs: []corev1.PodIP{{IP: "10.30.1.5"}}}}
 	over := &corev1.Pod{Status: corev1.PodStatus{Phase: corev1.PodSucceeded, PodIP: "10.10.1.5"}}
-	if status, err := podstatus.Of(mapping, was, over, podstatus.Restarts{}, swap{later}, ""); err != nil || status.Phase != corev1.PodSucceeded || status.PodIP != "10.30.1.5" {
+	if status, err := podstatus.Of(podstatus.Facts{Mapping: mapping, Local: was, Remote: over, Translator: swap{later}}); err != nil || status.Phase != corev1.PodSucceeded || status.PodIP != "10.30.1.5" {
 		t.Errorf("a pod that has ended: status %v, error %v", status, err)
 	}
 	leaving := was.DeepCopy()
 	leaving.DeletionTimestamp = &metav1.Time{Time: time.Now()}
-	if status, err := podstatus.Of(mapping, leaving, remote, podstatus.Restarts{}, swap{later}, ""); err != nil || status.PodIP != "10.30.1.5" {
+	if status, err := podstatus.Of(podstatus.Facts{Mapping: mapping, Local: leaving, Remote: remote, Translator: swap{later}}); err != nil || status.PodIP != "10.30.1.5" {
 		t.Errorf("a pod that is being deleted: status %v, error %v", status, err)
 	}
-	status, err := podstatus.Of(mapping, &corev1.Pod{}, remote, podstatus.Restarts{}, nil, "")
+	status, err := podstatus.Of(podstatus.Facts{Mapping: mapping, Local: &corev1.Pod{}, Remote: remote})
 	if err != nil || status.PodIP != "" || status.PodIPs != nil || status.HostIPs != nil || status.Phase != corev1.PodRunning {
 		t.Errorf("with addresses off: status %v, error %v", status, err)
 	}
 	local := &corev1.Pod{Status: corev1.PodStatus{Phase: corev1.PodRunning, PodIP: "10.30.1.5"}}
-	if status, err := podstatus.Of(mapping, local, nil, podstatus.Restarts{}, swap{}, ""); err != nil || !reflect.DeepEqual(status, local.Status) {
+	if status, err := podstatus.Of(podstatus.Facts{Mapping: mapping, Local: local, Translator: swap{}}); err != nil || !reflect.DeepEqual(status, local.Status) {
 		t.Errorf("without a remote pod: status %v, error %v", status, err)
 	}
 }
@@ -272,7 +272,7 @@ func TestRestarts(t *testing.T) {
 			t.Errorf("step %d: the same pod counts twice", i)
 		}
 		restarts = next
-		status, err := podstatus.Of(mapping, local, remote, restarts, nil, "")
+		status, err := podstatus.Of(podstatus.Facts{Mapping: mapping, Local: local, Remote: remote, Restarts: restarts})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -306,7 +306,7 @@ func TestReadinessGates(t *testing.T) {
 	} {
 		local := corev1.Pod{Spec: corev1.PodSpec{ReadinessGates: []corev1.PodReadinessGate{{ConditionType: gate}}}, Status: corev1.PodStatus{Conditions: test.mine}}
 		remote := corev1.Pod{Status: corev1.PodStatus{Phase: corev1.PodRunning, Reason: podstatus.OffloadingBackOff, Conditions: test.theirs}}
-		status, err := podstatus.Of(project.NamespaceMapping{}, &local, &remote, podstatus.Restarts{}, nil, "")
+		status, err := podstatus.Of(podstatus.Facts{Local: &local, Remote: &remote})
 		if err != nil || status.Reason != "" {
 			t.Errorf("%s: reason %q, %v", name, status.Reason, err)
 		}
@@ -442,7 +442,7 @@ func TestEndsForGood(t *testing.T) {
 		remote := &corev1.Pod{Status: corev1.PodStatus{ContainerStatuses: []corev1.ContainerStatus{
 			{Name: "a", State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}},
 		}}}
-		status, err := podstatus.Of(mapping, local, remote, podstatus.Restarts{}, nil, "")
+		status, err := podstatus.Of(podstatus.Facts{Mapping: mapping, Local: local, Remote: remote})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -22,7 +22,7 @@ func TestAttackL3Text(t *testing.T) {
 	remote := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: mapping.Remote, Name: "web"}, Status: corev1.PodStatus{
 		Phase: corev1.PodRunning, Message: forged, Reason: forged, Conditions: []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionFalse, Message: forged}},
 	}}
-	status, err := podstatus.Of(mapping, local, remote, podstatus.Restarts{}, nil, "")
+	status, err := podstatus.Of(podstatus.Facts{Mapping: mapping, Local: local, Remote: remote})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -59,7 +59,7 @@ func TestSpeaker(t *testing.T) {
 		{Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Reason: "Unschedulable", Message: "0/3 nodes are available: 3 Insufficient cpu."},
 		{Type: corev1.PodInitialized, Status: corev1.ConditionFalse, Message: "containers with incomplete status: [first]"},
 	}}}
-	status, err := podstatus.Of(m, local, remote, podstatus.Restarts{}, nil, "")
+	status, err := podstatus.Of(podstatus.Facts{Mapping: m, Local: local, Remote: remote})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -69,7 +69,7 @@ func TestSpeaker(t *testing.T) {
 		}
 	}
 	remote.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodScheduled, Status: corev1.ConditionTrue}}
-	if status, err = podstatus.Of(m, local, remote, podstatus.Restarts{}, nil, ""); err != nil || status.Conditions[0].Message != "" {
+	if status, err = podstatus.Of(podstatus.Facts{Mapping: m, Local: local, Remote: remote}); err != nil || status.Conditions[0].Message != "" {
 		t.Errorf("a pod that has a node: %v, %+v", err, status.Conditions)
 	}
 }

@@ -23,7 +23,7 @@ import (
 // binds (Kubernetes 1.35 and later), and that of the other cluster does the same there.
 var ownPodLabels = []string{labels.ShadowPod, corev1.LabelTopologyZone, corev1.LabelTopologyRegion}
 
-// PodOptions is what a remote pod gets beyond the specification of the local pod.
+// Options is what a remote pod gets beyond the specification of the local pod.
 type Options struct {
 	APIServer APIServer
 }
@@ -73,7 +73,7 @@ func podAnnotations(m project.NamespaceMapping, local *corev1.Pod) map[string]st
 }
 
 // podSpec copies the fields that are reflected. The others are not: the peer decides where a pod runs, and with which priority; the controllers behind readiness
-// gates are in this cluster (see PodStatus). It reuses parts of local.
+// gates are in this cluster (see podstatus.Of). It reuses parts of local.
 func podSpec(local *corev1.PodSpec) corev1.PodSpec {
 	no := false
 	remote := corev1.PodSpec{

@@ -109,7 +109,7 @@ func Missing(local *corev1.Pod, now metav1.Time) corev1.PodStatus {
 	return status
 }
 
-// NetworkDown changes the status of a remote pod, as PodStatus returns it, to not Ready: the pod runs, and this cluster does not reach it. A local pod that is not Ready
+// NetworkDown changes the status of a remote pod, as Of returns it, to not Ready: the pod runs, and this cluster does not reach it. A local pod that is not Ready
 // already keeps the time since when.
 func NetworkDown(status *corev1.PodStatus, local *corev1.Pod, now metav1.Time) {
 	if podphase.Final(status.Phase) {

@@ -30,26 +30,38 @@ var kubeletConditions = []corev1.PodConditionType{
 	corev1.PodResizePending, corev1.PodResizeInProgress,
 }
 
-// PodStatus returns the status of a local pod that runs in the peer. If remote is nil or the local pod has finished, its status does not change. Without a
-// translator the status has no addresses. The error means that an address cannot be translated yet: the caller must not write a status until it can be. It does not
-// occur for a pod that has ended or is being deleted.
-func Of(m project.NamespaceMapping, local, remote *corev1.Pod, restarts Restarts, translator project.Translator, hostIP string) (corev1.PodStatus, error) {
-	mine := local.Status.DeepCopy()
+// Facts are what the status of a pod that runs in the peer follows from.
+type Facts struct {
+	Mapping project.NamespaceMapping
+	// Local and Remote are the pod in both clusters. Without the remote one, the status does not change.
+	Local, Remote *corev1.Pod
+	// Restarts are those before the remote pod.
+	Restarts Restarts
+	// Translator translates its addresses; nil: the status has none.
+	Translator project.Translator
+	// HostIP is the address of its node; empty: the status has none.
+	HostIP string
+}
+
+// Of returns the status of a local pod that runs in the peer; that of one that has finished does not change. The error means that an address cannot be translated yet: the
+// caller must not write a status until it can be. It does not occur for a pod that has ended or is being deleted.
+func Of(f Facts) (corev1.PodStatus, error) {
+	local, remote, mine := f.Local, f.Remote, f.Local.Status.DeepCopy()
 	if remote == nil || podphase.Final(mine.Phase) {
 		return *mine, nil
 	}
 	theirs := &remote.Status
-	addresses, err := localAddresses(theirs, translator)
+	addresses, err := localAddresses(theirs, f.Translator)
 	switch {
 	case err != nil && (podphase.Final(theirs.Phase) || local.DeletionTimestamp != nil):
 		addresses = mine.PodIPs // no client reaches it any more, and reporting its end must not wait
 	case err != nil:
-		return corev1.PodStatus{}, fmt.Errorf("translate the address of pod %s in %s: %w", remote.Name, m.Remote, err)
+		return corev1.PodStatus{}, fmt.Errorf("translate the address of pod %s in %s: %w", remote.Name, f.Mapping.Remote, err)
 	}
 	status := corev1.PodStatus{
 		Phase: phase(theirs.Phase), Reason: reason(theirs.Reason), Message: project.Text(theirs.Message, maxMessage),
-		Conditions: conditions(m, local, remote), ObservedGeneration: observedGeneration(local, remote),
-		StartTime: mine.StartTime, PodIPs: addresses, HostIP: hostIP,
+		Conditions: conditions(f.Mapping, local, remote), ObservedGeneration: observedGeneration(local, remote),
+		StartTime: mine.StartTime, PodIPs: addresses, HostIP: f.HostIP,
 		// These belong to the local pod: its class follows from its own requests, and controllers of this cluster reserve the rest.
 		QOSClass: mine.QOSClass, NominatedNodeName: mine.NominatedNodeName, ResourceClaimStatuses: mine.ResourceClaimStatuses,
 		ExtendedResourceClaimStatus: mine.ExtendedResourceClaimStatus, NodeAllocatableResourceClaimStatuses: mine.NodeAllocatableResourceClaimStatuses,
@@ -57,8 +69,8 @@ func Of(m project.NamespaceMapping, local, remote *corev1.Pod, restarts Restarts
 	if len(addresses) > 0 {
 		status.PodIP = addresses[0].IP
 	}
-	if hostIP != "" {
-		status.HostIPs = []corev1.HostIP{{IP: hostIP}}
+	if f.HostIP != "" {
+		status.HostIPs = []corev1.HostIP{{IP: f.HostIP}}
 	}
 	if status.StartTime == nil && theirs.StartTime != nil {
 		if start := project.Moment(*theirs.StartTime); !start.IsZero() {
@@ -70,7 +82,7 @@ func Of(m project.NamespaceMapping, local, remote *corev1.Pod, restarts Restarts
 		status.Resources = resourcesWithin(theirs.Resources, own, mine.Resources)
 	}
 	containers := func(spec []corev1.Container, mine, theirs []corev1.ContainerStatus) []corev1.ContainerStatus {
-		return containerStatuses(local.Spec.RestartPolicy, spec, statuses{mine, theirs, restarts})
+		return containerStatuses(local.Spec.RestartPolicy, spec, statuses{mine, theirs, f.Restarts})
 	}
 	status.InitContainerStatuses = containers(local.Spec.InitContainers, mine.InitContainerStatuses, theirs.InitContainerStatuses)
 	status.ContainerStatuses = containers(local.Spec.Containers, mine.ContainerStatuses, theirs.ContainerStatuses)

@@ -17,7 +17,7 @@ const (
 	maxContainers, maxMounts = 256, 256
 )
 
-// TrimPodStatus drops from the status of a remote pod what PodStatus does not read, and bounds what it reads: the peer decides how long texts and lists are. The
+// Trim drops from the status of a remote pod what Of does not read, and bounds what it reads: the peer decides how long texts and lists are. The
 // status of the local pod stays the same, unless the remote one is so large that it is no kubelet's: then it has no containers.
 func Trim(status *corev1.PodStatus) {
 	status.HostIP, status.HostIPs, status.NominatedNodeName, status.QOSClass = "", nil, "", ""
