@@ -265,7 +265,7 @@ func (r *Reflection) TranslationChanged() { r.engine.TranslationChanged() }
 
 // Endpoints returns the addresses of endpoints that the peer is to reach, with their ports. complete is false while the EndpointSlices of some offloaded
 // namespace are not known.
-func (r *Reflection) Endpoints() (all map[netip.Addr][]project.Port, complete bool) {
+func (r *Reflection) Endpoints() (all map[netip.Addr][]kinds.Port, complete bool) {
 	return r.objects.Endpoints()
 }
 

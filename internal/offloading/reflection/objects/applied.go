@@ -10,15 +10,15 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"liqo.io/liqo/internal/kube/ssa"
+	"liqo.io/liqo/internal/offloading/kinds"
 	"liqo.io/liqo/internal/offloading/reflection/events"
-	"liqo.io/liqo/internal/offloading/reflection/project"
 	"liqo.io/liqo/internal/offloading/reflection/refusals"
 )
 
 // missing returns what the copy of an object lacks whatever the peer accepts, if the copy is about to be written: an object that has not changed is not reported again
 // after a restart.
 func (r *Reflector) missing(applier *ssa.Applier, local client.Object, intent runtime.ApplyConfiguration, live client.Object) error {
-	why := project.Lost(local)
+	why := kinds.Lost(local)
 	if why == nil || live == nil {
 		return why
 	}

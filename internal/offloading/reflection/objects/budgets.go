@@ -118,7 +118,7 @@ func budget(r *Reflector, mapping project.NamespaceMapping, object client.Object
 		r.Queue.AddAfter(key, refusals.Retry)
 		return nil, nil
 	}
-	return project.Budget(mapping, local, is.Number), nil
+	return kinds.Budget(mapping, local, is.Number), nil
 }
 
 // errNotNow leaves the copy of a budget as it is.
@@ -127,7 +127,7 @@ var errNotNow = fmt.Errorf("%w: %w", engine.ErrNotSynced, disruption.ErrNotObser
 // missed returns the keys by which the copy of a budget does not select the same pods in the peer as the budget here; empty if it does. Pods that the peer does not
 // have yet, or whose labels have just changed, prove nothing.
 func (r *Reflector) missed(mapping project.NamespaceMapping, local *policyv1.PodDisruptionBudget, pods []disruption.Pod) (keys string, known bool) {
-	doubtful := project.Doubtful(mapping, local.Spec.Selector)
+	doubtful := kinds.Doubtful(mapping, local.Spec.Selector)
 	if len(doubtful) == 0 {
 		return "", true
 	}
@@ -142,7 +142,7 @@ func (r *Reflector) missed(mapping project.NamespaceMapping, local *policyv1.Pod
 			continue
 		}
 		here := selector.Matches(pod.Now.Labels)
-		if here != selector.Matches(project.LabelsThere(mapping, pod.Now.Labels, there)) {
+		if here != selector.Matches(kinds.LabelsThere(mapping, pod.Now.Labels, there)) {
 			return strings.Join(doubtful, ", "), true
 		}
 		known = known || here

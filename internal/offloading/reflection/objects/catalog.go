@@ -52,7 +52,7 @@ var hooks = []kind{
 			if mapping.Skips(local) {
 				return nil, nil
 			}
-			named, err := project.ExternalName(mapping, local, r.remoteOf)
+			named, err := kinds.ExternalName(mapping, local, r.remoteOf)
 			if err != nil {
 				return nil, err
 			}
@@ -60,12 +60,12 @@ var hooks = []kind{
 			if err != nil {
 				return nil, err
 			}
-			return orNil(project.Service(mapping, r.lowered.now(served, time.Now()))), nil
+			return orNil(kinds.CopyService(mapping, r.lowered.now(served, time.Now()))), nil
 		},
 		stale: func(intent runtime.ApplyConfiguration, there client.Object) bool {
 			service, is := intent.(*coreapply.ServiceApplyConfiguration)
 			whole, read := there.(*corev1.Service)
-			return is && read && project.Stale(service, whole)
+			return is && read && kinds.Stale(service, whole)
 		},
 		elsewhere: isExternalName,
 		hold: func(r *Reflector, mapping project.NamespaceMapping, object client.Object) time.Duration {
@@ -77,7 +77,7 @@ var hooks = []kind{
 			if err != nil {
 				return 0 // it was known a moment ago
 			}
-			there := project.SelectsThere(mapping, served)
+			there := kinds.SelectsThere(mapping, served)
 			wait := r.handovers.observe(client.ObjectKeyFromObject(local), there, time.Now())
 			if there || r.onlyGated(local) {
 				return 0
@@ -136,7 +136,7 @@ func endpointSlice(r *Reflector, mapping project.NamespaceMapping, object client
 	if err != nil {
 		return nil, err
 	}
-	shadow, err := project.EndpointSlice(mapping, local, there, r.options.Translator)
+	shadow, err := kinds.ShadowEndpointSlice(mapping, local, there, r.options.Translator)
 	if err != nil {
 		return nil, err
 	}
@@ -147,8 +147,8 @@ func endpointSlice(r *Reflector, mapping project.NamespaceMapping, object client
 }
 
 // there returns what is known about the endpoints of a slice that run in the peer, and for how long that holds; 0: until something changes.
-func (o *Objects) there(mapping project.NamespaceMapping, slice *discoveryv1.EndpointSlice) (project.There, time.Duration, error) {
-	there := project.There{Found: project.BySelector(slice), Pod: func(address netip.Addr) string { return o.places.at(slice.Namespace, address) }}
+func (o *Objects) there(mapping project.NamespaceMapping, slice *discoveryv1.EndpointSlice) (kinds.There, time.Duration, error) {
+	there := kinds.There{Found: kinds.BySelector(slice), Pod: func(address netip.Addr) string { return o.places.at(slice.Namespace, address) }}
 	services := o.Kind("Service")
 	if services == nil {
 		return there, 0, nil
@@ -166,7 +166,7 @@ func (o *Objects) there(mapping project.NamespaceMapping, slice *discoveryv1.End
 	if err != nil {
 		return there, 0, err
 	}
-	there.Found = project.SelectsThere(mapping, served)
+	there.Found = kinds.SelectsThere(mapping, served)
 	wait := o.handovers.observe(key, there.Found, time.Now())
 	if !there.Found || wait == 0 {
 		return there, 0, nil

@@ -272,7 +272,7 @@ func (c *customKinds) row(of schema.GroupVersionKind) *kind {
 					return nil, nil
 				}
 			}
-			copied := project.CustomResource(mapping, local)
+			copied := kinds.CopyCustomResource(mapping, local)
 			if copied == nil {
 				return nil, nil
 			}

@@ -13,8 +13,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"liqo.io/liqo/internal/kube/podphase"
+	"liqo.io/liqo/internal/offloading/kinds"
 	"liqo.io/liqo/internal/offloading/reflection/engine"
-	"liqo.io/liqo/internal/offloading/reflection/project"
 )
 
 // gated records the labels of the pods of this node that have readiness gates. Their gates are in this cluster: the peer takes such a pod for ready as soon as its
@@ -101,13 +101,13 @@ func (o *Objects) served(local *corev1.Service) (*corev1.Service, error) {
 	case local.Spec.Type == corev1.ServiceTypeExternalName || o.Kind("EndpointSlice") == nil: // it has no endpoints there, or the peer finds them alone
 		return local, nil
 	case len(local.Spec.Selector) == 0:
-		return project.ByName(local), nil
+		return kinds.ByName(local), nil
 	case o.options.PodsSynced == nil:
 		return local, nil // no pod runs there
 	case !o.options.PodsSynced():
 		return nil, engine.ErrNotSynced
 	case o.gated.selects(local.Namespace, local.Spec.Selector):
-		return project.ByName(local), nil
+		return kinds.ByName(local), nil
 	}
 	return local, nil
 }

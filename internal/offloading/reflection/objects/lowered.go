@@ -14,8 +14,8 @@ import (
 	coreapply "k8s.io/client-go/applyconfigurations/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"liqo.io/liqo/internal/offloading/kinds"
 	"liqo.io/liqo/internal/offloading/reflection/engine"
-	"liqo.io/liqo/internal/offloading/reflection/project"
 	"liqo.io/liqo/internal/offloading/reflection/refusals"
 )
 
@@ -41,8 +41,8 @@ type lowering struct {
 
 // now returns the Service that the copy is to be now: that of the user, or one of type ClusterIP.
 func (l *lowered) now(local *corev1.Service, now time.Time) *corev1.Service {
-	if exposure := project.Exposure(local); exposure != "" && l.wait(local, exposure, now) > 0 {
-		return project.Inside(local)
+	if exposure := kinds.Exposure(local); exposure != "" && l.wait(local, exposure, now) > 0 {
+		return kinds.Inside(local)
 	}
 	return local
 }
@@ -65,7 +65,7 @@ func (l *lowered) refuse(local *corev1.Service, why error, now time.Time) {
 	if l.all == nil {
 		l.all = map[types.NamespacedName]lowering{}
 	}
-	key, exposure := client.ObjectKeyFromObject(local), project.Exposure(local)
+	key, exposure := client.ObjectKeyFromObject(local), kinds.Exposure(local)
 	one, known := l.all[key]
 	if !known || one.exposure != exposure {
 		one = lowering{exposure: exposure, since: now}
@@ -117,7 +117,7 @@ func (l *lowered) wake(now time.Time) (key types.NamespacedName, wait time.Durat
 
 // exposed returns a Service that is more than a name and an address in the peer; nil for other objects.
 func exposed(object client.Object) *corev1.Service {
-	if service, ok := object.(*corev1.Service); ok && service != nil && project.Exposure(service) != "" {
+	if service, ok := object.(*corev1.Service); ok && service != nil && kinds.Exposure(service) != "" {
 		return service
 	}
 	return nil
@@ -158,7 +158,7 @@ func (r *Reflector) exposedNow(local client.Object, intent runtime.ApplyConfigur
 		return 0, nil
 	}
 	if isLowered(service, intent) {
-		return max(r.lowered.wait(service, project.Exposure(service), time.Now()), time.Millisecond), r.lowered.reason(service)
+		return max(r.lowered.wait(service, kinds.Exposure(service), time.Now()), time.Millisecond), r.lowered.reason(service)
 	}
 	if r.lowered.forget(client.ObjectKeyFromObject(local)) {
 		r.engine.Recorder.Reflected(local, r.kind.Name(), r.engine.RemoteName())
@@ -177,7 +177,7 @@ func (r *Reflector) wakeLowered() {
 // exposureChanged forgets a Service that is gone, and lets another one ask again when a Service is not exposed any more.
 func (r *Reflector) exposureChanged(before, after client.Object) {
 	was, is := exposed(before), exposed(after)
-	if was == nil || is != nil && project.Exposure(was) == project.Exposure(is) {
+	if was == nil || is != nil && kinds.Exposure(was) == kinds.Exposure(is) {
 		return
 	}
 	r.lowered.forget(client.ObjectKeyFromObject(was))

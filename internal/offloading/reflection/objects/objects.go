@@ -18,6 +18,7 @@ package objects
 
 import (
 	"net/netip"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
@@ -25,6 +26,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"liqo.io/liqo/internal/offloading/kinds"
 	"liqo.io/liqo/internal/offloading/reflection/disruption"
 	"liqo.io/liqo/internal/offloading/reflection/engine"
 	"liqo.io/liqo/internal/offloading/reflection/events"
@@ -113,8 +115,8 @@ func (o *Objects) About(mapping project.NamespaceMapping, subject events.Subject
 
 // Endpoints returns the addresses of endpoints that the peer is to reach, with their ports. complete is false while the EndpointSlices of some offloaded
 // namespace are not known.
-func (o *Objects) Endpoints() (all map[netip.Addr][]project.Port, complete bool) {
-	all = map[netip.Addr][]project.Port{}
+func (o *Objects) Endpoints() (all map[netip.Addr][]kinds.Port, complete bool) {
+	all = map[netip.Addr][]kinds.Port{}
 	slices, services := o.Kind("EndpointSlice"), o.Kind("Service")
 	if slices == nil {
 		return all, true
@@ -140,7 +142,7 @@ func (o *Objects) Endpoints() (all map[netip.Addr][]project.Port, complete bool)
 				complete = false
 				continue
 			}
-			project.Endpoints(one.NamespaceMapping, local, there, all)
+			kinds.Endpoints(one.NamespaceMapping, local, there, all)
 		}
 	})
 	return all, complete

@@ -13,8 +13,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"liqo.io/liqo/internal/kube/podphase"
+	"liqo.io/liqo/internal/offloading/kinds"
 	"liqo.io/liqo/internal/offloading/reflection/engine"
-	"liqo.io/liqo/internal/offloading/reflection/project"
 )
 
 // places records which pod of this node has which address here. Slices that users or their controllers write name addresses, and often nothing else.
@@ -84,7 +84,7 @@ func (o *Objects) podMoved(before, after client.Object) {
 	}
 	for _, one := range r.Local.All(object.GetNamespace()) {
 		slice, ok := one.(*discoveryv1.EndpointSlice)
-		if ok && !project.BySelector(slice) && slices.ContainsFunc(slice.Endpoints, func(endpoint discoveryv1.Endpoint) bool {
+		if ok && !kinds.BySelector(slice) && slices.ContainsFunc(slice.Endpoints, func(endpoint discoveryv1.Endpoint) bool {
 			return slices.ContainsFunc(changed, func(address netip.Addr) bool { return slices.Contains(endpoint.Addresses, address.String()) })
 		}) {
 			r.Queue.Add(types.NamespacedName{Namespace: slice.Namespace, Name: slice.Name})

@@ -19,9 +19,9 @@ import (
 	"liqo.io/liqo/internal/kube/fairqueue"
 	"liqo.io/liqo/internal/kube/fanin"
 	"liqo.io/liqo/internal/kube/ratelimit"
+	"liqo.io/liqo/internal/offloading/kinds"
 	"liqo.io/liqo/internal/offloading/reflection/engine"
 	"liqo.io/liqo/internal/offloading/reflection/events"
-	"liqo.io/liqo/internal/offloading/reflection/project"
 	"liqo.io/liqo/internal/offloading/reflection/refusals"
 )
 
@@ -115,7 +115,7 @@ func (s *statuses) reconcile(ctx context.Context, key types.NamespacedName) (tim
 	case !exists:
 		return 0, nil // it is still to be created
 	default:
-		status = project.CustomStatus(remote)
+		status = kinds.CustomStatus(remote)
 	}
 	if is, _ := local.Object["status"].(map[string]any); len(is) == 0 && len(status) == 0 || equality.Semantic.DeepEqual(is, status) {
 		return 0, nil

@@ -13,9 +13,9 @@ import (
 
 	"liqo.io/liqo/apis/labels"
 	"liqo.io/liqo/internal/kube/fanin"
+	"liqo.io/liqo/internal/offloading/kinds"
 	"liqo.io/liqo/internal/offloading/podplan"
 	"liqo.io/liqo/internal/offloading/reflection/engine"
-	"liqo.io/liqo/internal/offloading/reflection/project"
 	"liqo.io/liqo/internal/offloading/reflection/project/podspec"
 	"liqo.io/liqo/internal/offloading/reflection/project/podstatus"
 )
@@ -121,7 +121,7 @@ func trimRemotePod(object client.Object) {
 			kept[labels.LocalGeneration] = generation
 		}
 		pod.Annotations = kept
-		known := project.DoubtfulLabels(pod.Labels) // selectors of budgets may need them
+		known := kinds.DoubtfulLabels(pod.Labels) // selectors of budgets may need them
 		pod.Labels = map[string]string{labels.Origin: pod.Labels[labels.Origin]}
 		maps.Copy(pod.Labels, known)
 	}

@@ -22,7 +22,6 @@ import (
 	"liqo.io/liqo/internal/kube/kubetest"
 	"liqo.io/liqo/internal/offloading/kinds"
 	"liqo.io/liqo/internal/offloading/reflection/events"
-	"liqo.io/liqo/internal/offloading/reflection/project"
 	"liqo.io/liqo/internal/offloading/reflection/project/podspec"
 	"liqo.io/liqo/internal/offloading/reflection/project/podstatus"
 )
@@ -62,11 +61,11 @@ func TestAccepted(t *testing.T) {
 func accepted(t *testing.T, c client.Client, local runtime.Object, with string) {
 	switch local := local.(type) {
 	case *corev1.Service:
-		if intent := project.Service(mapping, local); intent != nil {
+		if intent := kinds.CopyService(mapping, local); intent != nil {
 			appliedTwice(t, c, intent, &corev1.Service{})
 		}
 	case *discoveryv1.EndpointSlice:
-		intent, err := project.EndpointSlice(mapping, local, project.There{Found: true}, swap{})
+		intent, err := kinds.ShadowEndpointSlice(mapping, local, kinds.There{Found: true}, swap{})
 		if err != nil {
 			t.Fatal(err)
 		}

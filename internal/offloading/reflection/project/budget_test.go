@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"sigs.k8s.io/yaml"
 
+	"liqo.io/liqo/internal/offloading/kinds"
 	"liqo.io/liqo/internal/offloading/reflection/project"
 )
 
@@ -29,7 +30,7 @@ func TestBudget(t *testing.T) {
 			},
 		},
 	}
-	text, err := yaml.Marshal(project.Budget(mapping, local, 2))
+	text, err := yaml.Marshal(kinds.Budget(mapping, local, 2))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -81,7 +82,7 @@ func TestDoubtful(t *testing.T) {
 		"of Liqo":          {mapping, &metav1.LabelSelector{MatchLabels: map[string]string{"liqo.io/x": "x"}}, "liqo.io/x"},
 		"left out":         {without, &metav1.LabelSelector{MatchLabels: map[string]string{"internal": "x"}}, "internal"},
 	} {
-		if got := strings.Join(project.Doubtful(row.mapping, row.selector), " "); got != row.want {
+		if got := strings.Join(kinds.Doubtful(row.mapping, row.selector), " "); got != row.want {
 			t.Errorf("%s: %q, want %q", name, got, row.want)
 		}
 	}
@@ -90,18 +91,18 @@ func TestDoubtful(t *testing.T) {
 // TestLabelsThere: what a pod has in the peer is bounded, whatever the peer invents, and replaces what the pod has here.
 func TestLabelsThere(t *testing.T) {
 	remote := map[string]string{"app": "other", "topology.kubernetes.io/zone": "z", "cnpg.io/cluster": "there", "long.example/x": strings.Repeat("x", 64), strings.Repeat("a", 400) + "/x": "x"}
-	there := project.DoubtfulLabels(remote)
+	there := kinds.DoubtfulLabels(remote)
 	if !maps.Equal(there, map[string]string{"cnpg.io/cluster": "there"}) {
 		t.Errorf("kept %v", there)
 	}
-	got := project.LabelsThere(mapping, map[string]string{"app": "web", "cnpg.io/cluster": "here", "cnpg.io/role": "primary"}, there)
+	got := kinds.LabelsThere(mapping, map[string]string{"app": "web", "cnpg.io/cluster": "here", "cnpg.io/role": "primary"}, there)
 	if !maps.Equal(got, map[string]string{"app": "web", "cnpg.io/cluster": "there"}) {
 		t.Errorf("labels %v", got)
 	}
 	for i := range 100 {
 		remote[strings.Repeat("a", i+1)+".example/x"] = "x"
 	}
-	if kept := project.DoubtfulLabels(remote); len(kept) != 16 {
+	if kept := kinds.DoubtfulLabels(remote); len(kept) != 16 {
 		t.Errorf("%d labels are kept", len(kept))
 	}
 }

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package project decides what of a local object the peer gets, for Services and what has to do with them, and has what every projection needs: names, metadata and the
-// bounds of what a peer writes. Pods are in podspec and podstatus; kinds that are copied without a look at others are in package kinds. The result depends only on the
-// arguments, so the same object always gives the same intent.
+// Package project is what every projection of a local object needs: the two clusters and namespaces, names, metadata, and the bounds of what a peer writes. What the peer
+// gets of an object is in package kinds, of a pod in podspec, and what comes back of a pod in podstatus. A result depends only on the arguments, so the same object always
+// gives the same intent.
 //
 // An intent for the peer is an apply configuration with every field that we own; nil means that the peer must not have the object.
 //

@@ -9,6 +9,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"liqo.io/liqo/internal/offloading/kinds"
 	"liqo.io/liqo/internal/offloading/reflection/project"
 )
 
@@ -26,7 +27,7 @@ func TestExternalName(t *testing.T) {
 		"db.shop.svc.paris.example": "db.shop.svc.paris.example", "db.shop.svc.eu.rome.example": "db.shop.svc.eu.rome.example", // a namespace of the same name in another cluster
 	} {
 		local := &corev1.Service{Spec: corev1.ServiceSpec{Type: corev1.ServiceTypeExternalName, ExternalName: name}}
-		got, err := project.ExternalName(mapping, local, remoteOf)
+		got, err := kinds.ExternalName(mapping, local, remoteOf)
 		switch {
 		case want == "" && (!errors.Is(err, project.ErrRefused) || !strings.Contains(err.Error(), "offload the namespace")):
 			t.Errorf("%s: %v, want a refusal", name, err)
@@ -40,11 +41,11 @@ func TestExternalName(t *testing.T) {
 	unknown := mapping
 	unknown.Domain = ""
 	local := &corev1.Service{Spec: corev1.ServiceSpec{Type: corev1.ServiceTypeExternalName, ExternalName: "web.shop.svc.rome.example"}}
-	if got, err := project.ExternalName(unknown, local, remoteOf); err != nil || got.Spec.ExternalName != "web.shop-rome-ab12cd.svc.rome.example" {
+	if got, err := kinds.ExternalName(unknown, local, remoteOf); err != nil || got.Spec.ExternalName != "web.shop-rome-ab12cd.svc.rome.example" {
 		t.Errorf("the domain of this cluster is not known: %v, %v", got, err)
 	}
 	plain := &corev1.Service{Spec: corev1.ServiceSpec{Type: corev1.ServiceTypeClusterIP, ExternalName: "vault.bank.svc"}}
-	if got, err := project.ExternalName(mapping, plain, remoteOf); err != nil || got != plain {
+	if got, err := kinds.ExternalName(mapping, plain, remoteOf); err != nil || got != plain {
 		t.Errorf("a Service of another type: %v, %v", got, err)
 	}
 }

@@ -197,7 +197,7 @@ func TestUnreported(t *testing.T) {
 			want[kind+"."+name] = true
 		}
 	}
-	reasons := project.Unreported()
+	reasons := kinds.Unreported()
 	for name := range want {
 		if reasons[name] == "" {
 			t.Errorf("%s does not come back, and has no reason: project it, or add the reason to unreported", name)
@@ -229,7 +229,7 @@ func serviceFields() kindFields {
 	service := &corev1.Service{}
 	fill(reflect.ValueOf(&service.Spec))
 	service.Spec.Type = corev1.ServiceTypeLoadBalancer // others have no policy for clients outside
-	return kindFields{"ServiceSpec", service.Spec, project.Service(mapping, service).Spec}
+	return kindFields{"ServiceSpec", service.Spec, kinds.CopyService(mapping, service).Spec}
 }
 
 func ingressFields() kindFields {
@@ -259,7 +259,7 @@ func endpointSliceFields(t *testing.T) kindFields {
 	fill(reflect.ValueOf(local))
 	local.ObjectMeta, local.TypeMeta = metav1.ObjectMeta{Labels: map[string]string{discoveryv1.LabelServiceName: "web"}}, metav1.TypeMeta{}
 	local.Endpoints[0].Addresses = []string{"10.10.1.5"}
-	remote, err := project.EndpointSlice(mapping, local, project.There{Found: true}, swap{})
+	remote, err := kinds.ShadowEndpointSlice(mapping, local, kinds.There{Found: true}, swap{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -410,9 +410,9 @@ func TestMetadata(t *testing.T) {
 	}
 	denying := mapping
 	denying.Skip = project.Denied{Labels: project.Keys{"secret.example.com/*", "internal", labels.Origin}, Annotations: project.Keys{"build.example.com/*"}}
-	slice, err := project.EndpointSlice(denying, &discoveryv1.EndpointSlice{
+	slice, err := kinds.ShadowEndpointSlice(denying, &discoveryv1.EndpointSlice{
 		ObjectMeta: meta, AddressType: discoveryv1.AddressTypeIPv4, Endpoints: []discoveryv1.Endpoint{{Addresses: []string{"10.10.1.5"}}},
-	}, project.There{Found: true}, swap{})
+	}, kinds.There{Found: true}, swap{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -421,7 +421,7 @@ func TestMetadata(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name, intent := range map[string]any{
-		"Pod": pod, "EndpointSlice": slice, "Service": project.Service(denying, &corev1.Service{ObjectMeta: meta}),
+		"Pod": pod, "EndpointSlice": slice, "Service": kinds.CopyService(denying, &corev1.Service{ObjectMeta: meta}),
 		"Ingress": kinds.Ingress.Copy(denying, &networkingv1.Ingress{ObjectMeta: meta}), "ConfigMap": kinds.ConfigMap.Copy(denying, &corev1.ConfigMap{ObjectMeta: meta}),
 		"Secret": kinds.Secret.Copy(denying, &corev1.Secret{ObjectMeta: meta}),
 	} {

@@ -21,7 +21,6 @@ import (
 
 	"liqo.io/liqo/internal/offloading/kinds"
 	"liqo.io/liqo/internal/offloading/reflection/events"
-	"liqo.io/liqo/internal/offloading/reflection/project"
 	"liqo.io/liqo/internal/offloading/reflection/project/podspec"
 	"liqo.io/liqo/internal/offloading/reflection/project/podstatus"
 )
@@ -91,9 +90,9 @@ func becomes(t *testing.T, what, before, with string) string {
 	var err error
 	switch local := decode(t, before).(type) {
 	case *corev1.Service:
-		result = project.Service(mapping, local)
+		result = kinds.CopyService(mapping, local)
 	case *discoveryv1.EndpointSlice:
-		result, err = project.EndpointSlice(mapping, local, project.There{Found: true}, swap{})
+		result, err = kinds.ShadowEndpointSlice(mapping, local, kinds.There{Found: true}, swap{})
 	case *corev1.Pod:
 		result, err = podBecomes(t, what, local, with)
 	default:

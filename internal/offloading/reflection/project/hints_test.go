@@ -16,7 +16,7 @@ import (
 
 	vkv1alpha1 "liqo.io/liqo/apis/virtualkubelet/v1alpha1"
 	"liqo.io/liqo/internal/offloading/endpoints"
-	"liqo.io/liqo/internal/offloading/reflection/project"
+	"liqo.io/liqo/internal/offloading/kinds"
 )
 
 // TestHints: endpoints of the consumer never keep a proxy of the provider from all endpoints, and never from those of its own zone or node.
@@ -67,7 +67,7 @@ func TestHints(t *testing.T) {
 			names[fmt.Sprintf("10.40.1.%d", i+1)] = one.name
 			local.Endpoints = append(local.Endpoints, made)
 		}
-		all := received(t, local, project.There{Found: true, Near: row.near})
+		all := received(t, local, kinds.There{Found: true, Near: row.near})
 		for i, one := range row.there {
 			all = append(all, of(one, fmt.Sprintf("10.30.1.%d", i+1)))
 		}
@@ -83,9 +83,9 @@ func TestHints(t *testing.T) {
 }
 
 // received returns the endpoints in the provider's EndpointSlice for a slice of the consumer.
-func received(t *testing.T, local *discoveryv1.EndpointSlice, there project.There) (all []discoveryv1.Endpoint) {
+func received(t *testing.T, local *discoveryv1.EndpointSlice, there kinds.There) (all []discoveryv1.Endpoint) {
 	t.Helper()
-	sent, err := project.EndpointSlice(mapping, local, there, swap{})
+	sent, err := kinds.ShadowEndpointSlice(mapping, local, there, swap{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -14,7 +14,6 @@ import (
 	networkingv1 "k8s.io/api/networking/v1"
 
 	"liqo.io/liqo/internal/offloading/kinds"
-	"liqo.io/liqo/internal/offloading/reflection/project"
 )
 
 // paths adds the paths of all values of a JSON object that are no objects or lists themselves.
@@ -51,8 +50,8 @@ func lost(t *testing.T, local, crossing any) (all []string) {
 // TestPaths: every field of the kinds that are reflected, at every depth, is in the projection of an object that has it, or has a reason not to be. A field that a new
 // release of Kubernetes adds is lost without a reason, and fails the test.
 func TestPaths(t *testing.T) {
-	reasons := project.Uncopied()
-	for path, reason := range project.Unreported() {
+	reasons := kinds.Uncopied()
+	for path, reason := range kinds.Unreported() {
 		reasons[path] = reason
 	}
 	unused := maps.Clone(reasons)
@@ -98,7 +97,7 @@ func TestPaths(t *testing.T) {
 		}
 	}
 	// The projections have no status, so nothing can come from it.
-	for kind, crossing := range map[string]any{"Service": project.Service(mapping, &corev1.Service{}), "Ingress": kinds.Ingress.Copy(mapping, &networkingv1.Ingress{})} {
+	for kind, crossing := range map[string]any{"Service": kinds.CopyService(mapping, &corev1.Service{}), "Ingress": kinds.Ingress.Copy(mapping, &networkingv1.Ingress{})} {
 		if _, has := fields(t, crossing)["status"]; has {
 			t.Errorf("the status of a %s is sent to the peer", kind)
 		}
@@ -111,7 +110,7 @@ func TestDocumentedFields(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for path := range project.Uncopied() {
+	for path := range kinds.Uncopied() {
 		if name := path[strings.LastIndex(path, ".")+1:]; !strings.Contains(string(page), fmt.Sprintf("`%s`", name)) {
 			t.Errorf("docs/offloading.md does not name `%s` (%s)", name, path)
 		}
@@ -144,7 +143,7 @@ func TestLost(t *testing.T) {
 		}, []string{"externalIPs", "annotation io.cilium/global-service"}},
 	} {
 		t.Run(row.name, func(t *testing.T) {
-			err := project.Lost(service(row.change))
+			err := kinds.Lost(service(row.change))
 			if (err == nil) != (row.want == nil) {
 				t.Fatalf("%v, want %v", err, row.want)
 			}
@@ -155,7 +154,7 @@ func TestLost(t *testing.T) {
 			}
 		})
 	}
-	if err := project.Lost(&corev1.ConfigMap{}); err != nil {
+	if err := kinds.Lost(&corev1.ConfigMap{}); err != nil {
 		t.Error(err)
 	}
 }
@@ -166,11 +165,11 @@ func TestFamilies(t *testing.T) {
 		corev1.IPFamilyPolicySingleStack: corev1.IPFamilyPolicySingleStack, corev1.IPFamilyPolicyPreferDualStack: corev1.IPFamilyPolicyPreferDualStack,
 		corev1.IPFamilyPolicyRequireDualStack: corev1.IPFamilyPolicyPreferDualStack,
 	} {
-		if got := project.Service(mapping, &corev1.Service{Spec: corev1.ServiceSpec{IPFamilyPolicy: &from}}).Spec.IPFamilyPolicy; got == nil || *got != want {
+		if got := kinds.CopyService(mapping, &corev1.Service{Spec: corev1.ServiceSpec{IPFamilyPolicy: &from}}).Spec.IPFamilyPolicy; got == nil || *got != want {
 			t.Errorf("%s became %v", from, got)
 		}
 	}
-	if got := project.Service(mapping, &corev1.Service{}).Spec.IPFamilyPolicy; got != nil {
+	if got := kinds.CopyService(mapping, &corev1.Service{}).Spec.IPFamilyPolicy; got != nil {
 		t.Errorf("none became %v", *got)
 	}
 }
@@ -182,7 +181,7 @@ func TestAffinityTime(t *testing.T) {
 		if seconds != nil {
 			local.Spec.SessionAffinityConfig = &corev1.SessionAffinityConfig{ClientIP: &corev1.ClientIPConfig{TimeoutSeconds: seconds}}
 		}
-		return fields(t, project.Service(mapping, local))["spec"].(map[string]any)["sessionAffinityConfig"]
+		return fields(t, kinds.CopyService(mapping, local))["spec"].(map[string]any)["sessionAffinityConfig"]
 	}
 	if got := of(new(int32(10800))); got != nil {
 		t.Errorf("the default is sent: %v", got)

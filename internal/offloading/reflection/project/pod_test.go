@@ -20,6 +20,7 @@ import (
 
 	vkapply "liqo.io/liqo/apis/applyconfiguration/virtualkubelet/v1alpha1"
 	"liqo.io/liqo/apis/labels"
+	"liqo.io/liqo/internal/offloading/kinds"
 	"liqo.io/liqo/internal/offloading/reflection/project"
 	"liqo.io/liqo/internal/offloading/reflection/project/podspec"
 	"liqo.io/liqo/internal/offloading/reflection/project/podstatus"
@@ -106,7 +107,7 @@ func TestServiceAnnotations(t *testing.T) {
 	service := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Name: "web", Namespace: "shop", Annotations: map[string]string{
 		"metallb.io/loadBalancerIPs": "192.0.2.1", "lbipam.cilium.io/ips": "192.0.2.1", "service.cilium.io/global": "true", "note": "kept",
 	}}}
-	if difference := cmp.Diff(map[string]string{"note": "kept"}, project.Service(mapping, service).Annotations); difference != "" {
+	if difference := cmp.Diff(map[string]string{"note": "kept"}, kinds.CopyService(mapping, service).Annotations); difference != "" {
 		t.Error(difference)
 	}
 }
@@ -202,7 +203,7 @@ func TestNotKnownYet(t *testing.T) {
 		ObjectMeta:  metav1.ObjectMeta{Labels: map[string]string{discoveryv1.LabelServiceName: "web"}},
 		AddressType: discoveryv1.AddressTypeIPv4, Endpoints: []discoveryv1.Endpoint{{Addresses: []string{"10.10.1.5"}}},
 	}
-	if intent, err := project.EndpointSlice(mapping, slice, project.There{Found: true}, swap{later}); intent != nil || !errors.Is(err, later) {
+	if intent, err := kinds.ShadowEndpointSlice(mapping, slice, kinds.There{Found: true}, swap{later}); intent != nil || !errors.Is(err, later) {
 		t.Errorf("slice %v, error %v", intent, err)
 	}
 	remote := &corev1.Pod{Status: corev1.PodStatus{Phase: corev1.PodRunning, PodIP: "10.10.1.5"}}

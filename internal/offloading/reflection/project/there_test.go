@@ -11,6 +11,7 @@ import (
 	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"liqo.io/liqo/internal/offloading/kinds"
 	"liqo.io/liqo/internal/offloading/reflection/project"
 )
 
@@ -32,7 +33,7 @@ func TestSelectsThere(t *testing.T) {
 		"another key":                          {denying, map[string]string{"app": "x"}, true},
 		"a prefix":                             {denying, map[string]string{"app": "x", "team-a": "y"}, false},
 	} {
-		if got := project.SelectsThere(row.mapping, &corev1.Service{Spec: corev1.ServiceSpec{Selector: row.selector}}); got != row.want {
+		if got := kinds.SelectsThere(row.mapping, &corev1.Service{Spec: corev1.ServiceSpec{Selector: row.selector}}); got != row.want {
 			t.Errorf("%s: %v, want %v", name, got, row.want)
 		}
 	}
@@ -42,11 +43,11 @@ func TestSelectsThere(t *testing.T) {
 // cluster, if at all.
 func TestEndpointsThere(t *testing.T) {
 	pods := func(address netip.Addr) string { return map[string]string{"10.30.1.5": "web-0"}[address.String()] }
-	found, unknown := project.There{Found: true, Pod: pods}, project.There{Pod: pods}
+	found, unknown := kinds.There{Found: true, Pod: pods}, kinds.There{Pod: pods}
 	ref := &corev1.ObjectReference{Kind: "Pod", Namespace: "shop", Name: "web-0", UID: "1"}
 	const byName = `{"conditions":{"ready":true},"targetRef":{"kind":"ShadowPod","namespace":"shop-rome-ab12cd","name":"web-0"}}`
 	for name, row := range map[string]struct {
-		there    project.There
+		there    kinds.There
 		endpoint discoveryv1.Endpoint
 		want     string
 		mapped   int // addresses that need a mapping, or the address of which is one of the pod network
@@ -69,7 +70,7 @@ func TestEndpointsThere(t *testing.T) {
 			ObjectMeta:  metav1.ObjectMeta{Namespace: "shop", Name: "web-1", Labels: map[string]string{discoveryv1.LabelServiceName: "web"}},
 			AddressType: discoveryv1.AddressTypeIPv4, Endpoints: []discoveryv1.Endpoint{row.endpoint}, Ports: []discoveryv1.EndpointPort{{Port: new(int32(80))}},
 		}
-		intent, err := project.EndpointSlice(mapping, local, row.there, swap{})
+		intent, err := kinds.ShadowEndpointSlice(mapping, local, row.there, swap{})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -84,8 +85,8 @@ func TestEndpointsThere(t *testing.T) {
 		if got != row.want {
 			t.Errorf("%s: %s, want %s", name, got, row.want)
 		}
-		all := map[netip.Addr][]project.Port{}
-		if project.Endpoints(mapping, local, row.there, all); len(all) != row.mapped {
+		all := map[netip.Addr][]kinds.Port{}
+		if kinds.Endpoints(mapping, local, row.there, all); len(all) != row.mapped {
 			t.Errorf("%s: addresses for the peer %v, want %d", name, all, row.mapped)
 		}
 	}

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package project
+package kinds
 
 import (
 	"fmt"
@@ -10,33 +10,34 @@ import (
 	coreapply "k8s.io/client-go/applyconfigurations/core/v1"
 
 	"liqo.io/liqo/apis/labels"
+	"liqo.io/liqo/internal/offloading/reflection/project"
 )
 
 // addresses are annotations with which a Service requests an address from a load balancer of this cluster, or joins Services of clusters other than the
 // peer. The peer refuses them.
-var addresses = Keys{
+var addresses = project.Keys{
 	"metallb.universe.tf/loadBalancerIPs", "metallb.io/loadBalancerIPs", "lbipam.cilium.io/ips", "io.cilium/lb-ipam-ips",
 	"kube-vip.io/loadbalancerIPs", "projectcalico.org/loadBalancerIPs", "io.cilium/global-service", "service.cilium.io/global",
 }
 
-// Service returns the remote Service: the same selector and ports; the peer allocates the addresses. Nil: it is skipped, or is that of our API server.
-func Service(m NamespaceMapping, local *corev1.Service) *coreapply.ServiceApplyConfiguration {
+// CopyService returns the remote Service: the same selector and ports; the peer allocates the addresses. Nil: it is skipped, or is that of our API server.
+func CopyService(m project.NamespaceMapping, local *corev1.Service) *coreapply.ServiceApplyConfiguration {
 	if m.Skips(local) || local.Namespace == corev1.NamespaceDefault && local.Name == "kubernetes" {
 		return nil
 	}
 	spec := coreapply.ServiceSpec().WithSelector(local.Spec.Selector).WithLoadBalancerSourceRanges(local.Spec.LoadBalancerSourceRanges...)
-	spec.Type = Some(local.Spec.Type)
-	spec.ExternalName = Some(local.Spec.ExternalName)
+	spec.Type = project.Some(local.Spec.Type)
+	spec.ExternalName = project.Some(local.Spec.ExternalName)
 	if local.Spec.ClusterIP == corev1.ClusterIPNone {
 		spec.WithClusterIP(corev1.ClusterIPNone)
 	}
-	spec.SessionAffinity, spec.SessionAffinityConfig = Some(local.Spec.SessionAffinity), affinityConfig(local.Spec.SessionAffinityConfig)
+	spec.SessionAffinity, spec.SessionAffinityConfig = project.Some(local.Spec.SessionAffinity), affinityConfig(local.Spec.SessionAffinityConfig)
 	spec.InternalTrafficPolicy = local.Spec.InternalTrafficPolicy
 	if isExposed(local) { // a Service of this cluster has a policy also because of its externalIPs, and the peer would refuse that without them
-		spec.ExternalTrafficPolicy = Some(local.Spec.ExternalTrafficPolicy)
+		spec.ExternalTrafficPolicy = project.Some(local.Spec.ExternalTrafficPolicy)
 	}
 	spec.IPFamilyPolicy = familyPolicy(local.Spec.IPFamilyPolicy)
-	spec.PublishNotReadyAddresses = Some(local.Spec.PublishNotReadyAddresses)
+	spec.PublishNotReadyAddresses = project.Some(local.Spec.PublishNotReadyAddresses)
 	spec.AllocateLoadBalancerNodePorts, spec.LoadBalancerClass = local.Spec.AllocateLoadBalancerNodePorts, local.Spec.LoadBalancerClass
 	spec.TrafficDistribution = local.Spec.TrafficDistribution
 	nodePorts := local.Annotations[labels.ForceRemoteNodePort] == "true" && !m.Skip.NodePorts
@@ -115,12 +116,12 @@ func familyPolicy(local *corev1.IPFamilyPolicy) *corev1.IPFamilyPolicy {
 
 func servicePort(local corev1.ServicePort, nodePort bool) *coreapply.ServicePortApplyConfiguration {
 	port := coreapply.ServicePort().WithPort(local.Port)
-	port.Name, port.Protocol, port.AppProtocol = Some(local.Name), Some(local.Protocol), local.AppProtocol
+	port.Name, port.Protocol, port.AppProtocol = project.Some(local.Name), project.Some(local.Protocol), local.AppProtocol
 	if local.TargetPort != intstr.FromInt32(0) {
 		port.WithTargetPort(local.TargetPort)
 	}
 	if nodePort {
-		port.NodePort = Some(local.NodePort)
+		port.NodePort = project.Some(local.NodePort)
 	}
 	return port
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package project
+package kinds
 
 import (
 	"strconv"
@@ -9,11 +9,12 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 
 	"liqo.io/liqo/apis/labels"
+	"liqo.io/liqo/internal/offloading/reflection/project"
 )
 
-// CustomResource returns the remote copy of a custom resource: all fields but the status. Owners and finalizers stay here, since other controllers obey them there.
+// CopyCustomResource returns the remote copy of a custom resource: all fields but the status. Owners and finalizers stay here, since other controllers obey them there.
 // Nil: it is skipped.
-func CustomResource(m NamespaceMapping, local *unstructured.Unstructured) *unstructured.Unstructured {
+func CopyCustomResource(m project.NamespaceMapping, local *unstructured.Unstructured) *unstructured.Unstructured {
 	if m.Skips(local) {
 		return nil
 	}

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package project
+package kinds
 
 import (
 	"testing"
@@ -10,6 +10,7 @@ import (
 	utiljson "k8s.io/apimachinery/pkg/util/json"
 
 	"liqo.io/liqo/apis/labels"
+	"liqo.io/liqo/internal/offloading/reflection/project"
 )
 
 func object(t *testing.T, text string) *unstructured.Unstructured {
@@ -23,18 +24,18 @@ func object(t *testing.T, text string) *unstructured.Unstructured {
 
 // TestCustomResource: the copy has all of the object but what only this cluster writes.
 func TestCustomResource(t *testing.T) {
-	mapping := NamespaceMapping{LocalID: "rome", RemoteID: "milan", Local: "shop", Remote: "shop-rome", Skip: Denied{Labels: Keys{"secret"}}}
+	mapping := project.NamespaceMapping{LocalID: "rome", RemoteID: "milan", Local: "shop", Remote: "shop-rome", Skip: project.Denied{Labels: project.Keys{"secret"}}}
 	local := object(t, `{"apiVersion":"example.com/v1","kind":"Widget","metadata":{"namespace":"shop","name":"lamp","uid":"1","generation":3,"resourceVersion":"7",
 		"labels":{"app":"x","secret":"y"},"annotations":{"note":"n","liqo.io/local-generation":"99","kubectl.kubernetes.io/last-applied-configuration":"{}"},
 		"finalizers":["example.com/hold"],"ownerReferences":[{"uid":"2"}]},"spec":{"size":2},"data":{"a":"b"},"status":{"phase":"Lit"}}`)
 	want := object(t, `{"apiVersion":"example.com/v1","kind":"Widget","metadata":{"namespace":"shop-rome","name":"lamp",
 		"labels":{"app":"x","virtualkubelet.liqo.io/origin":"rome","virtualkubelet.liqo.io/destination":"milan"},
 		"annotations":{"note":"n","liqo.io/local-generation":"3"}},"spec":{"size":2},"data":{"a":"b"}}`)
-	if diff := cmp.Diff(want, CustomResource(mapping, local)); diff != "" {
+	if diff := cmp.Diff(want, CopyCustomResource(mapping, local)); diff != "" {
 		t.Errorf("(-want +got)\n%s", diff)
 	}
 	local.SetAnnotations(map[string]string{labels.SkipReflection: ""})
-	if got := CustomResource(mapping, local); got != nil {
+	if got := CopyCustomResource(mapping, local); got != nil {
 		t.Errorf("a skipped object becomes %v", got)
 	}
 }

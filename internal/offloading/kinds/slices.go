@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package project
+package kinds
 
 import (
 	"errors"
@@ -14,6 +14,7 @@ import (
 	"liqo.io/liqo/apis/labels"
 	"liqo.io/liqo/internal/offloading/endpoints"
 	"liqo.io/liqo/internal/offloading/metadata"
+	"liqo.io/liqo/internal/offloading/reflection/project"
 )
 
 // bySelector is the controller of Kubernetes that writes slices of the pods that a Service selects.
@@ -26,7 +27,7 @@ func BySelector(slice *discoveryv1.EndpointSlice) bool {
 
 // SelectsThere reports whether the peer's Kubernetes finds the pods of a Service that run there: by a selector all of whose keys these pods have in every provider.
 // Providers drop labels in domains that they do not know, such as those with which operators mark the primary of a database.
-func SelectsThere(m NamespaceMapping, service *corev1.Service) bool {
+func SelectsThere(m project.NamespaceMapping, service *corev1.Service) bool {
 	for key := range service.Spec.Selector {
 		if !metadata.Kept(key) || m.Skip.Labels.Match(key) {
 			return false
@@ -47,7 +48,7 @@ type There struct {
 
 // hints returns those of an endpoint for the peer's proxies. A proxy heeds hints only if each endpoint has one: without those of this cluster, whose nodes may have no
 // zones, its pods would not prefer the endpoints of their own zone or node either. This cluster is a zone and a node of its own there.
-func (t There) hints(m NamespaceMapping, local *discoveryv1.EndpointHints) (discoveryv1.EndpointHints, bool) {
+func (t There) hints(m project.NamespaceMapping, local *discoveryv1.EndpointHints) (discoveryv1.EndpointHints, bool) {
 	var hints discoveryv1.EndpointHints
 	if local != nil {
 		hints.ForZones = local.ForZones
@@ -62,7 +63,7 @@ func (t There) hints(m NamespaceMapping, local *discoveryv1.EndpointHints) (disc
 }
 
 // pod returns the name of the pod behind an endpoint, and whether the endpoint runs in the peer at all.
-func (t There) pod(m NamespaceMapping, endpoint *discoveryv1.Endpoint) (name string, there bool) {
+func (t There) pod(m project.NamespaceMapping, endpoint *discoveryv1.Endpoint) (name string, there bool) {
 	there = endpoint.NodeName != nil && *endpoint.NodeName == m.NodeName
 	if ref := endpoint.TargetRef; there && ref != nil && ref.Kind == "Pod" && (ref.Namespace == "" || ref.Namespace == m.Local) && ref.Name != "" {
 		return ref.Name, true
@@ -75,9 +76,9 @@ func (t There) pod(m NamespaceMapping, endpoint *discoveryv1.Endpoint) (name str
 	return name, there || name != ""
 }
 
-// EndpointSlice returns the endpoints of a local EndpointSlice that the peer does not find itself; nil if there are none. Those that run in the peer are pods of their
+// ShadowEndpointSlice returns the endpoints of a local EndpointSlice that the peer does not find itself; nil if there are none. Those that run in the peer are pods of their
 // name there, without an address. The error means that an address cannot be translated yet: the caller must leave the remote object as it is.
-func EndpointSlice(m NamespaceMapping, local *discoveryv1.EndpointSlice, there There, translator Translator) (*vkapply.ShadowEndpointSliceApplyConfiguration, error) {
+func ShadowEndpointSlice(m project.NamespaceMapping, local *discoveryv1.EndpointSlice, there There, translator project.Translator) (*vkapply.ShadowEndpointSliceApplyConfiguration, error) {
 	if m.Skips(local) || local.Labels[discoveryv1.LabelServiceName] == "" ||
 		local.Labels[discoveryv1.LabelManagedBy] == labels.EndpointSliceReflection {
 		return nil, nil
@@ -118,9 +119,9 @@ type Port struct {
 	Number   int32
 }
 
-// Endpoints adds the addresses of a local EndpointSlice that the peer is to reach, with their ports, to all: those of the endpoints that [EndpointSlice]
+// Endpoints adds the addresses of a local EndpointSlice that the peer is to reach, with their ports, to all: those of the endpoints that [ShadowEndpointSlice]
 // translates.
-func Endpoints(m NamespaceMapping, local *discoveryv1.EndpointSlice, there There, all map[netip.Addr][]Port) {
+func Endpoints(m project.NamespaceMapping, local *discoveryv1.EndpointSlice, there There, all map[netip.Addr][]Port) {
 	if m.Skips(local) || local.Labels[discoveryv1.LabelServiceName] == "" ||
 		local.Labels[discoveryv1.LabelManagedBy] == labels.EndpointSliceReflection || local.AddressType == discoveryv1.AddressTypeFQDN {
 		return
@@ -149,10 +150,10 @@ func Endpoints(m NamespaceMapping, local *discoveryv1.EndpointSlice, there There
 }
 
 // remoteEndpoint presents this whole cluster as one node of the peer, and gives the target a kind that the peer's controllers ignore.
-func remoteEndpoint(m NamespaceMapping, local discoveryv1.Endpoint, addresses []string, there There) *vkapply.EndpointApplyConfiguration {
+func remoteEndpoint(m project.NamespaceMapping, local discoveryv1.Endpoint, addresses []string, there There) *vkapply.EndpointApplyConfiguration {
 	local = *local.DeepCopy()
 	remote := vkapply.Endpoint().WithAddresses(addresses...).WithConditions(endpoints.Conditions(local.Conditions, true))
-	remote.Hostname, remote.NodeName, remote.Zone = local.Hostname, Some(m.LocalName), local.Zone
+	remote.Hostname, remote.NodeName, remote.Zone = local.Hostname, project.Some(m.LocalName), local.Zone
 	if hints, has := there.hints(m, local.Hints); has {
 		remote.WithHints(hints)
 	}
@@ -165,7 +166,7 @@ func remoteEndpoint(m NamespaceMapping, local discoveryv1.Endpoint, addresses []
 }
 
 // ownEndpoint presents a pod that runs in the peer by its name there.
-func ownEndpoint(m NamespaceMapping, local discoveryv1.Endpoint, pod string, there There) *vkapply.EndpointApplyConfiguration {
+func ownEndpoint(m project.NamespaceMapping, local discoveryv1.Endpoint, pod string, there There) *vkapply.EndpointApplyConfiguration {
 	own := vkapply.Endpoint().WithConditions(endpoints.Conditions(local.Conditions, true)).
 		WithTargetRef(corev1.ObjectReference{Kind: endpoints.PodKind, Namespace: m.Remote, Name: pod})
 	own.Hostname = local.Hostname
@@ -176,7 +177,7 @@ func ownEndpoint(m NamespaceMapping, local discoveryv1.Endpoint, pod string, the
 }
 
 // remoteAddresses translates addresses to those that the peer uses. It leaves out those that the peer cannot reach.
-func remoteAddresses(local []string, kind discoveryv1.AddressType, translator Translator) ([]string, error) {
+func remoteAddresses(local []string, kind discoveryv1.AddressType, translator project.Translator) ([]string, error) {
 	if kind == discoveryv1.AddressTypeFQDN {
 		return append([]string(nil), local...), nil
 	}
@@ -187,7 +188,7 @@ func remoteAddresses(local []string, kind discoveryv1.AddressType, translator Tr
 			continue // no packet can reach it: leave it out
 		}
 		switch seen, err := translator.ToRemote(address); {
-		case errors.Is(err, ErrNoCounterpart):
+		case errors.Is(err, project.ErrNoCounterpart):
 		case err != nil:
 			return nil, fmt.Errorf("translate endpoint %s for the peer: %w", address, err)
 		default:

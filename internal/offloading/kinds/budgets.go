@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package project
+package kinds
 
 import (
 	"maps"
@@ -15,11 +15,12 @@ import (
 
 	"liqo.io/liqo/apis/labels"
 	"liqo.io/liqo/internal/offloading/metadata"
+	"liqo.io/liqo/internal/offloading/reflection/project"
 )
 
 // Budget returns the disruption budget that the peer gets for one of this cluster: so many pods of those that run there for this cluster have to stay healthy. An
 // integer is the only form that Kubernetes evaluates for them, because the controller of a pod there has no scale. No controller there reads labels and annotations of it, so it has none of the user's.
-func Budget(m NamespaceMapping, local *policyv1.PodDisruptionBudget, number int32) *policyapply.PodDisruptionBudgetApplyConfiguration {
+func Budget(m project.NamespaceMapping, local *policyv1.PodDisruptionBudget, number int32) *policyapply.PodDisruptionBudgetApplyConfiguration {
 	selector := metaapply.LabelSelector().WithMatchLabels(map[string]string{labels.Origin: m.LocalID})
 	if own := local.Spec.Selector; own != nil {
 		for key, value := range own.MatchLabels {
@@ -38,7 +39,7 @@ func Budget(m NamespaceMapping, local *policyv1.PodDisruptionBudget, number int3
 }
 
 // Doubtful returns, in order, the keys of a selector that pods in the peer may lack, although they have them here: each provider decides which labels in domains it knows.
-func Doubtful(m NamespaceMapping, selector *metav1.LabelSelector) (keys []string) {
+func Doubtful(m project.NamespaceMapping, selector *metav1.LabelSelector) (keys []string) {
 	if selector == nil {
 		return nil
 	}
@@ -52,7 +53,7 @@ func Doubtful(m NamespaceMapping, selector *metav1.LabelSelector) (keys []string
 }
 
 // LabelsThere returns the labels of a pod in the peer: of those in doubt, what it has there.
-func LabelsThere(m NamespaceMapping, local, there map[string]string) klabels.Set {
+func LabelsThere(m project.NamespaceMapping, local, there map[string]string) klabels.Set {
 	all := klabels.Set{}
 	for key, value := range local {
 		if metadata.Kept(key) && !m.Skip.Labels.Match(key) {
