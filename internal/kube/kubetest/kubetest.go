@@ -18,6 +18,8 @@ import (
 	"k8s.io/klog/v2"
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
 	"sigs.k8s.io/controller-runtime/pkg/log"
+
+	"liqo.io/liqo/internal/kube/kubetest/guard"
 )
 
 // assetsVariable is envtest's own name, so that tools which know envtest work here too.
@@ -65,7 +67,7 @@ func lend(t testing.TB, from *pool, n int, prepare func(testing.TB, *rest.Config
 	for _, c := range clusters {
 		t.Cleanup(func() {
 			if t.Failed() { // what it holds may be why
-				t.Logf("the end of what the API server and its etcd have written:\n%s", c.guard.logs())
+				t.Logf("the end of what the API server and its etcd have written:\n%s", c.guard.Logs())
 				report(t, c.stop())
 				return
 			}
@@ -223,16 +225,16 @@ func report(t testing.TB, err error) {
 type cluster struct {
 	environment *envtest.Environment
 	config      *rest.Config
-	guard       *guard
+	guard       *guard.Guard
 	first       map[string]entry // what the store held when the server had started and was prepared; nil before, and unless it is lent
 }
 
 func startOne(dir string, flags []string) (*cluster, error) {
-	guard, err := newGuard()
+	own, err := guard.New()
 	if err != nil {
 		return nil, err
 	}
-	c := &cluster{guard: guard, environment: &envtest.Environment{
+	c := &cluster{guard: own, environment: &envtest.Environment{
 		// USE_EXISTING_CLUSTER in the environment must not direct tests at a real cluster.
 		UseExistingCluster:       new(false),
 		ControlPlaneStartTimeout: startTimeout,
@@ -250,16 +252,16 @@ func (c *cluster) start(dir string, flags []string) error {
 	server := plane.GetAPIServer()
 	var err error
 	plane.Etcd.Configure().Set("unsafe-no-fsync", "true") // see wrap
-	if plane.Etcd.Path, err = c.guard.wrap(dir, "etcd"); err != nil {
+	if plane.Etcd.Path, err = c.guard.Wrap(dir, "etcd"); err != nil {
 		return err
 	}
-	if server.Path, err = c.guard.wrap(dir, "kube-apiserver"); err != nil {
+	if server.Path, err = c.guard.Wrap(dir, "kube-apiserver"); err != nil {
 		return err
 	}
-	if plane.Etcd.DataDir, err = c.guard.makeDir("data"); err != nil {
+	if plane.Etcd.DataDir, err = c.guard.MakeDir("data"); err != nil {
 		return err
 	}
-	if server.CertDir, err = c.guard.makeDir("certificates"); err != nil {
+	if server.CertDir, err = c.guard.MakeDir("certificates"); err != nil {
 		return err
 	}
 	if server.Authn, err = newIdentities(); err != nil {
@@ -274,19 +276,19 @@ func (c *cluster) start(dir string, flags []string) error {
 	}
 	c.config, err = c.environment.Start()
 	if err != nil {
-		return fmt.Errorf("start etcd and kube-apiserver from %s: %w; last lines of their output:\n%s", dir, err, c.guard.logs())
+		return fmt.Errorf("start etcd and kube-apiserver from %s: %w; last lines of their output:\n%s", dir, err, c.guard.Logs())
 	}
 	// envtest creates certificates for webhooks in a directory that the guard does not know; no test needs them.
 	return c.environment.WebhookInstallOptions.Cleanup()
 }
 
 func (c *cluster) stop() error {
-	killed := c.guard.kill()
+	killed := c.guard.Kill()
 	// Stop waits until the processes have ended. It returns "no such process" if it
 	// signals a process that has just died and was not reaped yet.
 	stopped := c.environment.Stop()
 	if errors.Is(stopped, syscall.ESRCH) {
 		stopped = nil
 	}
-	return errors.Join(killed, stopped, c.guard.release())
+	return errors.Join(killed, stopped, c.guard.Release())
 }

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package kubetest
+// Package guard ends the API servers of tests, also when the tests end without a word: a shell of its own waits for the end of a pipe.
+//
+// It knows processes and folders, and no Kubernetes. Proof: guard_test.go.
+package guard
 
 import (
 	"errors"
@@ -14,13 +17,13 @@ import (
 	"syscall"
 )
 
-// guard owns the directory of one cluster. It ends the processes and removes the
+// Guard owns the directory of one cluster. It ends the processes and removes the
 // directory if the test process dies: after a panic, a test timeout or a kill, no
 // t.Cleanup runs, and the children of envtest would run for ever.
 //
 // It is a shell that waits on a pipe. A line means that the cluster has been
 // stopped; the end of the pipe without a line means that the test process died.
-type guard struct {
+type Guard struct {
 	dir   string
 	shell *exec.Cmd
 	pipe  io.WriteCloser
@@ -37,7 +40,8 @@ tries=0
 until rm -rf "$0" 2>/dev/null || [ $tries -ge 100 ]; do tries=$((tries + 1)); sleep 0.1; done
 `
 
-func newGuard() (*guard, error) {
+// New starts the shell, with a directory of its own for what the servers write.
+func New() (*Guard, error) {
 	dir, err := os.MkdirTemp("", "liqo-kubetest-")
 	if err != nil {
 		return nil, err
@@ -52,16 +56,16 @@ func newGuard() (*guard, error) {
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("start the guard of %s: %w", dir, err), os.RemoveAll(dir))
 	}
-	return &guard{dir: dir, shell: shell, pipe: pipe}, nil
+	return &Guard{dir: dir, shell: shell, pipe: pipe}, nil
 }
 
-// wrap returns a program that writes its process id and its output to the
+// Wrap returns a program that writes its process id and its output to the
 // guard's directory and executes the named program of dir. envtest does not
 // expose the process ids. It asks each program for its help before each start,
 // to find flags of old releases: a quarter of a second for both, so that the
 // answer is nothing, and start sets what envtest would have found. Go's collector
 // starts at a size that few of them reach: they live for seconds.
-func (g *guard) wrap(dir, name string) (string, error) {
+func (g *Guard) Wrap(dir, name string) (string, error) {
 	program, err := filepath.Abs(filepath.Join(dir, name))
 	if err != nil {
 		return "", err
@@ -80,13 +84,13 @@ func writeProgram(path, text string) error {
 	return os.WriteFile(path, []byte(text), 0o700)
 }
 
-func (g *guard) makeDir(name string) (string, error) {
+func (g *Guard) MakeDir(name string) (string, error) {
 	path := filepath.Join(g.dir, name)
 	return path, os.Mkdir(path, 0o700)
 }
 
-// logs returns the last output of etcd and kube-apiserver.
-func (g *guard) logs() string {
+// Logs returns the last output of etcd and kube-apiserver.
+func (g *Guard) Logs() string {
 	const keep = 2000
 	var all strings.Builder
 	for _, name := range []string{"etcd", "kube-apiserver"} {
@@ -100,9 +104,9 @@ func (g *guard) logs() string {
 	return all.String()
 }
 
-// kill ends all processes with SIGKILL: the data of this etcd is not needed any
+// Kill ends all processes with SIGKILL: the data of this etcd is not needed any
 // more, and an API server that gets SIGTERM waits for each open watch.
-func (g *guard) kill() error {
+func (g *Guard) Kill() error {
 	files, err := filepath.Glob(filepath.Join(g.dir, "*.pid"))
 	if err != nil {
 		return err
@@ -123,8 +127,8 @@ func (g *guard) kill() error {
 	return nil
 }
 
-// release ends the guard after the cluster was stopped.
-func (g *guard) release() error {
+// Release ends the guard after the cluster was stopped.
+func (g *Guard) Release() error {
 	_, err := io.WriteString(g.pipe, "stopped\n")
 	return errors.Join(err, g.pipe.Close(), g.shell.Wait(), os.RemoveAll(g.dir))
 }
