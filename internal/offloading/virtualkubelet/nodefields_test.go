@@ -15,7 +15,8 @@ import (
 	coreapply "k8s.io/client-go/applyconfigurations/core/v1"
 )
 
-// fields of a Node that kubelets and Kubernetes set: what a virtual node has. A field of a later Kubernetes needs a row here and in docs/internals/offloading.md.
+// fields of a Node that kubelets and Kubernetes set: what a virtual node has. A field of a later Kubernetes needs a row here and in
+// docs/internals/offloading.md.
 const (
 	set      = "set"
 	byOthers = "set by Kubernetes or an administrator"
@@ -118,7 +119,10 @@ func TestNodeFields(t *testing.T) {
 			}
 		}
 		if reason == "" || has[path] != (reason == set) {
-			t.Errorf("%s: written is %t, and the row is %q: decide what it is on a virtual node, and add it to nodeFields and to the documentation", path, has[path], reason)
+			t.Errorf(
+				"%s: written is %t, and the row is %q: decide what it is on a virtual node, and add it to nodeFields and to the documentation", path,
+				has[path], reason,
+			)
 		}
 	}
 	for at := range unused {
