@@ -21,7 +21,8 @@ func onClusters(environment []string, suites ...string) command {
 // journey brings one pair of clusters up and runs on it what a user does with Liqo.
 func journey(found facts) stage {
 	s := stage{
-		name: "journey", about: "two real clusters: the Quick Start, peering, connectivity, offloading, a fault for each law that two clusters can show, purge", last: true,
+		name: "journey", last: true,
+		about: "two real clusters: the Quick Start, peering, connectivity, offloading, a fault for each law that two clusters can show, purge",
 		commands: []command{
 			{args: []string{"bin/playground", "down"}},
 			{args: []string{"bin/playground", "up", "quick-start", "--audit"}},
