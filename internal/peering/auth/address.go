@@ -8,9 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"net/url"
 	"slices"
-	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -91,19 +89,4 @@ func nodeAddress(nodes []corev1.Node) (string, error) {
 
 func ready(node corev1.Node) bool {
 	return nodeready.Is(node.Status.Conditions)
-}
-
-// ParseAddress returns the URL of an API server from a URL, HOST or HOST:PORT.
-func ParseAddress(text string) (string, error) {
-	if text == "" {
-		return "", nil
-	}
-	if !strings.Contains(text, "://") {
-		text = "https://" + text
-	}
-	parsed, err := url.Parse(text)
-	if err != nil || parsed.Scheme != "https" || parsed.Hostname() == "" || parsed.User != nil || parsed.RawQuery != "" || parsed.Fragment != "" {
-		return "", errors.New("the address of the API server must look like https://HOST:PORT")
-	}
-	return strings.TrimSuffix(parsed.String(), "/"), nil
 }

@@ -111,8 +111,8 @@ func tlsFacts(state *tls.ConnectionState, host string, now time.Time) TLSFacts {
 	return facts
 }
 
-// grant validates the answer, whose fields are used without further checks. Its errors quote nothing: the answer has a token.
-func (a grantAnswer) grant(token string) (Grant, error) {
+// granted validates an answer, whose fields are used without further checks. Its errors quote nothing: the answer has a token.
+func granted(a grantAnswer, token string) (Grant, error) {
 	address, err := ParseAddress(a.APIServerURL)
 	switch {
 	case len(validation.IsDNS1123Label(a.Namespace)) > 0:

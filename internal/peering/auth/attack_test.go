@@ -379,20 +379,3 @@ func TestAttackM11(t *testing.T) {
 		t.Errorf("after an hour: %v", err)
 	}
 }
-
-func TestParseToken(t *testing.T) {
-	print := milan.Fingerprint
-	for text, want := range map[string]Token{
-		goodToken + "." + print:        {goodToken, print},
-		goodToken + "." + print + "\n": {goodToken, print},
-		"by.hand." + print:             {"by.hand", print},
-		"." + print:                    {"", print},
-		goodToken:                      {goodToken, ""},
-		"by.hand":                      {"by.hand", ""},
-		"":                             {},
-	} {
-		if got := ParseToken(text); got != want || ParseToken(got.String()) != want {
-			t.Errorf("%q: %+v, want %+v", text, got, want)
-		}
-	}
-}

@@ -205,7 +205,7 @@ func (c *Client) ask(ctx context.Context, provider Provider, us asker, dryRun bo
 		} else if err != nil {
 			return Grant{}, err
 		}
-		to := answerTo{provider.ID, us.id, clusterkey.Public(us.key), q}
+		to := answerTo{provider: provider.ID, consumer: us.id, publicKey: clusterkey.Public(us.key), question: q}
 		if !ed25519.Verify(theirs, answer.signed(to), answer.Signature) {
 			return Grant{}, c.unproven("its answer is not signed with its key")
 		}
@@ -222,7 +222,7 @@ func (c *Client) ask(ctx context.Context, provider Provider, us asker, dryRun bo
 		if err != nil {
 			return Grant{}, c.notAuthService("a token that is not sealed to this request")
 		}
-		grant, err := answer.grant(string(token))
+		grant, err := granted(answer, string(token))
 		if err != nil {
 			return Grant{}, c.notAuthService("an invalid identity: " + err.Error())
 		}
@@ -287,13 +287,13 @@ func (c *Client) do(ctx context.Context, method, path string, question, answer a
 	request.Header.Set("User-Agent", "liqo")
 	response, err := c.http.Do(request)
 	if err != nil {
-		return nil, &Error{Reason: ReasonUnreachable, Message: err.Error(), cause: err}
+		return nil, &Error{Reason: ReasonUnreachable, Message: err.Error(), Cause: err}
 	}
 	defer response.Body.Close()
 	text, err := io.ReadAll(io.LimitReader(response.Body, maxAnswer+1))
 	switch {
 	case err != nil:
-		return nil, &Error{Reason: ReasonUnreachable, Message: fmt.Sprintf("%s %s: the answer is incomplete: %v", method, c.url+path, err), cause: err}
+		return nil, &Error{Reason: ReasonUnreachable, Message: fmt.Sprintf("%s %s: the answer is incomplete: %v", method, c.url+path, err), Cause: err}
 	case len(text) > maxAnswer:
 		return nil, c.notAuthService(fmt.Sprintf("more than %d bytes", maxAnswer))
 	case response.StatusCode != http.StatusOK:

@@ -62,14 +62,15 @@ type Error struct {
 	// RetryAfter is how long to wait before the next request; zero if the service did not set it.
 	RetryAfter time.Duration `json:"-"`
 
-	cause error
+	// Cause is for the log of the server, or why there was no answer. It is not sent.
+	Cause error `json:"-"`
 }
 
 // Error returns the message, which is for people.
 func (e *Error) Error() string { return e.Message }
 
-// Unwrap returns the cause of a missing answer.
-func (e *Error) Unwrap() error { return e.cause }
+// Unwrap returns the cause.
+func (e *Error) Unwrap() error { return e.Cause }
 
 // Is reports whether the refusal belongs to a class.
 func (e *Error) Is(class error) bool {
@@ -107,7 +108,7 @@ func invalid(format string, args ...any) *Error {
 // unavailable hides the cause from unauthenticated clients; the server logs it.
 func unavailable(cause error) *Error {
 	return &Error{
-		Code: http.StatusServiceUnavailable, Reason: ReasonUnavailable, cause: cause,
+		Code: http.StatusServiceUnavailable, Reason: ReasonUnavailable, Cause: cause,
 		Message: "the provider cannot do this now; its administrator finds the cause in the logs of Deployment liqo-auth",
 	}
 }

@@ -5,7 +5,6 @@ package auth
 import (
 	"cmp"
 	"context"
-	"crypto/ed25519"
 	"errors"
 	"fmt"
 	"net/http"
@@ -32,29 +31,10 @@ const (
 	PeerServiceAccount = "liqo-peer"
 
 	tokenLifetime = time.Hour
-	// tenantDeadline is how long first contact waits for the tenant.
-	tenantDeadline = 10 * time.Second
 
 	minRetry = 20 * time.Millisecond
 	maxRetry = 250 * time.Millisecond
 )
-
-// Grant is what a peer gets.
-type Grant struct {
-	// Namespace of the tenant in the provider.
-	Namespace string
-	// Token of the peer's ServiceAccount, and how long from now it is valid.
-	Token    string
-	Lifetime time.Duration
-	// APIServerURL and APIServerCA (PEM) are for the API server that accepts the token. Without a CA, a public authority
-	// signed its certificate.
-	APIServerURL string
-	APIServerCA  []byte
-	// Ways to the provider's gateways, of a dry run; see package ways.
-	Ways []byte
-	// ProviderKey identifies the provider from now on. The client sets it.
-	ProviderKey ed25519.PublicKey
-}
 
 // Registry stores the peers in the API server.
 type Registry struct {
@@ -99,6 +79,18 @@ func (r Registry) Pin(ctx context.Context, wanted Pin) (pinned Pin, created bool
 	}
 }
 
+// Provider returns the fingerprint of the key of a provider that may register without a token; empty if the cluster is none.
+func (r Registry) Provider(ctx context.Context, clusterID string) (string, error) {
+	object, err := r.Client.ConfigMaps(r.Namespace).Get(ctx, ProviderName(clusterID), metav1.GetOptions{})
+	switch {
+	case apierrors.IsNotFound(err):
+		return "", nil
+	case err != nil:
+		return "", fmt.Errorf("read the key of provider %s: %w", clusterID, err)
+	}
+	return ProviderFingerprint(object), nil
+}
+
 // Spend records that a cluster uses a token, unless another cluster has.
 func (r Registry) Spend(ctx context.Context, tokenID, clusterID string) (bool, error) {
 	object := spentToken(r.Namespace, tokenID, clusterID)
@@ -135,7 +127,7 @@ func (r Registry) Replace(ctx context.Context, pin Pin, by Replacement) (Pin, er
 		return pin, err
 	}
 	return Pin{}, &Error{
-		Code: http.StatusServiceUnavailable, Reason: ReasonUnavailable, cause: err,
+		Code: http.StatusServiceUnavailable, Reason: ReasonUnavailable, Cause: err,
 		Message: "the provider has not stored the new keys of this cluster; its administrator finds the cause in the events of the ForeignCluster, and in the logs of Deployment liqo-controller-manager",
 	}
 }
@@ -161,7 +153,7 @@ func (r Registry) GrantNew(ctx context.Context, pin Pin) (Grant, error) {
 		return Grant{}, err
 	}
 	return Grant{}, &Error{
-		Code: http.StatusServiceUnavailable, Reason: ReasonTenantNotReady, cause: err,
+		Code: http.StatusServiceUnavailable, Reason: ReasonTenantNotReady, Cause: err,
 		Message: fmt.Sprintf("the provider did not make the tenant within %s; "+
 			"its administrator finds the cause in the logs of Deployment liqo-controller-manager", wait),
 	}
@@ -222,14 +214,14 @@ func (r Registry) nextPin(ctx context.Context, pin Pin) (Pin, error) {
 	if err != nil {
 		return Pin{}, err
 	}
-	uid := pin.uid
+	uid := pin.UID
 	if changed != nil {
 		pin, err = ParsePin(changed)
 	} else if err = pause(ctx, minRetry); err == nil {
 		// The watch ended without an event, as watches do.
 		pin, err = r.Pinned(ctx, pin.Cluster.ClusterID)
 	}
-	if errors.Is(err, errNotPinned) || err == nil && pin.uid != uid {
+	if errors.Is(err, errNotPinned) || err == nil && pin.UID != uid {
 		return Pin{}, errUnpinned
 	}
 	return pin, err
@@ -239,7 +231,7 @@ func (r Registry) nextPin(ctx context.Context, pin Pin) (Pin, error) {
 func (r Registry) watchPin(ctx context.Context, pin Pin) (*corev1.ConfigMap, error) {
 	changes, err := r.Client.ConfigMaps(r.Namespace).Watch(ctx, metav1.ListOptions{
 		FieldSelector:   fields.OneTermEqualSelector(metav1.ObjectNameField, PinName(pin.Cluster.ClusterID)).String(),
-		ResourceVersion: pin.version,
+		ResourceVersion: pin.Version,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("watch the pinned key: %w", err)

@@ -4,12 +4,10 @@ package auth
 
 import (
 	"crypto/ed25519"
-	"strconv"
 	"time"
 
 	"k8s.io/apimachinery/pkg/util/cache"
 
-	"liqo.io/liqo/internal/kube/clusterkey"
 	kuberatelimit "liqo.io/liqo/internal/kube/ratelimit"
 )
 
@@ -18,8 +16,6 @@ const (
 	maxKnown, knownFor = 4096, 3 * time.Hour
 	// A known cluster may ask knownBurst times at once, and then once a second. A renewal takes two requests.
 	knownBurst = 30
-	// proofAge is how far the clock of a cluster may differ. Its address counts otherwise.
-	proofAge = 5 * time.Minute
 )
 
 // known are the clusters that have renewed their identities at this process. They are admitted whatever others ask from the same address or in total. It
@@ -49,27 +45,4 @@ func (k *known) prover(request proof, now time.Time) string {
 		return request.from()
 	}
 	return ""
-}
-
-func (r challengeRequest) from() string { return r.ClusterID }
-func (r renewalRequest) from() string   { return r.ClusterID }
-
-// prove signs the request for a challenge with the pinned key of the consumer.
-func (r *challengeRequest) prove(ours ed25519.PrivateKey, now time.Time) {
-	r.Time = now.Unix()
-	r.Proof = ed25519.Sign(ours, r.signed())
-}
-
-// proves reports whether the request is signed with a key, and recent. Who repeats one that is not his gains what its sender may ask for.
-func (r challengeRequest) proves(key ed25519.PublicKey, now time.Time) bool {
-	return now.Sub(time.Unix(r.Time, 0)).Abs() <= proofAge && ed25519.Verify(key, r.signed(), r.Proof)
-}
-
-// proves reports whether the renewal is signed with a key. Its challenge makes it recent.
-func (r renewalRequest) proves(key ed25519.PublicKey, _ time.Time) bool {
-	return ed25519.Verify(key, r.signed(), r.Signature)
-}
-
-func (r challengeRequest) signed() []byte {
-	return clusterkey.Message("liqo.io/auth/known/v1", []byte(r.ClusterID), []byte(r.Provider), r.Nonce, []byte(strconv.FormatInt(r.Time, 10)))
 }

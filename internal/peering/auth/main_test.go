@@ -272,7 +272,7 @@ func dial(t testing.TB, url string) *Client {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(client.http.CloseIdleConnections)
+	t.Cleanup(client.Close)
 	return client
 }
 

@@ -61,8 +61,8 @@ type Pin struct {
 	// InBand: the peer reaches the API server through the proxy. What is stored is how it made first contact.
 	InBand bool
 
-	uid     types.UID
-	version string
+	UID     types.UID
+	Version string // of the object, from which a watch starts
 }
 
 // ParsePin reads what Pin.configMap wrote.
@@ -74,8 +74,8 @@ func ParsePin(object *corev1.ConfigMap) (Pin, error) {
 		Namespace: object.Data[PinNamespace],
 		Refused:   object.Data[PinRefused],
 		InBand:    object.Data[PinInBand] == "true",
-		uid:       object.UID,
-		version:   object.ResourceVersion,
+		UID:       object.UID,
+		Version:   object.ResourceVersion,
 	}
 	key, err := base64.StdEncoding.DecodeString(object.Data[PinPublicKey])
 	clusterKey, clusterKeyErr := base64.StdEncoding.DecodeString(object.Data[PinClusterKey])

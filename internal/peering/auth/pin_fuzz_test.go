@@ -17,11 +17,12 @@ import (
 // FuzzParsePin: an accepted ConfigMap names the cluster of its own name, and its texts can become names, labels and the address of a client. Written
 // and read again, the pin is the same.
 func FuzzParsePin(f *testing.F) {
-	id, key := consumer.ClusterID, base64.StdEncoding.EncodeToString(make([]byte, ed25519.PublicKeySize))
+	const id, another = "aaaaaaaa-bbbb-4ccc-8ddd-eeeeeeeeeeee", "11111111-2222-4333-8444-555555555555"
+	key := base64.StdEncoding.EncodeToString(make([]byte, ed25519.PublicKeySize))
 	name := PinName(id)
 	f.Add(name, id, "rome", key, "https://192.0.2.1:32000/auth")
 	f.Add(name, id, "rome", key, "")
-	f.Add(PinName(provider.ClusterID), id, "rome", key, "")                        // the key of another cluster
+	f.Add(PinName(another), id, "rome", key, "")                                   // the key of another cluster
 	f.Add(PinName("../x"), "../x", "rome", key, "")                                // no cluster ID
 	f.Add(name, id, strings.Repeat("a", 63), key, "")                              // as long as a label
 	f.Add(name, id, strings.Repeat("a", 64), key, "")                              // longer

@@ -3,17 +3,10 @@
 package auth
 
 import (
-	"context"
 	"crypto/ed25519"
 	"crypto/sha256"
-	"encoding/json"
-	"errors"
-	"net/http"
-	"regexp"
-	"slices"
 	"strconv"
-
-	"k8s.io/apimachinery/pkg/util/validation"
+	"time"
 
 	discoveryv1alpha1 "liqo.io/liqo/apis/discovery/v1alpha1"
 	"liqo.io/liqo/internal/kube/clusterkey"
@@ -180,135 +173,48 @@ func (q question) fields() [][]byte {
 	return all
 }
 
-func (q question) check() *Error {
-	switch {
-	case !clusterkey.IsFingerprint(q.Provider):
-		return invalid("question.provider is not the fingerprint of a key")
-	case q.Challenge == "" || len(q.Challenge) > maxChallenge:
-		return errChallenge
-	case len(q.Nonce) != nonceSize || len(q.SealTo) != sealKeySize:
-		return invalid("question.nonce and question.sealTo must have %d and %d bytes", nonceSize, sealKeySize)
-	}
-	return nil
+// proofAge is how far the clock of a cluster that proves itself may differ. Its address counts otherwise.
+const proofAge = 5 * time.Minute
+
+func (r challengeRequest) from() string { return r.ClusterID }
+func (r renewalRequest) from() string   { return r.ClusterID }
+
+// prove signs the request for a challenge with the pinned key of the consumer.
+func (r *challengeRequest) prove(ours ed25519.PrivateKey, now time.Time) {
+	r.Time = now.Unix()
+	r.Proof = ed25519.Sign(ours, r.signed())
 }
 
-// parseRegistration makes all checks that need no API server and no secret, signatures excepted. own is this cluster.
-func parseRegistration(body []byte, own discoveryv1alpha1.ClusterIdentity) (r registrationRequest, err *Error) {
-	if err := decode(body, &r); err != nil {
-		return r, err
-	}
-	if err := validClusterID(r.Cluster.ClusterID); err != nil {
-		return r, err
-	}
-	if !validClusterName(r.Cluster) {
-		return r, invalid("the cluster's name is not a DNS-1123 label of at most %d characters", validation.DNS1123LabelMaxLength)
-	}
-	if r.Cluster.ClusterID == own.ClusterID {
-		return r, invalid("%s is the ID of this cluster, %s: a cluster cannot peer with itself; "+
-			"if both were installed with the same ID, uninstall one of them and install it again", own.ClusterID, own.ClusterName)
-	}
-	if r.Protocol.Min > r.Protocol.Max {
-		return r, invalid("the range of protocol versions is empty: its minimum is above its maximum")
-	}
-	if ours, theirs := ProtocolRange, r.Protocol; theirs.Max < ours.Min || theirs.Min > ours.Max {
-		return r, refuse(http.StatusBadRequest, ReasonVersion, "this provider, %s, runs version %s with protocol %s, and the requesting cluster has %s; upgrade the older of the two",
-			own.ClusterName, version.Version, ours, theirs)
-	}
-	if !discoveryv1alpha1.ValidAuthURL(r.AuthURL) {
-		return r, invalid("authUrl is not the URL of an authentication service: https://HOST, https://HOST:PORT, or empty")
-	}
-	if err := r.Question.check(); err != nil {
-		return r, err
-	}
-	if len(r.PublicKey) != ed25519.PublicKeySize || len(r.ClusterKey) != ed25519.PublicKeySize {
-		return r, invalid("publicKey and clusterKey are not Ed25519 keys: %d bytes in Base64", ed25519.PublicKeySize)
-	}
-	if len(r.TokenID) > maxTokenID || len(r.TokenProof) > sha256.Size || len(r.Proof) != ed25519.SignatureSize || len(r.ClusterProof) != ed25519.SignatureSize {
-		return r, invalid("tokenID, tokenProof, proof or clusterProof has a wrong length")
-	}
-	if len(r.Replaces) > maxProofs || slices.ContainsFunc(r.Replaces, func(proof []byte) bool { return len(proof) != ed25519.SignatureSize }) {
-		return r, invalid("replaces has more than %d signatures, or one that does not have %d bytes", maxProofs, ed25519.SignatureSize)
-	}
-	return r, nil
+// proves reports whether the request is signed with a key, and recent. Who repeats one that is not his gains what its sender may ask for.
+func (r challengeRequest) proves(key ed25519.PublicKey, now time.Time) bool {
+	return now.Sub(time.Unix(r.Time, 0)).Abs() <= proofAge && ed25519.Verify(key, r.signed(), r.Proof)
 }
 
-// proven checks the signatures of a registration over its transcript.
-func (r registrationRequest) proven(transcript []byte) *Error {
-	if !ed25519.Verify(r.PublicKey, transcript, r.Proof) || !ed25519.Verify(r.ClusterKey, transcript, r.ClusterProof) {
-		return invalid("proof and clusterProof are not signatures of this request with the private keys of publicKey and clusterKey")
-	}
-	return nil
+// proves reports whether the renewal is signed with a key. Its challenge makes it recent.
+func (r renewalRequest) proves(key ed25519.PublicKey, _ time.Time) bool {
+	return ed25519.Verify(key, r.signed(), r.Signature)
 }
 
-func parseChallengeRequest(body []byte) (r challengeRequest, err *Error) {
-	if err := decode(body, &r); err != nil {
-		return r, err
-	}
-	if r.Nonce == nil {
-		return r, refuse(http.StatusBadRequest, ReasonVersion,
-			"the request is one of an older protocol; this provider runs version %s with protocol %s: upgrade Liqo in the requesting cluster", version.Version, ProtocolRange)
-	}
-	if len(r.Nonce) != nonceSize || r.Provider != "" && !clusterkey.IsFingerprint(r.Provider) {
-		return r, invalid("nonce must have %d bytes, and provider must be the fingerprint of a key, or empty", nonceSize)
-	}
-	return r, validClusterID(r.ClusterID)
+func (r challengeRequest) signed() []byte {
+	return clusterkey.Message("liqo.io/auth/known/v1", []byte(r.ClusterID), []byte(r.Provider), r.Nonce, []byte(strconv.FormatInt(r.Time, 10)))
 }
 
-func parseRenewal(body []byte) (r renewalRequest, err *Error) {
-	if err := decode(body, &r); err != nil {
-		return r, err
-	}
-	if err := validClusterID(r.ClusterID); err != nil {
-		return r, err
-	}
-	if err := r.Question.check(); err != nil {
-		return r, err
-	}
-	if len(r.Signature) != ed25519.SignatureSize {
-		return r, invalid("the signature does not have %d bytes", ed25519.SignatureSize)
-	}
-	return r, nil
-}
+// tenantDeadline is how long first contact waits for the tenant.
+const tenantDeadline = 10 * time.Second
 
-// call is a request whose body was decoded.
-type call struct {
-	proof  proof                                                          // the request, if one of its kind can prove who has sent it
-	answer func(ctx context.Context) (peer string, answer any, err error) // peer is the requesting cluster, if known
-}
-
-// reading decodes the body of a request once, for the question who has sent it and for the answer.
-func reading[R any](parse func(body []byte) (R, *Error), answer func(context.Context, R) (string, any, error)) func([]byte) (*call, error) {
-	return func(body []byte) (*call, error) {
-		request, refusal := parse(body)
-		if refusal != nil {
-			return nil, refusal
-		}
-		proves, _ := any(request).(proof)
-		return &call{proves, func(ctx context.Context) (string, any, error) { return answer(ctx, request) }}, nil
-	}
-}
-
-// decode reports where a body is wrong and quotes nothing from it, because it may have secrets.
-func decode(body []byte, into any) *Error {
-	err := json.Unmarshal(body, into)
-	if syntax := new(json.SyntaxError); errors.As(err, &syntax) {
-		return invalid("the body is not JSON, near byte %d", syntax.Offset)
-	}
-	if err != nil {
-		return invalid("the body is not the JSON expected: one object, keys and signatures in Base64")
-	}
-	return nil
-}
-
-var clusterIDPattern = regexp.MustCompile(`^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$`)
-
-func validClusterID(id string) *Error {
-	if clusterIDPattern.MatchString(id) {
-		return nil
-	}
-	return invalid("the cluster's ID is not a UUID in lower case")
-}
-
-func validClusterName(c discoveryv1alpha1.ClusterIdentity) bool {
-	return len(validation.IsDNS1123Label(c.ClusterName)) == 0
+// Grant is what a peer gets.
+type Grant struct {
+	// Namespace of the tenant in the provider.
+	Namespace string
+	// Token of the peer's ServiceAccount, and how long from now it is valid.
+	Token    string
+	Lifetime time.Duration
+	// APIServerURL and APIServerCA (PEM) are for the API server that accepts the token. Without a CA, a public authority
+	// signed its certificate.
+	APIServerURL string
+	APIServerCA  []byte
+	// Ways to the provider's gateways, of a dry run; see package ways.
+	Ways []byte
+	// ProviderKey identifies the provider from now on. The client sets it.
+	ProviderKey ed25519.PublicKey
 }

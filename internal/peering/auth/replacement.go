@@ -3,7 +3,6 @@
 package auth
 
 import (
-	"context"
 	"crypto/ed25519"
 	"encoding/base64"
 	"fmt"
@@ -116,11 +115,4 @@ func (r Replacement) Into(object *corev1.ConfigMap) {
 // replacement returns the statement of a registration to the provider with this cluster ID. It may have no proofs.
 func (r registrationRequest) replacement(provider string) Replacement {
 	return Replacement{Consumer: r.Cluster.ClusterID, Provider: provider, Key: r.PublicKey, ClusterKey: r.ClusterKey, Proofs: r.Replaces}
-}
-
-// isRegistered reports whether the keys of a request are those of its registered cluster, or proven to replace them. Its signatures are still to be checked.
-func (s *Server) isRegistered(ctx context.Context, request registrationRequest) bool {
-	pin, err := s.options.Peers.Pinned(ctx, request.Cluster.ClusterID)
-	by := request.replacement(s.options.Cluster.ClusterID)
-	return err == nil && (by.Done(pin) || by.ProvenTo(s.options.Cluster.ClusterID, pin))
 }

@@ -91,6 +91,24 @@ type route struct {
 	read   func(body []byte) (*call, error)
 }
 
+// call is a request whose body was decoded.
+type call struct {
+	proof  proof                                                          // the request, if one of its kind can prove who has sent it
+	answer func(ctx context.Context) (peer string, answer any, err error) // peer is the requesting cluster, if known
+}
+
+// reading decodes the body of a request once, for the question who has sent it and for the answer.
+func reading[R any](parse func(body []byte) (R, *Error), answer func(context.Context, R) (string, any, error)) func([]byte) (*call, error) {
+	return func(body []byte) (*call, error) {
+		request, refusal := parse(body)
+		if refusal != nil {
+			return nil, refusal
+		}
+		proves, _ := any(request).(proof)
+		return &call{proves, func(ctx context.Context) (string, any, error) { return answer(ctx, request) }}, nil
+	}
+}
+
 // NewServer returns the service.
 func NewServer(o ServerOptions) (*Server, error) {
 	if err := validClusterID(o.Cluster.ClusterID); err != nil {
@@ -174,7 +192,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	log = log.WithValues("result", refusal.Reason, "code", refusal.Code)
 	if refusal.Code >= http.StatusInternalServerError {
-		log.Error(refusal.cause, "request")
+		log.Error(refusal.Cause, "request")
 	} else {
 		log.Info("request")
 	}
@@ -210,97 +228,6 @@ func (s *Server) ids(context.Context, any) (string, any, error) {
 		ClusterID: s.options.Cluster.ClusterID, ClusterName: s.options.Cluster.ClusterName,
 		Version: version.Version, Protocol: ProtocolRange, Capabilities: version.Capabilities(),
 	}, nil
-}
-
-func (s *Server) register(ctx context.Context, request registrationRequest) (string, any, error) {
-	peer := request.Cluster.ClusterID
-	which, fresh := s.challenges.Check(request.Question.Challenge, peer, s.options.Now())
-	if !fresh {
-		return peer, nil, errChallenge
-	}
-	call, cancel := context.WithTimeout(ctx, callDeadline)
-	defer cancel()
-	transcript := request.signed()
-	// The token first: clients without one cause no more work than this.
-	token, err := s.checkToken(call, request, transcript)
-	if errors.Is(err, ErrEmptyDenied) && (s.isRegistered(call, request) || s.isProvider(call, request)) {
-		err = nil // a registered cluster that makes first contact again has deleted its token
-	}
-	if err != nil {
-		return peer, nil, err
-	}
-	if refusal := request.proven(transcript); refusal != nil {
-		return peer, nil, refusal
-	}
-	signer, err := s.signer(call, request.Question)
-	if err != nil {
-		return peer, nil, err
-	}
-	if !s.challenges.Spend(which, "token "+request.TokenID, s.options.Now()) {
-		return peer, nil, errChallenge
-	}
-	listener.Keep(ctx, "token "+request.TokenID) // the tenant may take a while
-	to := answerTo{s.options.Cluster.ClusterID, peer, request.PublicKey, request.Question}
-	if request.DryRun {
-		answer, err := signer.answer(Grant{Ways: s.ways(call, request)}, to)
-		return peer, answer, err
-	}
-	select {
-	case s.tenantSlots <- struct{}{}:
-		defer func() { <-s.tenantSlots }()
-	default:
-		refusal := refuse(http.StatusTooManyRequests, ReasonTooMany, "too many clusters make first contact at this time; try again later")
-		refusal.RetryAfter = time.Second
-		return peer, nil, refusal
-	}
-	if token != nil && token.Once {
-		first, err := s.options.Peers.Spend(call, request.TokenID, peer)
-		if err != nil {
-			return peer, nil, err
-		}
-		if !first {
-			return peer, nil, refuse(http.StatusUnauthorized, ReasonDenied,
-				"the token was used by another cluster; `liqoctl generate peer-command`, run for this cluster, prints another one")
-		}
-	}
-	pinned, created, err := s.options.Peers.Pin(call, Pin{Cluster: request.Cluster, Key: request.PublicKey, ClusterKey: request.ClusterKey, AuthURL: request.AuthURL, TokenID: request.TokenID, InBand: request.Question.InBand})
-	if err != nil {
-		return peer, nil, err
-	}
-	if !created {
-		if pinned, err = s.repeated(ctx, request, pinned); err != nil {
-			return peer, nil, err
-		}
-	}
-	pinned.InBand = request.Question.InBand
-	grant, err := s.options.Peers.GrantNew(ctx, pinned)
-	if err != nil {
-		return peer, nil, err
-	}
-	answer, err := signer.answer(grant, to)
-	return peer, answer, err
-}
-
-// repeated returns the pin of a registered cluster that makes first contact again: with the same name and the same keys, or with proof that it has
-// replaced them.
-func (s *Server) repeated(ctx context.Context, request registrationRequest, pinned Pin) (Pin, error) {
-	local, peer := s.options.Cluster, request.Cluster
-	by := request.replacement(local.ClusterID)
-	if !by.Done(pinned) && !by.ProvenTo(local.ClusterID, pinned) {
-		return Pin{}, refuse(http.StatusForbidden, ReasonConflict,
-			"cluster %s is registered in %s, as %s, with another key; if it was reinstalled, an administrator of %s "+
-				"must end the old peering there (`liqoctl unpeer out-of-band %s`), then it can peer again",
-			peer.ClusterID, local.ClusterName, pinned.Cluster.ClusterName, local.ClusterName, pinned.Cluster.ClusterName)
-	}
-	if pinned.Cluster.ClusterName != peer.ClusterName {
-		return Pin{}, invalid("cluster %s is registered in %s under the name %s, and the request has the name %s; "+
-			"restore the old name, or end the old peering on both sides and peer again",
-			peer.ClusterID, local.ClusterName, pinned.Cluster.ClusterName, peer.ClusterName)
-	}
-	if by.Done(pinned) {
-		return pinned, nil
-	}
-	return s.options.Peers.Replace(ctx, pinned, by)
 }
 
 func (s *Server) challenge(ctx context.Context, request challengeRequest) (string, any, error) {
@@ -352,14 +279,14 @@ func (s *Server) renew(ctx context.Context, request renewalRequest) (string, any
 	grant, err := s.options.Peers.Renew(ctx, pin)
 	if errors.Is(err, errRevoked) {
 		return peer, nil, &Error{
-			Code: http.StatusForbidden, Reason: ReasonRevoked, cause: err,
+			Code: http.StatusForbidden, Reason: ReasonRevoked, Cause: err,
 			Message: "the peering was ended in " + s.options.Cluster.ClusterName + "; first contact must be made again, with the token",
 		}
 	}
 	if err != nil {
 		return peer, nil, err
 	}
-	answer, err := signer.answer(grant, answerTo{s.options.Cluster.ClusterID, peer, pin.Key, request.Question})
+	answer, err := signer.answer(grant, answerTo{provider: s.options.Cluster.ClusterID, consumer: peer, publicKey: pin.Key, question: request.Question})
 	return peer, answer, err
 }
 

@@ -334,12 +334,13 @@ func TestCapturedRegistration(t *testing.T) {
 
 func (b *env) newChallenge(t *testing.T, cluster discoveryv1alpha1.ClusterIdentity) string {
 	t.Helper()
-	q, _, err := b.client.question(t.Context(), milan, asker{cluster.ClusterID, newKey("key")})
-	if err != nil {
-		t.Fatal(err)
+	code, text, _ := b.send(t, "POST", pathChallenge, challengeRequest{ClusterID: cluster.ClusterID, Provider: milan.Fingerprint, Nonce: make([]byte, nonceSize)})
+	var answer challengeAnswer
+	if err := json.Unmarshal([]byte(text), &answer); err != nil || code != 200 {
+		t.Fatalf("%d %s: %v", code, text, err)
 	}
-	logged.secret(q.Challenge)
-	return q.Challenge
+	logged.secret(answer.Challenge)
+	return answer.Challenge
 }
 
 func renewal(cluster discoveryv1alpha1.ClusterIdentity, challenge string, key ed25519.PrivateKey) renewalRequest {
