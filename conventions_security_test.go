@@ -60,7 +60,7 @@ var securityRules = map[string]securityRule{
 		find:   setting("InsecureSkipVerify", "Insecure"),
 		bad:    "_ = tls.Config{InsecureSkipVerify: true}\nx.InsecureSkipVerify = yes\n_ = rest.TLSClientConfig{Insecure: yes}\nx.TLSClientConfig.Insecure = true", good: "_ = tls.Config{InsecureSkipVerify: false}",
 		accepted: map[string]string{
-			"internal/peering/auth/client.go":            "answers are signed with the pinned key, inside TLS (ADR 17)",
+			"internal/peering/auth/client/client.go":     "answers are signed with the pinned key, inside TLS (ADR 17)",
 			"internal/network/carrier/listen.go":         "of WebSockets: accepts any Origin, as no browser comes",
 			"internal/offloading/metricagent/setup.go":   "the administrator chooses it with --kubelet-insecure-tls, as of metrics-server",
 			"internal/network/carrier/transport/dial.go": "WireGuard inside proves the other side (ADR 21)",

@@ -25,6 +25,7 @@ import (
 	"liqo.io/liqo/internal/offloading/serving"
 	peeringauth "liqo.io/liqo/internal/peering/auth"
 	"liqo.io/liqo/internal/peering/auth/endpoint"
+	authserver "liqo.io/liqo/internal/peering/auth/server"
 	"liqo.io/liqo/internal/peering/auth/ways"
 )
 
@@ -103,16 +104,16 @@ func runAuth(ctx context.Context, cfg *rest.Config, o authOptions) error {
 	if err != nil {
 		return err
 	}
-	tokens := peeringauth.SecretTokens{Secrets: core, Namespace: o.namespace}
-	keys := &peeringauth.SecretKeys{Secrets: core, Namespace: o.namespace}
-	handler, err := peeringauth.NewServer(peeringauth.ServerOptions{
+	tokens := authserver.SecretTokens{Secrets: core, Namespace: o.namespace}
+	keys := &authserver.SecretKeys{Secrets: core, Namespace: o.namespace}
+	handler, err := authserver.New(authserver.Options{
 		Cluster:              discoveryv1alpha1.ClusterIdentity{ClusterID: o.clusterID, ClusterName: o.clusterName},
 		EnableAuthentication: o.enableAuth,
 		Tokens:               tokens,
 		Keys:                 keys,
-		Peers: peeringauth.Registry{
+		Peers: authserver.Registry{
 			Client: core, Namespace: o.namespace,
-			Address: peeringauth.Address{URL: o.apiServerAddress, Nodes: core, TrustedCA: o.apiServerTrustedCA, CA: authCA(cfg)},
+			Address: authserver.Address{URL: o.apiServerAddress, Nodes: core, TrustedCA: o.apiServerTrustedCA, CA: authCA(cfg)},
 		},
 		Ways: ways.Finder{Client: core, Namespace: o.namespace}.Find,
 		Log:  log,

@@ -22,6 +22,7 @@ import (
 	"liqo.io/liqo/internal/kube/clusterkey"
 	"liqo.io/liqo/internal/kube/kubetest"
 	peeringauth "liqo.io/liqo/internal/peering/auth"
+	authclient "liqo.io/liqo/internal/peering/auth/client"
 )
 
 const authTestID = "11111111-2222-4333-8444-555555555555"
@@ -134,7 +135,7 @@ func TestAuthRole(t *testing.T) {
 	if text := get(t, http.DefaultClient, health+"/readyz"); text != "200 ok\n" {
 		t.Error(text)
 	}
-	client, err := peeringauth.NewClient("https://"+o.address, peeringauth.ClientOptions{InsecureSkipTLSVerify: true})
+	client, err := authclient.New("https://"+o.address, authclient.Options{InsecureSkipTLSVerify: true})
 	if err != nil {
 		t.Fatal(err)
 	}

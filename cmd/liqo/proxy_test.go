@@ -20,8 +20,9 @@ import (
 
 	discoveryv1alpha1 "liqo.io/liqo/apis/discovery/v1alpha1"
 	"liqo.io/liqo/internal/kube/kubetest"
-	peeringauth "liqo.io/liqo/internal/peering/auth"
+	authclient "liqo.io/liqo/internal/peering/auth/client"
 	"liqo.io/liqo/internal/peering/auth/endpoint"
+	authserver "liqo.io/liqo/internal/peering/auth/server"
 	"liqo.io/liqo/internal/peering/proxy"
 )
 
@@ -115,7 +116,7 @@ func TestAttackProxyShare(t *testing.T) {
 			}
 			time.Sleep(2 * time.Second) // the attacker's head start
 			for i := range 6 {
-				honest, err := peeringauth.NewClient(discoveryv1alpha1.AuthURLInside, peeringauth.ClientOptions{
+				honest, err := authclient.New(discoveryv1alpha1.AuthURLInside, authclient.Options{
 					InsecureSkipTLSVerify: true, ProxyURL: through, Timeout: 5 * time.Second,
 					Dial: func(ctx context.Context, network, _ string) (net.Conn, error) {
 						return (&net.Dialer{}).DialContext(ctx, network, at)
@@ -137,7 +138,7 @@ func TestAttackProxyShare(t *testing.T) {
 // proxyBeforeAuth starts an authentication service with its limits, and a proxy to it as the role starts one. It returns the address of the proxy.
 func proxyBeforeAuth(t *testing.T, key []byte) string {
 	t.Helper()
-	handler, err := peeringauth.NewServer(peeringauth.ServerOptions{
+	handler, err := authserver.New(authserver.Options{
 		Cluster: discoveryv1alpha1.ClusterIdentity{ClusterID: "33333333-3333-4333-8333-333333333333", ClusterName: "turin"}, Log: logr.Discard(),
 	})
 	if err != nil {

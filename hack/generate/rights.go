@@ -39,7 +39,7 @@ var roles = []role{
 		"./internal/network/pools", "./internal/network/spread", "./internal/network/tenants", "./internal/network/trust",
 		"./internal/network/tunnelendpoint",
 	}},
-	{"auth", []string{"./internal/peering/auth", "./internal/peering/auth/ways"}},
+	{"auth", []string{"./internal/peering/auth/server", "./internal/peering/auth/ways"}},
 	{"virtual-kubelet", []string{"./internal/offloading/virtualkubelet", "./internal/offloading/kubeletapi", "./internal/offloading/reflection/engine", "./internal/offloading/reflection/objects", "./internal/offloading/reflection/pods", "./internal/offloading/reflection/tokens", "./internal/offloading/reflection/events", "./internal/network/translator", "./internal/storage/claims"}},
 	{"metric-agent", []string{"./internal/offloading/metricagent"}},
 	{"dns", []string{"./internal/offloading/nameserver"}},

@@ -27,6 +27,7 @@ import (
 	"liqo.io/liqo/internal/action/tokens"
 	"liqo.io/liqo/internal/kube/clusterkey"
 	"liqo.io/liqo/internal/peering/auth"
+	authserver "liqo.io/liqo/internal/peering/auth/server"
 )
 
 // TestAttackNL9: who reads the printed command in a history or a log has a token that a second cluster cannot use, and that ends.
@@ -128,7 +129,7 @@ func testGeneratePeerCommand(t *testing.T, config *rest.Config) {
 		t.Fatal(err)
 	}
 	setShared(t, c, sharedBefore)
-	source := auth.SecretTokens{Secrets: kubernetes.NewForConfigOrDie(config).CoreV1(), Namespace: actiontest.Namespace}
+	source := authserver.SecretTokens{Secrets: kubernetes.NewForConfigOrDie(config).CoreV1(), Namespace: actiontest.Namespace}
 	issued := map[string]bool{}
 	for range 2 {
 		command, err := generate.ForPeer(ctx, c, actiontest.Namespace, tokens.Options{For: "milan", Expires: time.Hour}, progress)

@@ -34,6 +34,7 @@ import (
 	"liqo.io/liqo/internal/action/unpeer"
 	"liqo.io/liqo/internal/kube/clusterkey"
 	"liqo.io/liqo/internal/peering/auth"
+	authserver "liqo.io/liqo/internal/peering/auth/server"
 )
 
 const goodSecret = "0123456789abcdef"
@@ -52,7 +53,7 @@ func (secrets) Tokens(context.Context) ([]auth.AcceptedToken, error) {
 func (secrets) ClusterKeys(context.Context) (clusterkey.Keys, error) { return providerKeys, nil }
 
 type noPeers struct {
-	auth.Peers
+	authserver.Peers
 	t *testing.T
 }
 
@@ -68,7 +69,7 @@ func (p noPeers) Pin(context.Context, auth.Pin) (auth.Pin, bool, error) {
 // provider is the authentication service of another cluster; ids, if not nil, replaces its answer to GET /ids.
 func provider(t *testing.T, ids map[string]any, date time.Time) string {
 	t.Helper()
-	service, err := auth.NewServer(auth.ServerOptions{
+	service, err := authserver.New(authserver.Options{
 		Cluster:              discoveryv1alpha1.ClusterIdentity{ClusterID: actiontest.RemoteID, ClusterName: "milan"},
 		EnableAuthentication: true, Tokens: secrets{}, Keys: secrets{}, Peers: noPeers{t: t}, Log: logr.Discard(),
 	})

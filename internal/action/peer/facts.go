@@ -24,6 +24,7 @@ import (
 	"liqo.io/liqo/internal/kube/version"
 	"liqo.io/liqo/internal/network/carrier"
 	"liqo.io/liqo/internal/peering/auth"
+	authclient "liqo.io/liqo/internal/peering/auth/client"
 	"liqo.io/liqo/internal/peering/auth/ways"
 )
 
@@ -50,7 +51,7 @@ type facts struct {
 	// tenantOwner is the cluster that owns the tenant namespace of this name, if it exists.
 	tenantOwner string
 
-	ids    auth.IDs
+	ids    authclient.IDs
 	idsErr error
 	now    time.Time // when ids arrived
 	asked  bool      // whether the token was tried
@@ -151,7 +152,7 @@ func (f *facts) askProvider(ctx context.Context) {
 		f.idsErr = errNotAsked
 		return
 	}
-	endpoint, err := auth.NewClient(f.options.AuthURL, auth.ClientOptions{InsecureSkipTLSVerify: true, Timeout: endpointTimeout})
+	endpoint, err := authclient.New(f.options.AuthURL, authclient.Options{InsecureSkipTLSVerify: true, Timeout: endpointTimeout})
 	if err != nil {
 		f.idsErr = err
 		return
@@ -167,8 +168,8 @@ func (f *facts) askProvider(ctx context.Context) {
 	var grant auth.Grant
 	if err == nil {
 		token := auth.ParseToken(f.options.Token)
-		grant, err = endpoint.Register(ctx, auth.Registration{
-			Provider: auth.Provider{ID: f.options.ClusterID, Fingerprint: token.Fingerprint, Unproven: f.options.InsecureSkipProviderVerify},
+		grant, err = endpoint.Register(ctx, authclient.Registration{
+			Provider: authclient.Provider{ID: f.options.ClusterID, Fingerprint: token.Fingerprint, Unproven: f.options.InsecureSkipProviderVerify},
 			Cluster:  f.local, Secret: token.Secret, Key: key, ClusterKey: key, DryRun: true,
 		})
 	}
@@ -178,7 +179,7 @@ func (f *facts) askProvider(ctx context.Context) {
 
 // retryIDs asks again while connections are refused, for a limited time. It does not repeat a request that timed
 // out, because each repetition would cost the whole timeout.
-func retryIDs(ctx context.Context, ask func(context.Context) (auth.IDs, error), most time.Duration) (auth.IDs, error) {
+func retryIDs(ctx context.Context, ask func(context.Context) (authclient.IDs, error), most time.Duration) (authclient.IDs, error) {
 	for start := time.Now(); ; {
 		ids, err := ask(ctx)
 		if !errors.Is(err, auth.ErrUnreachable) || time.Since(start) > most {

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"liqo.io/liqo/internal/peering/auth"
+	authclient "liqo.io/liqo/internal/peering/auth/client"
 )
 
 // TestRetryIDs: an address that does not serve yet is asked again; any other result is final.
@@ -25,9 +26,9 @@ func TestRetryIDs(t *testing.T) {
 		"denies":                      {[]error{auth.ErrDenied, nil}, time.Minute, 1, auth.ErrDenied},
 	} {
 		asked := 0
-		_, err := retryIDs(t.Context(), func(context.Context) (auth.IDs, error) {
+		_, err := retryIDs(t.Context(), func(context.Context) (authclient.IDs, error) {
 			asked++
-			return auth.IDs{}, test.answers[asked-1]
+			return authclient.IDs{}, test.answers[asked-1]
 		}, test.most)
 		if !errors.Is(err, test.wants) || asked != test.asked {
 			t.Errorf("%s: %v after %d requests, want %v after %d", name, err, asked, test.wants, test.asked)

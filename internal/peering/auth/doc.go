@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package auth establishes trust between two clusters: a service for unauthenticated clients, and its client.
+// Package auth is the protocol by which two clusters establish trust: a service for unauthenticated clients, and its client.
 //
 //	GET  /ids                 identity of this cluster, and its protocol versions
 //	POST /identity            first contact: pre-shared token and public key  →  token for an hour, API server
@@ -14,8 +14,6 @@
 //
 // Lifetimes are transmitted as durations, so that the clocks of the clusters need not agree.
 //
-// The package must not know what a tenant consists of. It writes one kind of object, the ConfigMap with the pinned key,
-// and waits there for the name of the tenant's namespace. It never logs, returns or stores a token or a signature.
-// The proofs are TestServerAgainstAPIServer, with exactly the rights of the markers in identity.go,
-// TestNothingSecretIsLogged, and fuzz tests of the parsers.
+// This package is what both sides know: messages, checks, errors and proofs, and the objects in which the service and the controller manager of a provider
+// agree on peers. Package server is the service, package client calls it. The parsers have fuzz tests.
 package auth

@@ -97,21 +97,24 @@ func (e *Error) Is(class error) bool {
 	return false
 }
 
-func refuse(code int, reason Reason, format string, args ...any) *Error {
+// Refuse returns a refusal with an HTTP status.
+func Refuse(code int, reason Reason, format string, args ...any) *Error {
 	return &Error{Code: code, Reason: reason, Message: fmt.Sprintf(format, args...)}
 }
 
-func invalid(format string, args ...any) *Error {
-	return refuse(http.StatusBadRequest, ReasonInvalid, format, args...)
+// Invalid returns the refusal of a request that no client of this protocol sends.
+func Invalid(format string, args ...any) *Error {
+	return Refuse(http.StatusBadRequest, ReasonInvalid, format, args...)
 }
 
-// unavailable hides the cause from unauthenticated clients; the server logs it.
-func unavailable(cause error) *Error {
+// Unavailable hides the cause from unauthenticated clients; the server logs it.
+func Unavailable(cause error) *Error {
 	return &Error{
 		Code: http.StatusServiceUnavailable, Reason: ReasonUnavailable, Cause: cause,
 		Message: "the provider cannot do this now; its administrator finds the cause in the logs of Deployment liqo-auth",
 	}
 }
 
-var errChallenge = refuse(http.StatusBadRequest, ReasonChallenge,
-	"the request must be signed over an unused challenge that this service issued for this cluster within the last %s; request one at %s", challenge.Lifetime, pathChallenge)
+// ChallengeNeeded is the refusal of a request with another challenge than the latest of this process.
+var ChallengeNeeded = Refuse(http.StatusBadRequest, ReasonChallenge,
+	"the request must be signed over an unused challenge that this service issued for this cluster within the last %s; request one at %s", challenge.Lifetime, PathChallenge)

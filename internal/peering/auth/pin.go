@@ -65,7 +65,7 @@ type Pin struct {
 	Version string // of the object, from which a watch starts
 }
 
-// ParsePin reads what Pin.configMap wrote.
+// ParsePin reads what Pin.ConfigMap wrote.
 func ParsePin(object *corev1.ConfigMap) (Pin, error) {
 	pin := Pin{
 		Cluster:   discoveryv1alpha1.ClusterIdentity{ClusterID: object.Data[PinClusterID], ClusterName: object.Data[PinClusterName]},
@@ -80,15 +80,15 @@ func ParsePin(object *corev1.ConfigMap) (Pin, error) {
 	key, err := base64.StdEncoding.DecodeString(object.Data[PinPublicKey])
 	clusterKey, clusterKeyErr := base64.StdEncoding.DecodeString(object.Data[PinClusterKey])
 	switch {
-	case validClusterID(pin.Cluster.ClusterID) != nil || object.Name != PinName(pin.Cluster.ClusterID):
+	case CheckClusterID(pin.Cluster.ClusterID) != nil || object.Name != PinName(pin.Cluster.ClusterID):
 		return Pin{}, fmt.Errorf("ConfigMap %s/%s: %s is not the ID in its name", object.Namespace, object.Name, PinClusterID)
-	case !validClusterName(pin.Cluster):
+	case !ValidClusterName(pin.Cluster):
 		return Pin{}, fmt.Errorf("ConfigMap %s/%s: %s is not the name of a cluster", object.Namespace, object.Name, PinClusterName)
 	case err != nil || len(key) != ed25519.PublicKeySize:
 		return Pin{}, fmt.Errorf("ConfigMap %s/%s: %s is not an Ed25519 key in Base64", object.Namespace, object.Name, PinPublicKey)
 	case clusterKeyErr != nil || len(clusterKey) != ed25519.PublicKeySize:
 		return Pin{}, fmt.Errorf("ConfigMap %s/%s: %s is not an Ed25519 key in Base64", object.Namespace, object.Name, PinClusterKey)
-	case len(pin.TokenID) > maxTokenID:
+	case len(pin.TokenID) > MaxTokenID:
 		return Pin{}, fmt.Errorf("ConfigMap %s/%s: %s is too long", object.Namespace, object.Name, PinTokenID)
 	case !discoveryv1alpha1.ValidAuthURL(pin.AuthURL):
 		return Pin{}, fmt.Errorf("ConfigMap %s/%s: %s is not the URL of an authentication service", object.Namespace, object.Name, PinAuthURL)
@@ -97,7 +97,8 @@ func ParsePin(object *corev1.ConfigMap) (Pin, error) {
 	return pin, nil
 }
 
-func (p Pin) configMap(namespace string) *corev1.ConfigMap {
+// ConfigMap is how the pin is stored.
+func (p Pin) ConfigMap(namespace string) *corev1.ConfigMap {
 	made := &corev1.ConfigMap{
 		ObjectMeta: metav1.ObjectMeta{
 			Name:      PinName(p.Cluster.ClusterID),
@@ -127,8 +128,8 @@ func objectLabels(kind, name, clusterID string) map[string]string {
 	}
 }
 
-// spentToken records which cluster used a token that only one may use. Its creation is atomic, and needs no right to change anything.
-func spentToken(namespace, tokenID, clusterID string) *corev1.ConfigMap {
+// SpentToken records which cluster used a token that only one may use. Its creation is atomic, and needs no right to change anything.
+func SpentToken(namespace, tokenID, clusterID string) *corev1.ConfigMap {
 	return &corev1.ConfigMap{
 		ObjectMeta: metav1.ObjectMeta{
 			Name: SpentName(tokenID), Namespace: namespace,

@@ -54,10 +54,10 @@ func FuzzParsePin(f *testing.F) {
 			t.Errorf("key %q passed as %x", key, pin.Key)
 		}
 		if parsed, err := url.Parse(address); address != "" && (err != nil || parsed.Scheme != "https" || parsed.Hostname() == "" || parsed.User != nil ||
-			parsed.RawQuery != "" || parsed.Fragment != "" || len(address) > maxURL || parsed.String() != address) {
+			parsed.RawQuery != "" || parsed.Fragment != "" || len(address) > MaxURL || parsed.String() != address) {
 			t.Errorf("URL %q passed", address)
 		}
-		again, err := ParsePin(pin.configMap("liqo"))
+		again, err := ParsePin(pin.ConfigMap("liqo"))
 		if err != nil || again.Cluster != pin.Cluster || !again.Key.Equal(pin.Key) || again.AuthURL != pin.AuthURL {
 			t.Errorf("%+v is read again as %+v, %v", pin, again, err)
 		}

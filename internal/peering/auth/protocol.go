@@ -21,21 +21,23 @@ var ProtocolRange = version.Protocol()
 
 // The paths of the service.
 const (
-	pathIDs       = "/ids"
-	pathIdentity  = "/identity"
-	pathChallenge = "/identity/challenge"
-	pathRenewal   = "/identity/renewal"
+	PathIDs       = "/ids"
+	PathIdentity  = "/identity"
+	PathChallenge = "/identity/challenge"
+	PathRenewal   = "/identity/renewal"
 )
 
+// Sizes in bytes.
 const (
-	maxRequest   = 64 << 10
-	maxURL       = 2 << 10
-	maxChallenge = 256
-	maxTokenID   = 16
-	nonceSize    = 32
+	MaxRequest   = 64 << 10
+	MaxURL       = 2 << 10
+	MaxChallenge = 256
+	MaxTokenID   = 16
+	NonceSize    = 32
 )
 
-type idsAnswer struct {
+// IDsAnswer is the identity of a cluster.
+type IDsAnswer struct {
 	ClusterID    string   `json:"clusterId"`
 	ClusterName  string   `json:"clusterName"`
 	Version      string   `json:"version"`
@@ -43,8 +45,8 @@ type idsAnswer struct {
 	Capabilities []string `json:"capabilities"`
 }
 
-// registrationRequest is first contact. The challenge is that of the provider; the nonce, that of the consumer, makes the answer one to this request.
-type registrationRequest struct {
+// RegistrationRequest is first contact. The challenge is that of the provider; the nonce, that of the consumer, makes the answer one to this request.
+type RegistrationRequest struct {
 	Cluster discoveryv1alpha1.ClusterIdentity `json:"cluster"`
 	AuthURL string                            `json:"authUrl,omitempty"`
 	// PublicKey is the consumer's key for this provider, ClusterKey the one that identifies it to all its peers.
@@ -54,7 +56,7 @@ type registrationRequest struct {
 	DryRun     bool   `json:"dryRun,omitempty"`
 	// Ways asks where the gateways can be reached, in a dry run. It is not signed: providers of earlier versions do not know it.
 	Ways     bool     `json:"ways,omitempty"`
-	Question question `json:"question"`
+	Question Question `json:"question"`
 	// TokenID is the [TokenID] of the secret with which TokenProof is made; empty without a token.
 	TokenID    string `json:"tokenID,omitempty"`
 	TokenProof []byte `json:"tokenProof,omitempty"`
@@ -65,8 +67,8 @@ type registrationRequest struct {
 	ClusterProof []byte `json:"clusterProof"`
 }
 
-// question is what a signed answer refers to.
-type question struct {
+// Question is what a signed answer refers to.
+type Question struct {
 	// Provider is the fingerprint of the key with which the provider is to sign.
 	Provider string `json:"provider"`
 	// Challenge is the provider's, Nonce the consumer's.
@@ -78,8 +80,8 @@ type question struct {
 	InBand bool `json:"inBand,omitempty"`
 }
 
-// challengeRequest also learns the provider's key: Provider is the fingerprint of the one that the consumer knows, if any.
-type challengeRequest struct {
+// ChallengeRequest also learns the provider's key: Provider is the fingerprint of the one that the consumer knows, if any.
+type ChallengeRequest struct {
 	ClusterID string `json:"clusterID"`
 	Provider  string `json:"provider,omitempty"`
 	Nonce     []byte `json:"nonce"`
@@ -89,7 +91,8 @@ type challengeRequest struct {
 	Proof []byte `json:"proof,omitempty"`
 }
 
-type challengeAnswer struct {
+// ChallengeAnswer is a value to sign.
+type ChallengeAnswer struct {
 	Challenge string `json:"challenge"`
 	ExpiresIn int64  `json:"expiresIn"` // seconds
 	// ProviderKey is the one asked for, or the current one. Signature proves that the service has it.
@@ -97,18 +100,20 @@ type challengeAnswer struct {
 	Signature   []byte `json:"signature"`
 }
 
-func (a challengeAnswer) signed(r challengeRequest) []byte {
+// Signed returns the bytes that the provider signs.
+func (a ChallengeAnswer) Signed(r ChallengeRequest) []byte {
 	return clusterkey.Message("liqo.io/auth/challenge/v2", []byte(r.ClusterID), r.Nonce, []byte(a.Challenge))
 }
 
-type renewalRequest struct {
+// RenewalRequest asks for another token.
+type RenewalRequest struct {
 	ClusterID string   `json:"clusterID"`
-	Question  question `json:"question"`
+	Question  Question `json:"question"`
 	Signature []byte   `json:"signature"`
 }
 
-// grantAnswer is signed with the key that the question asked for. That of a dry run has neither namespace nor token.
-type grantAnswer struct {
+// GrantAnswer is signed with the key that the question asked for. That of a dry run has neither namespace nor token.
+type GrantAnswer struct {
 	Namespace    string `json:"namespace,omitempty"`
 	SealedToken  []byte `json:"sealedToken,omitempty"`
 	ExpiresIn    int64  `json:"expiresIn,omitempty"` // seconds
@@ -118,29 +123,30 @@ type grantAnswer struct {
 	Ways      []byte `json:"ways,omitempty"`
 	Signature []byte `json:"signature"`
 	// Successor is the provider's current key, if the question asked for the previous one.
-	Successor *successor `json:"successor,omitempty"`
+	Successor *Successor `json:"successor,omitempty"`
 }
 
-// successor is a key that replaces another one, signed by that.
-type successor struct {
+// Successor is a key that replaces another one, signed by that.
+type Successor struct {
 	Key       []byte `json:"key"`
 	Signature []byte `json:"signature"`
 }
 
-func (s successor) signed() []byte { return clusterkey.Message("liqo.io/auth/successor/v2", s.Key) }
+// Signed returns the bytes that the replaced key signs.
+func (s Successor) Signed() []byte { return clusterkey.Message("liqo.io/auth/successor/v2", s.Key) }
 
-// answerTo are the two clusters and the question of an answer.
-type answerTo struct {
-	provider, consumer string // cluster IDs
-	publicKey          []byte // the consumer's, for this provider
-	question           question
+// AnswerTo are the two clusters and the question of an answer.
+type AnswerTo struct {
+	Provider, Consumer string // cluster IDs
+	PublicKey          []byte // the consumer's, for this provider
+	Question           Question
 }
 
-// signed returns the bytes that the provider signs. They bind the answer to the consumer, its key, its question, and all of the contents.
-func (a grantAnswer) signed(to answerTo) []byte {
+// Signed returns the bytes that the provider signs. They bind the answer to the consumer, its key, its question, and all of the contents.
+func (a GrantAnswer) Signed(to AnswerTo) []byte {
 	ca, token := sha256.Sum256(a.APIServerCA), sha256.Sum256(a.SealedToken)
 	fields := [][]byte{
-		[]byte(to.provider), []byte(to.consumer), to.publicKey, []byte(to.question.Challenge), to.question.Nonce, to.question.SealTo,
+		[]byte(to.Provider), []byte(to.Consumer), to.PublicKey, []byte(to.Question.Challenge), to.Question.Nonce, to.Question.SealTo,
 		[]byte(a.Namespace), []byte(a.APIServerURL), ca[:], token[:], []byte(strconv.FormatInt(a.ExpiresIn, 10)),
 	}
 	if len(a.Ways) > 0 { // only who asks gets them
@@ -149,23 +155,24 @@ func (a grantAnswer) signed(to answerTo) []byte {
 	return clusterkey.Message("liqo.io/auth/grant/v2", fields...)
 }
 
-// sealInfo binds a sealed token to the question.
-func (to answerTo) sealInfo() []byte {
-	return clusterkey.Message("liqo.io/auth/sealed-token/v2", []byte(to.provider), []byte(to.consumer), to.question.Nonce)
+// SealInfo binds a sealed token to the question.
+func (to AnswerTo) SealInfo() []byte {
+	return clusterkey.Message("liqo.io/auth/sealed-token/v2", []byte(to.Provider), []byte(to.Consumer), to.Question.Nonce)
 }
 
-// signed returns the bytes that both signatures and the proof of the token cover.
-func (r registrationRequest) signed() []byte {
+// Signed returns the bytes that both signatures and the proof of the token cover.
+func (r RegistrationRequest) Signed() []byte {
 	return clusterkey.Message("liqo.io/auth/registration/v2", append(r.Question.fields(),
 		[]byte(r.Cluster.ClusterID), []byte(r.Cluster.ClusterName), []byte(r.AuthURL), r.PublicKey, r.ClusterKey,
 		[]byte(strconv.Itoa(r.Protocol.Min)), []byte(strconv.Itoa(r.Protocol.Max)), []byte(strconv.FormatBool(r.DryRun)), []byte(r.TokenID))...)
 }
 
-func (r renewalRequest) signed() []byte {
+// Signed returns the bytes that the consumer signs.
+func (r RenewalRequest) Signed() []byte {
 	return clusterkey.Message("liqo.io/auth/renewal/v2", append(r.Question.fields(), []byte(r.ClusterID))...)
 }
 
-func (q question) fields() [][]byte {
+func (q Question) fields() [][]byte {
 	all := [][]byte{[]byte(q.Provider), []byte(q.Challenge), q.Nonce, q.SealTo}
 	if q.InBand {
 		all = append(all, []byte("in-band"))
@@ -176,31 +183,34 @@ func (q question) fields() [][]byte {
 // proofAge is how far the clock of a cluster that proves itself may differ. Its address counts otherwise.
 const proofAge = 5 * time.Minute
 
-func (r challengeRequest) from() string { return r.ClusterID }
-func (r renewalRequest) from() string   { return r.ClusterID }
+// From is the cluster that sends the request, as it states.
+func (r ChallengeRequest) From() string { return r.ClusterID }
 
-// prove signs the request for a challenge with the pinned key of the consumer.
-func (r *challengeRequest) prove(ours ed25519.PrivateKey, now time.Time) {
+// From is the cluster that sends the request, as it states.
+func (r RenewalRequest) From() string { return r.ClusterID }
+
+// Prove signs the request for a challenge with the pinned key of the consumer.
+func (r *ChallengeRequest) Prove(ours ed25519.PrivateKey, now time.Time) {
 	r.Time = now.Unix()
 	r.Proof = ed25519.Sign(ours, r.signed())
 }
 
-// proves reports whether the request is signed with a key, and recent. Who repeats one that is not his gains what its sender may ask for.
-func (r challengeRequest) proves(key ed25519.PublicKey, now time.Time) bool {
+// Proves reports whether the request is signed with a key, and recent. Who repeats one that is not his gains what its sender may ask for.
+func (r ChallengeRequest) Proves(key ed25519.PublicKey, now time.Time) bool {
 	return now.Sub(time.Unix(r.Time, 0)).Abs() <= proofAge && ed25519.Verify(key, r.signed(), r.Proof)
 }
 
-// proves reports whether the renewal is signed with a key. Its challenge makes it recent.
-func (r renewalRequest) proves(key ed25519.PublicKey, _ time.Time) bool {
-	return ed25519.Verify(key, r.signed(), r.Signature)
+// Proves reports whether the renewal is signed with a key. Its challenge makes it recent.
+func (r RenewalRequest) Proves(key ed25519.PublicKey, _ time.Time) bool {
+	return ed25519.Verify(key, r.Signed(), r.Signature)
 }
 
-func (r challengeRequest) signed() []byte {
+func (r ChallengeRequest) signed() []byte {
 	return clusterkey.Message("liqo.io/auth/known/v1", []byte(r.ClusterID), []byte(r.Provider), r.Nonce, []byte(strconv.FormatInt(r.Time, 10)))
 }
 
-// tenantDeadline is how long first contact waits for the tenant.
-const tenantDeadline = 10 * time.Second
+// TenantDeadline is how long first contact waits for the tenant.
+const TenantDeadline = 10 * time.Second
 
 // Grant is what a peer gets.
 type Grant struct {

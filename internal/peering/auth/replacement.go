@@ -46,8 +46,8 @@ func (r Replacement) signed() []byte {
 	return clusterkey.Message("liqo.io/auth/replacement/v2", []byte(r.Provider), []byte(r.Consumer), r.Key, r.ClusterKey)
 }
 
-// sign adds a proof for each key.
-func (r *Replacement) sign(keys ...ed25519.PrivateKey) {
+// Sign adds a proof for each key.
+func (r *Replacement) Sign(keys ...ed25519.PrivateKey) {
 	for _, key := range keys {
 		r.Proofs = append(r.Proofs, ed25519.Sign(key, r.signed()))
 	}
@@ -67,7 +67,7 @@ func (r Replacement) ProvenTo(provider string, pin Pin) bool {
 	return r.Provider == provider && r.Consumer == pin.Cluster.ClusterID && len(r.Proofs) <= maxProofs && by(pin.Key) && by(pin.ClusterKey)
 }
 
-// ParseReplacement reads what Replacement.configMap wrote. The proofs are still to be checked.
+// ParseReplacement reads what Replacement.ConfigMap wrote. The proofs are still to be checked.
 func ParseReplacement(object *corev1.ConfigMap) (Replacement, error) {
 	r := Replacement{Consumer: object.Data[PinClusterID], Provider: object.Data[pinProvider]}
 	var err error
@@ -91,7 +91,8 @@ func ParseReplacement(object *corev1.ConfigMap) (Replacement, error) {
 	return r, err
 }
 
-func (r Replacement) configMap(namespace string) *corev1.ConfigMap {
+// ConfigMap is how the replacement is handed to the controller manager.
+func (r Replacement) ConfigMap(namespace string) *corev1.ConfigMap {
 	proofs := make([]string, len(r.Proofs))
 	for i := range r.Proofs {
 		proofs[i] = base64.StdEncoding.EncodeToString(r.Proofs[i])
@@ -112,7 +113,7 @@ func (r Replacement) Into(object *corev1.ConfigMap) {
 	object.Data[PinClusterKey] = base64.StdEncoding.EncodeToString(r.ClusterKey)
 }
 
-// replacement returns the statement of a registration to the provider with this cluster ID. It may have no proofs.
-func (r registrationRequest) replacement(provider string) Replacement {
+// Replacement returns the statement of a registration to the provider with this cluster ID. It may have no proofs.
+func (r RegistrationRequest) Replacement(provider string) Replacement {
 	return Replacement{Consumer: r.Cluster.ClusterID, Provider: provider, Key: r.PublicKey, ClusterKey: r.ClusterKey, Proofs: r.Replaces}
 }

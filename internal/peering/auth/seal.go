@@ -8,29 +8,31 @@ import (
 	"fmt"
 )
 
-// sealKeySize is the length, in bytes, of an X25519 public key.
-const sealKeySize = 32
+// SealKeySize is the length, in bytes, of an X25519 public key.
+const SealKeySize = 32
 
-// sealingKey opens what a provider sealed for one request of a consumer.
-type sealingKey struct{ private hpke.PrivateKey }
+// SealingKey opens what a provider sealed for one request of a consumer.
+type SealingKey struct{ private hpke.PrivateKey }
 
-func newSealingKey() (sealingKey, error) {
+// NewSealingKey returns a random key.
+func NewSealingKey() (SealingKey, error) {
 	private, err := hpke.DHKEM(ecdh.X25519()).GenerateKey()
 	if err != nil {
-		return sealingKey{}, fmt.Errorf("make a key for the answer: %w", err)
+		return SealingKey{}, fmt.Errorf("make a key for the answer: %w", err)
 	}
-	return sealingKey{private}, nil
+	return SealingKey{private}, nil
 }
 
-func (k sealingKey) public() []byte { return k.private.PublicKey().Bytes() }
+// Public is the key to which a text is sealed.
+func (k SealingKey) Public() []byte { return k.private.PublicKey().Bytes() }
 
-// open returns what [seal] sealed with the same info.
-func (k sealingKey) open(info, sealed []byte) ([]byte, error) {
+// Open returns what [Seal] sealed with the same info.
+func (k SealingKey) Open(info, sealed []byte) ([]byte, error) {
 	return hpke.Open(k.private, hpke.HKDFSHA256(), hpke.AES128GCM(), info, sealed)
 }
 
-// seal encrypts a text to a public key of a [sealingKey] (RFC 9180, base mode).
-func seal(to, info, text []byte) ([]byte, error) {
+// Seal encrypts a text to a public key of a [SealingKey] (RFC 9180, base mode).
+func Seal(to, info, text []byte) ([]byte, error) {
 	public, err := hpke.DHKEM(ecdh.X25519()).NewPublicKey(to)
 	if err != nil {
 		return nil, fmt.Errorf("the key to seal the token to: %w", err)

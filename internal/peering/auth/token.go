@@ -54,8 +54,8 @@ func TokenID(secret string) string {
 	return hex.EncodeToString(sum[:8])
 }
 
-// tokenProof proves to a holder of the secret that the sender of a message holds it too.
-func tokenProof(secret string, message []byte) []byte {
+// TokenProof proves to a holder of the secret that the sender of a message holds it too.
+func TokenProof(secret string, message []byte) []byte {
 	hash := hmac.New(sha256.New, []byte(secret))
 	hash.Write(clusterkey.Message("liqo.io/auth/token-proof/v2", message))
 	return hash.Sum(nil)

@@ -38,6 +38,7 @@ import (
 	"liqo.io/liqo/internal/kube/ssa"
 	"liqo.io/liqo/internal/peering/admission"
 	"liqo.io/liqo/internal/peering/auth"
+	authclient "liqo.io/liqo/internal/peering/auth/client"
 	"liqo.io/liqo/internal/peering/conditions"
 	"liqo.io/liqo/internal/peering/identity"
 	"liqo.io/liqo/internal/peering/invitation"
@@ -68,11 +69,11 @@ type Connector interface {
 	Changed() <-chan event.TypedGenericEvent[string]
 }
 
-// Registrar calls the authentication service of a peer. [auth.Client] implements it.
+// Registrar calls the authentication service of a peer. [authclient.Client] implements it.
 type Registrar interface {
-	IDs(ctx context.Context) (auth.IDs, error)
-	Register(ctx context.Context, r auth.Registration) (auth.Grant, error)
-	Renew(ctx context.Context, provider auth.Provider, cluster discoveryv1alpha1.ClusterIdentity, key ed25519.PrivateKey) (auth.Grant, error)
+	IDs(ctx context.Context) (authclient.IDs, error)
+	Register(ctx context.Context, r authclient.Registration) (auth.Grant, error)
+	Renew(ctx context.Context, provider authclient.Provider, cluster discoveryv1alpha1.ClusterIdentity, key ed25519.PrivateKey) (auth.Grant, error)
 }
 
 // Options configures the controller of ForeignClusters.
@@ -121,7 +122,7 @@ const idsTimeout = 5 * time.Second
 
 func dial(fc *discoveryv1alpha1.ForeignCluster, open invitation.Dialer) (Registrar, error) {
 	insecure := fc.Spec.InsecureSkipTLSVerify == nil || *fc.Spec.InsecureSkipTLSVerify
-	return auth.NewClient(fc.Spec.ForeignAuthURL, auth.ClientOptions{
+	return authclient.New(fc.Spec.ForeignAuthURL, authclient.Options{
 		InsecureSkipTLSVerify: insecure, ProxyURL: fc.Spec.ForeignProxyURL, Dial: open, Timeout: identity.RegisterTimeout,
 	})
 }

@@ -16,6 +16,7 @@ import (
 	discoveryv1alpha1 "liqo.io/liqo/apis/discovery/v1alpha1"
 	"liqo.io/liqo/apis/labels"
 	"liqo.io/liqo/internal/peering/auth"
+	authclient "liqo.io/liqo/internal/peering/auth/client"
 	"liqo.io/liqo/internal/peering/conditions"
 	"liqo.io/liqo/internal/peering/identity"
 	"liqo.io/liqo/internal/peering/reach"
@@ -183,7 +184,7 @@ func (r *reconciler) peerToken(ctx context.Context, s *scope) (token, basis stri
 // new keys are its own, and records in held which the provider knows.
 func (r *reconciler) requestToken(ctx context.Context, s *scope, held *identity.Held, text string) (auth.Grant, error) {
 	token := auth.ParseToken(text)
-	provider := auth.Provider{ID: s.peer.ClusterID, Fingerprint: s.fc.Spec.ClusterKey, Unproven: s.fc.Spec.InsecureSkipProviderVerify, InBand: s.fc.Inside()}
+	provider := authclient.Provider{ID: s.peer.ClusterID, Fingerprint: s.fc.Spec.ClusterKey, Unproven: s.fc.Spec.InsecureSkipProviderVerify, InBand: s.fc.Inside()}
 	switch {
 	case provider.Fingerprint == "" && text == "" && !provider.Unproven:
 		return auth.Grant{}, &auth.Error{Code: http.StatusUnauthorized, Reason: auth.ReasonEmptyDenied, Message: "there is no token"}
@@ -218,7 +219,7 @@ func (r *reconciler) requestToken(ctx context.Context, s *scope, held *identity.
 		}
 		// The provider deleted our tenant: make first contact again, with the same key.
 	}
-	grant, err := registrar.Register(ctx, auth.Registration{
+	grant, err := registrar.Register(ctx, authclient.Registration{
 		Provider: provider, Cluster: r.options.Local, Secret: token.Secret, Key: keys.Key, ClusterKey: keys.Cluster, Previous: keys.Previous(),
 	})
 	if err == nil {

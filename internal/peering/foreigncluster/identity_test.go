@@ -21,6 +21,7 @@ import (
 	"liqo.io/liqo/apis/labels"
 	"liqo.io/liqo/internal/kube/clusterkey"
 	"liqo.io/liqo/internal/peering/auth"
+	authclient "liqo.io/liqo/internal/peering/auth/client"
 	"liqo.io/liqo/internal/peering/auth/key"
 	"liqo.io/liqo/internal/peering/conditions"
 	"liqo.io/liqo/internal/peering/identity"
@@ -79,16 +80,16 @@ func (fixedSecrets) List(context.Context, client.ObjectList, ...client.ListOptio
 type recordedRegistrar struct {
 	Registrar
 	renewals      []ed25519.PrivateKey
-	registrations []auth.Registration
+	registrations []authclient.Registration
 	refuse        error
 }
 
-func (r *recordedRegistrar) Renew(_ context.Context, _ auth.Provider, _ discoveryv1alpha1.ClusterIdentity, key ed25519.PrivateKey) (auth.Grant, error) {
+func (r *recordedRegistrar) Renew(_ context.Context, _ authclient.Provider, _ discoveryv1alpha1.ClusterIdentity, key ed25519.PrivateKey) (auth.Grant, error) {
 	r.renewals = append(r.renewals, key)
 	return auth.Grant{}, r.refuse
 }
 
-func (r *recordedRegistrar) Register(_ context.Context, registration auth.Registration) (auth.Grant, error) {
+func (r *recordedRegistrar) Register(_ context.Context, registration authclient.Registration) (auth.Grant, error) {
 	r.registrations = append(r.registrations, registration)
 	return auth.Grant{}, nil
 }
@@ -172,17 +173,17 @@ func TestOwnKeys(t *testing.T) {
 // answering is an authentication service that only answers which cluster it belongs to.
 type answering struct {
 	asked
-	ids auth.IDs
+	ids authclient.IDs
 }
 
-func (a *answering) IDs(context.Context) (auth.IDs, error) { return a.ids, nil }
+func (a *answering) IDs(context.Context) (authclient.IDs, error) { return a.ids, nil }
 
 // TestDiscoverIdentity: an empty identity becomes that of the cluster that answers at the URL; another cluster than the named one changes nothing.
 func TestDiscoverIdentity(t *testing.T) {
 	milan := discoveryv1alpha1.ClusterIdentity{ClusterID: "milan-id", ClusterName: "milan"}
 	b := newFCEnv(t, func(o *Options) {
 		o.Dial = func(*discoveryv1alpha1.ForeignCluster) (Registrar, error) {
-			return &answering{ids: auth.IDs{ClusterID: milan.ClusterID, ClusterName: milan.ClusterName}}, nil
+			return &answering{ids: authclient.IDs{ClusterID: milan.ClusterID, ClusterName: milan.ClusterName}}, nil
 		}
 	})
 	spec := discoveryv1alpha1.ForeignClusterSpec{

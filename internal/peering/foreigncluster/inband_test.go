@@ -26,6 +26,7 @@ import (
 	"liqo.io/liqo/internal/kube/remote"
 	"liqo.io/liqo/internal/kube/ssa"
 	"liqo.io/liqo/internal/peering/auth"
+	authclient "liqo.io/liqo/internal/peering/auth/client"
 	"liqo.io/liqo/internal/peering/peeringtest"
 	"liqo.io/liqo/internal/peering/proxy"
 )
@@ -33,16 +34,16 @@ import (
 // asked records what a peer was asked for, and grants it.
 type asked struct {
 	mu       sync.Mutex
-	requests []auth.Provider
+	requests []authclient.Provider
 	// key is that of the peer; nil: another one each time.
 	key ed25519.PublicKey
 }
 
-func (a *asked) IDs(context.Context) (auth.IDs, error) {
-	return auth.IDs{}, errors.New("not asked in this test")
+func (a *asked) IDs(context.Context) (authclient.IDs, error) {
+	return authclient.IDs{}, errors.New("not asked in this test")
 }
 
-func (a *asked) Register(_ context.Context, r auth.Registration) (auth.Grant, error) {
+func (a *asked) Register(_ context.Context, r authclient.Registration) (auth.Grant, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.requests = append(a.requests, r.Provider)
@@ -53,14 +54,14 @@ func (a *asked) Register(_ context.Context, r auth.Registration) (auth.Grant, er
 	return auth.Grant{Namespace: "liqo-tenant-rome", Token: "token", Lifetime: time.Hour, APIServerURL: proxy.APIServerURL, ProviderKey: public}, nil
 }
 
-func (a *asked) Renew(ctx context.Context, provider auth.Provider, _ discoveryv1alpha1.ClusterIdentity, _ ed25519.PrivateKey) (auth.Grant, error) {
-	return a.Register(ctx, auth.Registration{Provider: provider})
+func (a *asked) Renew(ctx context.Context, provider authclient.Provider, _ discoveryv1alpha1.ClusterIdentity, _ ed25519.PrivateKey) (auth.Grant, error) {
+	return a.Register(ctx, authclient.Registration{Provider: provider})
 }
 
-func (a *asked) all() []auth.Provider {
+func (a *asked) all() []authclient.Provider {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	return append([]auth.Provider(nil), a.requests...)
+	return append([]authclient.Provider(nil), a.requests...)
 }
 
 // TestInBand: a ForeignCluster of type InBand makes the proxy reachable for that peer and accepts its pinned key, waits for the tunnel before it asks the

@@ -35,6 +35,7 @@ import (
 	"liqo.io/liqo/internal/kube/remote"
 	"liqo.io/liqo/internal/peering/auth"
 	"liqo.io/liqo/internal/peering/auth/published"
+	authserver "liqo.io/liqo/internal/peering/auth/server"
 	"liqo.io/liqo/internal/peering/peeringtest"
 	"liqo.io/liqo/internal/peering/pins"
 	"liqo.io/liqo/internal/peering/proxy"
@@ -303,7 +304,7 @@ func answerBusy(w http.ResponseWriter, _ *http.Request) {
 func (e *tunnelEnv) impostor() http.Handler {
 	keys, err := clusterkey.Generate()
 	e.milan.Must(err)
-	server, err := auth.NewServer(auth.ServerOptions{Cluster: e.milan.Local, Keys: sameKeys(keys), Log: logr.Discard()})
+	server, err := authserver.New(authserver.Options{Cluster: e.milan.Local, Keys: sameKeys(keys), Log: logr.Discard()})
 	e.milan.Must(err)
 	return server
 }

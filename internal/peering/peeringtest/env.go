@@ -33,6 +33,8 @@ import (
 	"liqo.io/liqo/internal/kube/kubetest"
 	kubemanager "liqo.io/liqo/internal/kube/manager"
 	"liqo.io/liqo/internal/peering/auth"
+	authclient "liqo.io/liqo/internal/peering/auth/client"
+	authserver "liqo.io/liqo/internal/peering/auth/server"
 	"liqo.io/liqo/internal/peering/replicate"
 )
 
@@ -88,9 +90,9 @@ func (b *Cluster) Start(setup func(manager.Manager) error) {
 type Provider struct {
 	*Cluster
 	Local    discoveryv1alpha1.ClusterIdentity
-	Provider auth.Provider
+	Provider authclient.Provider
 	// Consumer calls the authentication service, which listens at address.
-	Consumer *auth.Client
+	Consumer *authclient.Client
 	Address  string
 	// Secret is that of the token.
 	Secret string
@@ -102,16 +104,16 @@ func NewProvider(t *testing.T, setup func(mgr manager.Manager, local discoveryv1
 	p := &Provider{Cluster: NewCluster(t), Local: discoveryv1alpha1.ClusterIdentity{ClusterID: "aaaaaaaa-0000-4000-8000-000000000001", ClusterName: "milan"}}
 	p.Start(func(mgr manager.Manager) error { return setup(mgr, p.Local) })
 	core := kubernetes.NewForConfigOrDie(p.admin).CoreV1()
-	keys := &auth.SecretKeys{Secrets: core, Namespace: "liqo"}
-	server, err := auth.NewServer(auth.ServerOptions{
-		Cluster: p.Local, EnableAuthentication: true, Tokens: auth.SecretTokens{Secrets: core, Namespace: "liqo"}, Keys: keys, Log: logr.Discard(),
-		Peers: auth.Registry{Client: core, Namespace: "liqo", Address: auth.Address{URL: p.admin.Host, TrustedCA: true}},
+	keys := &authserver.SecretKeys{Secrets: core, Namespace: "liqo"}
+	server, err := authserver.New(authserver.Options{
+		Cluster: p.Local, EnableAuthentication: true, Tokens: authserver.SecretTokens{Secrets: core, Namespace: "liqo"}, Keys: keys, Log: logr.Discard(),
+		Peers: authserver.Registry{Client: core, Namespace: "liqo", Address: authserver.Address{URL: p.admin.Host, TrustedCA: true}},
 	})
 	p.Must(err)
 	service := httptest.NewTLSServer(server)
 	t.Cleanup(service.Close)
 	p.Address = service.Listener.Addr().String()
-	p.Consumer, err = auth.NewClient(service.URL, auth.ClientOptions{InsecureSkipTLSVerify: true})
+	p.Consumer, err = authclient.New(service.URL, authclient.Options{InsecureSkipTLSVerify: true})
 	p.Must(err)
 	t.Cleanup(p.Consumer.Close)
 
@@ -121,17 +123,17 @@ func NewProvider(t *testing.T, setup func(mgr manager.Manager, local discoveryv1
 		own, err = keys.ClusterKeys(t.Context())
 		return errors.Join(err, p.Get(t.Context(), client.ObjectKey{Namespace: "liqo", Name: auth.SharedTokenSecret}, &token))
 	})
-	p.Provider, p.Secret = auth.Provider{ID: p.Local.ClusterID, Fingerprint: own.Fingerprint()}, string(token.Data[auth.SharedTokenKey])
+	p.Provider, p.Secret = authclient.Provider{ID: p.Local.ClusterID, Fingerprint: own.Fingerprint()}, string(token.Data[auth.SharedTokenKey])
 	return p
 }
 
 // Registration is the first contact of a cluster, with new keys and the token.
-func (p *Provider) Registration(of discoveryv1alpha1.ClusterIdentity) auth.Registration {
-	return auth.Registration{Provider: p.Provider, Cluster: of, Secret: p.Secret, Key: p.NewKey(), ClusterKey: p.NewKey()}
+func (p *Provider) Registration(of discoveryv1alpha1.ClusterIdentity) authclient.Registration {
+	return authclient.Registration{Provider: p.Provider, Cluster: of, Secret: p.Secret, Key: p.NewKey(), ClusterKey: p.NewKey()}
 }
 
 // Register makes first contact, as a consumer does: again if the provider has not made the tenant within the time that one request may take.
-func (p *Provider) Register(r auth.Registration) (grant auth.Grant, err error) {
+func (p *Provider) Register(r authclient.Registration) (grant auth.Grant, err error) {
 	p.T.Helper()
 	kubetest.Eventually(p.T, "the provider decides on first contact", func() error {
 		grant, err = p.Consumer.Register(p.T.Context(), r)

@@ -1,18 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package auth
+package server
 
 import (
 	"bytes"
 	"context"
 	"errors"
 	"testing"
+
+	"liqo.io/liqo/internal/peering/auth"
 )
 
 // TestWaysAreForTheToken: the addresses of the gateways are for who has the token and makes a dry run, and signed; a failure to find them fails nothing.
 func TestWaysAreForTheToken(t *testing.T) {
 	stated, failure, asked := []byte(`[{"kind":"UDP"}]`), error(nil), 0
-	b := newEnv(t, func(o *ServerOptions) {
+	b := newEnv(t, func(o *Options) {
 		o.Ways = func(context.Context) ([]byte, error) { asked++; return stated, failure }
 	})
 	b.tokens.set(goodToken, nil)
@@ -33,9 +35,9 @@ func TestWaysAreForTheToken(t *testing.T) {
 	if grant, err := b.client.Register(t.Context(), r); err != nil || grant.Ways != nil || asked != 0 {
 		t.Errorf("first contact: %s, %v, asked %d times", grant.Ways, err, asked)
 	}
-	to := answerTo{provider: "a", consumer: "b"}
-	none, some, other := grantAnswer{}, grantAnswer{Ways: []byte("x")}, grantAnswer{Ways: []byte("y")}
-	if bytes.Equal(none.signed(to), some.signed(to)) || bytes.Equal(some.signed(to), other.signed(to)) {
+	to := auth.AnswerTo{Provider: "a", Consumer: "b"}
+	none, some, other := auth.GrantAnswer{}, auth.GrantAnswer{Ways: []byte("x")}, auth.GrantAnswer{Ways: []byte("y")}
+	if bytes.Equal(none.Signed(to), some.Signed(to)) || bytes.Equal(some.Signed(to), other.Signed(to)) {
 		t.Error("the ways are not signed")
 	}
 }

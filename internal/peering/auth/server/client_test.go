@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package auth
+package server
 
 import (
 	"bufio"
@@ -16,6 +16,9 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"liqo.io/liqo/internal/peering/auth"
+	"liqo.io/liqo/internal/peering/auth/client"
 )
 
 func TestIDs(t *testing.T) {
@@ -25,7 +28,7 @@ func TestIDs(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if ids.ClusterID != provider.ClusterID || ids.ClusterName != provider.ClusterName || ids.Protocol != ProtocolRange || len(ids.Capabilities) == 0 || ids.Version == "" {
+	if ids.ClusterID != provider.ClusterID || ids.ClusterName != provider.ClusterName || ids.Protocol != auth.ProtocolRange || len(ids.Capabilities) == 0 || ids.Version == "" {
 		t.Errorf("%+v", ids)
 	}
 	if !ids.Date.Equal(b.clock.Now()) {
@@ -43,49 +46,49 @@ func TestHostileAnswers(t *testing.T) {
 		answer http.HandlerFunc
 		want   error
 	}{
-		{"page of a proxy", page(200, "<html>log in</html>"), ErrUnreachable},
-		{"401 of a proxy", page(401, "Unauthorized"), ErrUnreachable},
-		{"403 of a proxy", page(403, `{"error":"forbidden"}`), ErrUnreachable},
-		{"502 of a proxy", page(502, "Bad Gateway"), ErrUnreachable},
-		{"code that is not the status", page(500, `{"code":403,"reason":"KeyConflict","message":"x"}`), ErrUnreachable},
-		{"denied", page(401, `{"code":401,"reason":"Denied","message":"no"}`), ErrDenied},
-		{"failure", page(503, `{"code":503,"reason":"Unavailable","message":"no"}`), ErrUnavailable},
-		{"reason of the future", page(403, `{"code":403,"reason":"TooSmall","message":"no"}`), ErrConflict},
-		{"version", page(400, `{"code":400,"reason":"VersionMismatch","message":"no"}`), ErrVersion},
-		{"terminal", page(401, `{"code":401,"reason":"Denied","message":"\u001b[2J\r\n\u202e"}`), ErrDenied},
-		{"echo", page(401, `{"code":401,"reason":"Denied","message":"`+goodToken+`"}`), ErrDenied},
-		{"long message", page(401, `{"code":401,"reason":"Denied","message":"`+strings.Repeat("x", 100000)+`"}`), ErrDenied},
+		{"page of a proxy", page(200, "<html>log in</html>"), auth.ErrUnreachable},
+		{"401 of a proxy", page(401, "Unauthorized"), auth.ErrUnreachable},
+		{"403 of a proxy", page(403, `{"error":"forbidden"}`), auth.ErrUnreachable},
+		{"502 of a proxy", page(502, "Bad Gateway"), auth.ErrUnreachable},
+		{"code that is not the status", page(500, `{"code":403,"reason":"KeyConflict","message":"x"}`), auth.ErrUnreachable},
+		{"denied", page(401, `{"code":401,"reason":"Denied","message":"no"}`), auth.ErrDenied},
+		{"failure", page(503, `{"code":503,"reason":"Unavailable","message":"no"}`), auth.ErrUnavailable},
+		{"reason of the future", page(403, `{"code":403,"reason":"TooSmall","message":"no"}`), auth.ErrConflict},
+		{"version", page(400, `{"code":400,"reason":"VersionMismatch","message":"no"}`), auth.ErrVersion},
+		{"terminal", page(401, `{"code":401,"reason":"Denied","message":"\u001b[2J\r\n\u202e"}`), auth.ErrDenied},
+		{"echo", page(401, `{"code":401,"reason":"Denied","message":"`+goodToken+`"}`), auth.ErrDenied},
+		{"long message", page(401, `{"code":401,"reason":"Denied","message":"`+strings.Repeat("x", 100000)+`"}`), auth.ErrDenied},
 		{"endless", func(w http.ResponseWriter, r *http.Request) {
 			for r.Context().Err() == nil {
 				if _, err := w.Write(make([]byte, 64<<10)); err != nil {
 					return
 				}
 			}
-		}, ErrUnreachable},
+		}, auth.ErrUnreachable},
 		{"silent", func(_ http.ResponseWriter, r *http.Request) {
 			_, _ = io.Copy(io.Discard, r.Body) // a server sees that its client went away only when it has read all
 			<-r.Context().Done()
-		}, ErrUnreachable},
-		{"hangs up", func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }, ErrUnreachable},
-		{"grant without token", page(200, `{"namespace":"n","expiresIn":3600,"apiServerUrl":"https://192.0.2.1"}`), ErrUnreachable},
-		{"grant for ever", page(200, `{"namespace":"n","token":"t","expiresIn":99999999999,"apiServerUrl":"https://192.0.2.1"}`), ErrUnreachable},
-		{"grant elsewhere", page(200, `{"namespace":"n","token":"t","expiresIn":3600,"apiServerUrl":"http://192.0.2.1"}`), ErrUnreachable},
-		{"grant with newline", page(200, `{"namespace":"n","token":"t\r\nX: y","expiresIn":3600,"apiServerUrl":"https://192.0.2.1"}`), ErrUnreachable},
-		{"challenge without end", page(400, `{"code":400,"reason":"ChallengeNeeded","message":"again"}`), ErrInvalid},
+		}, auth.ErrUnreachable},
+		{"hangs up", func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }, auth.ErrUnreachable},
+		{"grant without token", page(200, `{"namespace":"n","expiresIn":3600,"apiServerUrl":"https://192.0.2.1"}`), auth.ErrUnreachable},
+		{"grant for ever", page(200, `{"namespace":"n","token":"t","expiresIn":99999999999,"apiServerUrl":"https://192.0.2.1"}`), auth.ErrUnreachable},
+		{"grant elsewhere", page(200, `{"namespace":"n","token":"t","expiresIn":3600,"apiServerUrl":"http://192.0.2.1"}`), auth.ErrUnreachable},
+		{"grant with newline", page(200, `{"namespace":"n","token":"t\r\nX: y","expiresIn":3600,"apiServerUrl":"https://192.0.2.1"}`), auth.ErrUnreachable},
+		{"challenge without end", page(400, `{"code":400,"reason":"ChallengeNeeded","message":"again"}`), auth.ErrInvalid},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			server := httptest.NewTLSServer(c.answer)
 			t.Cleanup(server.Close)
-			options := ClientOptions{InsecureSkipTLSVerify: true}
+			options := client.Options{InsecureSkipTLSVerify: true}
 			if c.name == "silent" {
 				options.Timeout = 100 * time.Millisecond // an answer within it would be a defect, however slow the machine is
 			}
-			client, err := NewClient(server.URL, options)
+			client, err := client.New(server.URL, options)
 			if err != nil {
 				t.Fatal(err)
 			}
 			_, err = client.Register(t.Context(), registration("key"))
-			var refusal *Error
+			var refusal *auth.Error
 			if !errors.Is(err, c.want) || !errors.As(err, &refusal) {
 				t.Fatalf("%v; want %v", err, c.want)
 			}
@@ -117,19 +120,19 @@ func TestRedirectsAreNotFollowed(t *testing.T) {
 	defer elsewhere.Close()
 	server := httptest.NewTLSServer(http.RedirectHandler(elsewhere.URL, http.StatusTemporaryRedirect))
 	defer server.Close()
-	if _, err := dial(t, server.URL).Register(t.Context(), registration("key")); !errors.Is(err, ErrUnreachable) || followed.Load() != 0 {
+	if _, err := dial(t, server.URL).Register(t.Context(), registration("key")); !errors.Is(err, auth.ErrUnreachable) || followed.Load() != 0 {
 		t.Errorf("%v; %d requests went elsewhere", err, followed.Load())
 	}
 }
 
 func TestTLSIsVerified(t *testing.T) {
 	b := newEnv(t, nil)
-	client, err := NewClient(b.url, ClientOptions{})
+	client, err := client.New(b.url, client.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	var untrusted *tls.CertificateVerificationError
-	if _, err := client.IDs(t.Context()); !errors.Is(err, ErrUnreachable) || !errors.As(err, &untrusted) {
+	if _, err := client.IDs(t.Context()); !errors.Is(err, auth.ErrUnreachable) || !errors.As(err, &untrusted) {
 		t.Errorf("%v", err)
 	}
 }
@@ -141,7 +144,7 @@ func TestUnreachable(t *testing.T) {
 	}
 	_ = listener.Close() // now nothing listens there
 	client := dial(t, "https://"+listener.Addr().String())
-	if _, err := client.IDs(t.Context()); !errors.Is(err, ErrUnreachable) {
+	if _, err := client.IDs(t.Context()); !errors.Is(err, auth.ErrUnreachable) {
 		t.Error(err)
 	}
 	ended, cancel := context.WithCancel(t.Context())
@@ -179,7 +182,7 @@ func TestProxy(t *testing.T) {
 		go func() { _, _ = io.Copy(server, connection) }()
 		_, _ = io.Copy(connection, server)
 	}()
-	client, err := NewClient(b.url, ClientOptions{InsecureSkipTLSVerify: true, ProxyURL: "http://" + listener.Addr().String()})
+	client, err := client.New(b.url, client.Options{InsecureSkipTLSVerify: true, ProxyURL: "http://" + listener.Addr().String()})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -194,16 +197,16 @@ func TestProxy(t *testing.T) {
 
 func TestNewClient(t *testing.T) {
 	for _, url := range []string{"", "milan", "http://milan", "https://", "https://a:secret@milan", "https://milan?x=secret", "https://milan#secret", "ftp://milan", "https://milan:port", "\x00"} {
-		if _, err := NewClient(url, ClientOptions{}); err == nil || strings.Contains(err.Error(), "secret") {
+		if _, err := client.New(url, client.Options{}); err == nil || strings.Contains(err.Error(), "secret") {
 			t.Errorf("%q: %v", url, err)
 		}
 	}
 	for _, proxy := range []string{"milan", "socks://milan", "http://", "://"} {
-		if _, err := NewClient("https://milan", ClientOptions{ProxyURL: proxy}); err == nil {
+		if _, err := client.New("https://milan", client.Options{ProxyURL: proxy}); err == nil {
 			t.Errorf("proxy %q passed", proxy)
 		}
 	}
-	if _, err := (&Client{}).Register(t.Context(), Registration{}); err == nil {
+	if _, err := (&client.Client{}).Register(t.Context(), client.Registration{}); err == nil {
 		t.Error("registered without a key")
 	}
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package auth
+package server
 
 import (
 	"bytes"
@@ -22,6 +22,8 @@ import (
 
 	discoveryv1alpha1 "liqo.io/liqo/apis/discovery/v1alpha1"
 	"liqo.io/liqo/internal/kube/clusterkey"
+	"liqo.io/liqo/internal/peering/auth"
+	"liqo.io/liqo/internal/peering/auth/client"
 )
 
 const goodToken = "c0ffee00c0ffee11c0ffee22c0ffee33c0ffee44c0ffee55c0ffee66c0ffee77"
@@ -108,19 +110,19 @@ func (c *clock) advance(d time.Duration) {
 type fixedTokens struct {
 	mu     sync.Mutex
 	secret string
-	issued []AcceptedToken
+	issued []auth.AcceptedToken
 	err    error
 	reads  int
 }
 
-func (f *fixedTokens) Tokens(context.Context) ([]AcceptedToken, error) {
+func (f *fixedTokens) Tokens(context.Context) ([]auth.AcceptedToken, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.reads++
 	if f.err == nil && f.secret == "" {
 		return nil, errNoToken
 	}
-	return append([]AcceptedToken{{Secret: f.secret}}, f.issued...), f.err
+	return append([]auth.AcceptedToken{{Secret: f.secret}}, f.issued...), f.err
 }
 
 func (f *fixedTokens) set(secret string, err error) {
@@ -150,7 +152,7 @@ func (f *fixedKeys) set(keys clusterkey.Keys) {
 // memory is a registry without an API server. Its tenants are ready at once.
 type memory struct {
 	mu      sync.Mutex
-	pins    map[string]Pin
+	pins    map[string]auth.Pin
 	spent   map[string]string
 	revoked map[string]bool
 	// providers are the fingerprints of clusters that may register without a token.
@@ -160,16 +162,16 @@ type memory struct {
 }
 
 func newMemory() *memory {
-	return &memory{pins: map[string]Pin{}, spent: map[string]string{}, revoked: map[string]bool{}}
+	return &memory{pins: map[string]auth.Pin{}, spent: map[string]string{}, revoked: map[string]bool{}}
 }
 
-func (m *memory) Pinned(_ context.Context, id string) (Pin, error) {
+func (m *memory) Pinned(_ context.Context, id string) (auth.Pin, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.calls++
 	pin, known := m.pins[id]
 	if !known {
-		return Pin{}, errNotPinned
+		return auth.Pin{}, errNotPinned
 	}
 	return pin, nil
 }
@@ -180,7 +182,7 @@ func (m *memory) Provider(_ context.Context, id string) (string, error) {
 	return m.providers[id], nil
 }
 
-func (m *memory) Pin(_ context.Context, wanted Pin) (Pin, bool, error) {
+func (m *memory) Pin(_ context.Context, wanted auth.Pin) (auth.Pin, bool, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.calls++
@@ -202,7 +204,7 @@ func (m *memory) Spend(_ context.Context, tokenID, clusterID string) (bool, erro
 	return true, nil
 }
 
-func (m *memory) Replace(_ context.Context, pin Pin, by Replacement) (Pin, error) {
+func (m *memory) Replace(_ context.Context, pin auth.Pin, by auth.Replacement) (auth.Pin, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	pin.Key, pin.ClusterKey = by.Key, by.ClusterKey
@@ -210,25 +212,27 @@ func (m *memory) Replace(_ context.Context, pin Pin, by Replacement) (Pin, error
 	return pin, nil
 }
 
-func (m *memory) GrantNew(ctx context.Context, pin Pin) (Grant, error) { return m.Renew(ctx, pin) }
+func (m *memory) GrantNew(ctx context.Context, pin auth.Pin) (auth.Grant, error) {
+	return m.Renew(ctx, pin)
+}
 
-func (m *memory) Renew(_ context.Context, pin Pin) (Grant, error) {
+func (m *memory) Renew(_ context.Context, pin auth.Pin) (auth.Grant, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.calls++
 	if m.revoked[pin.Cluster.ClusterID] {
-		return Grant{}, fmt.Errorf("%w: no such account", errRevoked)
+		return auth.Grant{}, fmt.Errorf("%w: no such account", errRevoked)
 	}
 	m.grants++
 	token := fmt.Sprintf("bearer-%s-%d", pin.Cluster.ClusterID, m.grants)
 	logged.secret(token)
-	return Grant{Namespace: pin.Namespace, Token: token, Lifetime: time.Hour, APIServerURL: "https://192.0.2.1:6443"}, nil
+	return auth.Grant{Namespace: pin.Namespace, Token: token, Lifetime: time.Hour, APIServerURL: "https://192.0.2.1:6443"}, nil
 }
 
 // env is a server with its dependencies, and a client of it.
 type env struct {
 	*Server
-	client *Client
+	client *client.Client
 	url    string
 	clock  *clock
 	tokens *fixedTokens
@@ -237,16 +241,16 @@ type env struct {
 	http   *http.Client
 }
 
-func newEnv(t testing.TB, change func(*ServerOptions)) *env {
+func newEnv(t testing.TB, change func(*Options)) *env {
 	t.Helper()
 	b := &env{clock: newClock(), tokens: &fixedTokens{secret: goodToken}, keys: &fixedKeys{keys: clusterkey.Keys{Current: newKey("milan")}}, peers: newMemory()}
-	options := ServerOptions{
+	options := Options{
 		Cluster: provider, EnableAuthentication: true, Tokens: b.tokens, Keys: b.keys, Peers: b.peers, Log: logged.log(), Now: b.clock.Now,
 	}
 	if change != nil {
 		change(&options)
 	}
-	server, err := NewServer(options)
+	server, err := New(options)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -266,9 +270,9 @@ func listen(t testing.TB, handler http.Handler, now func() time.Time) (string, *
 	return server.URL, server.Client()
 }
 
-func dial(t testing.TB, url string) *Client {
+func dial(t testing.TB, url string) *client.Client {
 	t.Helper()
-	client, err := NewClient(url, ClientOptions{InsecureSkipTLSVerify: true})
+	client, err := client.New(url, client.Options{InsecureSkipTLSVerify: true})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -283,30 +287,30 @@ func newKey(seed string) ed25519.PrivateKey {
 }
 
 // milan is the provider as its token describes it.
-var milan = Provider{ID: provider.ClusterID, Fingerprint: clusterkey.Fingerprint(clusterkey.Public(newKey("milan")))}
+var milan = client.Provider{ID: provider.ClusterID, Fingerprint: clusterkey.Fingerprint(clusterkey.Public(newKey("milan")))}
 
-func registration(seed string) Registration {
-	return Registration{Provider: milan, Cluster: consumer, AuthURL: "https://203.0.113.9", Secret: goodToken, Key: newKey(seed), ClusterKey: newKey("cluster " + seed)}
+func registration(seed string) client.Registration {
+	return client.Registration{Provider: milan, Cluster: consumer, AuthURL: "https://203.0.113.9", Secret: goodToken, Key: newKey(seed), ClusterKey: newKey("cluster " + seed)}
 }
 
-func testQuestion(challenge string) question {
-	q := question{Provider: milan.Fingerprint, Challenge: challenge, Nonce: make([]byte, nonceSize), SealTo: bytes.Repeat([]byte{9}, sealKeySize)}
+func testQuestion(challenge string) auth.Question {
+	q := auth.Question{Provider: milan.Fingerprint, Challenge: challenge, Nonce: make([]byte, auth.NonceSize), SealTo: bytes.Repeat([]byte{9}, auth.SealKeySize)}
 	q.Nonce[0] = 1
 	return q
 }
 
 // wire is a registration as it is sent; change comes before it is signed.
-func wire(seed, challenge string, change func(*registrationRequest)) registrationRequest {
+func wire(seed, challenge string, change func(*auth.RegistrationRequest)) auth.RegistrationRequest {
 	private, clusterKey := newKey(seed), newKey("cluster "+seed)
-	r := registrationRequest{
-		Cluster: consumer, AuthURL: "https://203.0.113.9", TokenID: TokenID(goodToken),
-		PublicKey: clusterkey.Public(private), ClusterKey: clusterkey.Public(clusterKey), Protocol: ProtocolRange, Question: testQuestion(challenge),
+	r := auth.RegistrationRequest{
+		Cluster: consumer, AuthURL: "https://203.0.113.9", TokenID: auth.TokenID(goodToken),
+		PublicKey: clusterkey.Public(private), ClusterKey: clusterkey.Public(clusterKey), Protocol: auth.ProtocolRange, Question: testQuestion(challenge),
 	}
 	if change != nil {
 		change(&r)
 	}
-	r.TokenProof = tokenProof(goodToken, r.signed())
-	r.Proof, r.ClusterProof = ed25519.Sign(private, r.signed()), ed25519.Sign(clusterKey, r.signed())
+	r.TokenProof = auth.TokenProof(goodToken, r.Signed())
+	r.Proof, r.ClusterProof = ed25519.Sign(private, r.Signed()), ed25519.Sign(clusterKey, r.Signed())
 	logged.secret(base64.StdEncoding.EncodeToString(r.Proof), base64.StdEncoding.EncodeToString(r.TokenProof), r.Question.Challenge)
 	return r
 }

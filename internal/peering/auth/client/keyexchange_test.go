@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package auth
+package client
 
 import (
 	"context"
@@ -32,7 +32,7 @@ func TestKeyExchange(t *testing.T) {
 		handler := http.HandlerFunc(func(http.ResponseWriter, *http.Request) {})
 		return endpoint.Serve(ctx, func() {}, endpoint.Service(address, handler, func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return &own, nil }, logr.Discard()))
 	})
-	client, err := NewClient("https://"+address, ClientOptions{InsecureSkipTLSVerify: true})
+	client, err := New("https://"+address, Options{InsecureSkipTLSVerify: true})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package auth
+package server
 
 import (
 	"bytes"
@@ -16,6 +16,8 @@ import (
 	"time"
 
 	"liqo.io/liqo/internal/kube/clusterkey"
+	"liqo.io/liqo/internal/peering/auth"
+	"liqo.io/liqo/internal/peering/auth/client"
 )
 
 // middle is a machine between consumer and provider: it forwards requests, reads all that passes, and may change or replace answers.
@@ -28,7 +30,7 @@ type middle struct {
 }
 
 // between returns a client whose provider is reached through a middle.
-func (b *env) between(t *testing.T, m *middle) *Client {
+func (b *env) between(t *testing.T, m *middle) *client.Client {
 	t.Helper()
 	server := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		body, _ := io.ReadAll(r.Body)
@@ -91,58 +93,58 @@ func edit[T any](body []byte, change func(*T)) []byte {
 // the consumer accepts nothing that it changed.
 func TestAttackC1(t *testing.T) {
 	thief := newKey("thief")
-	forge := func(change func(*grantAnswer)) func(string, []byte) []byte {
+	forge := func(change func(*auth.GrantAnswer)) func(string, []byte) []byte {
 		return func(path string, body []byte) []byte {
-			if path == pathChallenge {
+			if path == auth.PathChallenge {
 				return body
 			}
 			return edit(body, change)
 		}
 	}
 	for name, attack := range map[string]*middle{
-		"swaps the URL":       {answer: forge(func(a *grantAnswer) { a.APIServerURL = "https://192.0.2.66:6443" })},
-		"swaps the CA":        {answer: forge(func(a *grantAnswer) { a.APIServerCA = []byte("-----BEGIN CERTIFICATE-----") })},
-		"swaps the namespace": {answer: forge(func(a *grantAnswer) { a.Namespace = "kube-system" })},
-		"extends the life":    {answer: forge(func(a *grantAnswer) { a.ExpiresIn *= 2 })},
-		"swaps the token":     {answer: forge(func(a *grantAnswer) { a.SealedToken = append([]byte{1}, a.SealedToken...) })},
-		"signs with its key":  {answer: forge(func(a *grantAnswer) { a.Signature = ed25519.Sign(thief, []byte("x")) })},
-		"claims to succeed": {answer: forge(func(a *grantAnswer) {
-			s := successor{Key: clusterkey.Public(thief)}
-			s.Signature = ed25519.Sign(thief, s.signed())
+		"swaps the URL":       {answer: forge(func(a *auth.GrantAnswer) { a.APIServerURL = "https://192.0.2.66:6443" })},
+		"swaps the CA":        {answer: forge(func(a *auth.GrantAnswer) { a.APIServerCA = []byte("-----BEGIN CERTIFICATE-----") })},
+		"swaps the namespace": {answer: forge(func(a *auth.GrantAnswer) { a.Namespace = "kube-system" })},
+		"extends the life":    {answer: forge(func(a *auth.GrantAnswer) { a.ExpiresIn *= 2 })},
+		"swaps the token":     {answer: forge(func(a *auth.GrantAnswer) { a.SealedToken = append([]byte{1}, a.SealedToken...) })},
+		"signs with its key":  {answer: forge(func(a *auth.GrantAnswer) { a.Signature = ed25519.Sign(thief, []byte("x")) })},
+		"claims to succeed": {answer: forge(func(a *auth.GrantAnswer) {
+			s := auth.Successor{Key: clusterkey.Public(thief)}
+			s.Signature = ed25519.Sign(thief, s.Signed())
 			a.Successor = &s
 		})},
 		"presents its key": {answer: func(path string, body []byte) []byte {
-			if path != pathChallenge {
+			if path != auth.PathChallenge {
 				return body
 			}
-			return edit(body, func(a *challengeAnswer) {
+			return edit(body, func(a *auth.ChallengeAnswer) {
 				a.ProviderKey = clusterkey.Public(thief)
-				a.Signature = ed25519.Sign(thief, a.signed(challengeRequest{ClusterID: consumer.ClusterID, Nonce: make([]byte, nonceSize)}))
+				a.Signature = ed25519.Sign(thief, a.Signed(auth.ChallengeRequest{ClusterID: consumer.ClusterID, Nonce: make([]byte, auth.NonceSize)}))
 			})
 		}},
 		"has no signature of the key": {answer: func(path string, body []byte) []byte {
-			if path != pathChallenge {
+			if path != auth.PathChallenge {
 				return body
 			}
-			return edit(body, func(a *challengeAnswer) { a.Signature = ed25519.Sign(thief, []byte("x")) })
+			return edit(body, func(a *auth.ChallengeAnswer) { a.Signature = ed25519.Sign(thief, []byte("x")) })
 		}},
 		"seals to its own key": {question: func(path string, body []byte) []byte {
-			mine, _ := newSealingKey()
+			mine, _ := auth.NewSealingKey()
 			switch path {
-			case pathIdentity:
-				return edit(body, func(r *registrationRequest) { r.Question.SealTo = mine.public() })
-			case pathRenewal:
-				return edit(body, func(r *renewalRequest) { r.Question.SealTo = mine.public() })
+			case auth.PathIdentity:
+				return edit(body, func(r *auth.RegistrationRequest) { r.Question.SealTo = mine.Public() })
+			case auth.PathRenewal:
+				return edit(body, func(r *auth.RenewalRequest) { r.Question.SealTo = mine.Public() })
 			}
 			return body
 		}},
 		"registers its own keys": {question: func(path string, body []byte) []byte {
-			if path != pathIdentity {
+			if path != auth.PathIdentity {
 				return bytes.ReplaceAll(body, []byte(`"signature":"`), []byte(`"signature":"AA`))
 			}
-			return edit(body, func(r *registrationRequest) {
+			return edit(body, func(r *auth.RegistrationRequest) {
 				r.PublicKey, r.ClusterKey = clusterkey.Public(thief), clusterkey.Public(thief)
-				r.Proof, r.ClusterProof = ed25519.Sign(thief, r.signed()), ed25519.Sign(thief, r.signed())
+				r.Proof, r.ClusterProof = ed25519.Sign(thief, r.Signed()), ed25519.Sign(thief, r.Signed())
 			})
 		}},
 	} {
@@ -189,7 +191,7 @@ func TestAttackC1(t *testing.T) {
 		}
 		// Nor can it use what it recorded: every request counts once.
 		for line := range bytes.Lines(m.passed) {
-			for _, path := range []string{pathIdentity, pathRenewal} {
+			for _, path := range []string{auth.PathIdentity, auth.PathRenewal} {
 				if code, answer, _ := b.send(t, "POST", path, string(line)); code == 200 {
 					t.Errorf("%s repeated: %s", path, answer)
 				}
@@ -197,9 +199,12 @@ func TestAttackC1(t *testing.T) {
 		}
 	})
 	t.Run("replays an older grant of the same provider", func(t *testing.T) {
-		for path, again := range map[string]func(*Client) error{
-			pathIdentity: func(client *Client) error { _, err := client.Register(t.Context(), registration("key")); return err },
-			pathRenewal: func(client *Client) error {
+		for path, again := range map[string]func(*client.Client) error{
+			auth.PathIdentity: func(client *client.Client) error {
+				_, err := client.Register(t.Context(), registration("key"))
+				return err
+			},
+			auth.PathRenewal: func(client *client.Client) error {
 				_, err := client.Renew(t.Context(), milan, consumer, newKey("key"))
 				return err
 			},
@@ -215,12 +220,12 @@ func TestAttackC1(t *testing.T) {
 			lines := bytes.Split(bytes.TrimSpace(m.passed), []byte("\n"))
 			grant := lines[len(lines)-1]
 			m.answer = func(path string, body []byte) []byte {
-				if path == pathChallenge {
+				if path == auth.PathChallenge {
 					return body
 				}
 				return grant
 			}
-			if err := again(client); !errors.Is(err, ErrUnproven) || m.changed != 1 {
+			if err := again(client); !errors.Is(err, auth.ErrUnproven) || m.changed != 1 {
 				t.Errorf("%s: %v, with %d answers replaced", path, err, m.changed)
 			}
 		}
@@ -233,7 +238,7 @@ func TestUnprovenProvider(t *testing.T) {
 	client := b.between(t, m)
 	r := registration("key")
 	r.Provider.Fingerprint = ""
-	if _, err := client.Register(t.Context(), r); !errors.Is(err, ErrUnproven) || len(m.passed) > 0 || !strings.Contains(err.Error(), "generate peer-command") {
+	if _, err := client.Register(t.Context(), r); !errors.Is(err, auth.ErrUnproven) || len(m.passed) > 0 || !strings.Contains(err.Error(), "generate peer-command") {
 		t.Errorf("%v, after %s", err, m.passed)
 	}
 	r.Provider.Unproven = true
@@ -243,7 +248,7 @@ func TestUnprovenProvider(t *testing.T) {
 	}
 	other := milan
 	other.Fingerprint = clusterkey.Fingerprint(clusterkey.Public(newKey("other")))
-	if _, err := client.Renew(t.Context(), other, consumer, newKey("key")); !errors.Is(err, ErrUnproven) || !strings.Contains(err.Error(), other.Fingerprint) {
+	if _, err := client.Renew(t.Context(), other, consumer, newKey("key")); !errors.Is(err, auth.ErrUnproven) || !strings.Contains(err.Error(), other.Fingerprint) {
 		t.Errorf("%v", err)
 	}
 }
@@ -265,7 +270,7 @@ func TestRotatedClusterKey(t *testing.T) {
 	if grant, err = b.client.Renew(t.Context(), now, consumer, newKey("key")); err != nil || !grant.ProviderKey.Equal(clusterkey.Public(newKey("new"))) {
 		t.Errorf("%v, %v", grant.ProviderKey, err)
 	}
-	if _, err := b.client.Renew(t.Context(), milan, consumer, newKey("key")); !errors.Is(err, ErrUnproven) {
+	if _, err := b.client.Renew(t.Context(), milan, consumer, newKey("key")); !errors.Is(err, auth.ErrUnproven) {
 		t.Errorf("who missed the rotation: %v", err)
 	}
 }
@@ -276,39 +281,39 @@ func TestReplacedKeys(t *testing.T) {
 	if _, err := b.client.Register(t.Context(), registration("key")); err != nil {
 		t.Fatal(err)
 	}
-	rotated := func(seed string, previous ...ed25519.PrivateKey) Registration {
+	rotated := func(seed string, previous ...ed25519.PrivateKey) client.Registration {
 		r := registration(seed)
 		r.Secret, r.Previous = "", previous // the consumer has deleted the token
 		return r
 	}
 	old, oldCluster := newKey("key"), newKey("cluster key")
-	for name, r := range map[string]Registration{
+	for name, r := range map[string]client.Registration{
 		"without the old keys":               rotated("new"),
 		"with the old key for this provider": rotated("new", old),
 		"with the old cluster key":           rotated("new", oldCluster),
 		"with keys of another cluster":       rotated("new", newKey("a"), newKey("b")),
 	} {
-		if _, err := b.client.Register(t.Context(), r); !errors.Is(err, ErrEmptyDenied) {
+		if _, err := b.client.Register(t.Context(), r); !errors.Is(err, auth.ErrEmptyDenied) {
 			t.Errorf("%s: %v", name, err)
 		}
-		if r.Secret = goodToken; !errors.Is(second(b.client.Register(t.Context(), r)), ErrConflict) {
+		if r.Secret = goodToken; !errors.Is(second(b.client.Register(t.Context(), r)), auth.ErrConflict) {
 			t.Errorf("%s, with a stolen token: %v", name, second(b.client.Register(t.Context(), r)))
 		}
 	}
 	// What was stated to another provider, or by another consumer, or about other keys.
-	for name, change := range map[string]func(*Replacement){
-		"to another provider":       func(r *Replacement) { r.Provider = consumer.ClusterID },
-		"by another consumer":       func(r *Replacement) { r.Consumer = provider.ClusterID },
-		"about another key":         func(r *Replacement) { r.Key = clusterkey.Public(old) },
-		"about another cluster key": func(r *Replacement) { r.ClusterKey = clusterkey.Public(old) },
+	for name, change := range map[string]func(*auth.Replacement){
+		"to another provider":       func(r *auth.Replacement) { r.Provider = consumer.ClusterID },
+		"by another consumer":       func(r *auth.Replacement) { r.Consumer = provider.ClusterID },
+		"about another key":         func(r *auth.Replacement) { r.Key = clusterkey.Public(old) },
+		"about another cluster key": func(r *auth.Replacement) { r.ClusterKey = clusterkey.Public(old) },
 	} {
-		request := wire("new", b.newChallenge(t, consumer), func(r *registrationRequest) {
-			statement := r.replacement(provider.ClusterID)
+		request := wire("new", b.newChallenge(t, consumer), func(r *auth.RegistrationRequest) {
+			statement := r.Replacement(provider.ClusterID)
 			change(&statement)
-			statement.sign(old, oldCluster)
+			statement.Sign(old, oldCluster)
 			r.Replaces = statement.Proofs
 		})
-		if code, answer, _ := b.send(t, "POST", pathIdentity, request); code != 403 {
+		if code, answer, _ := b.send(t, "POST", auth.PathIdentity, request); code != 403 {
 			t.Errorf("a statement %s: %d %s", name, code, answer)
 		}
 	}
@@ -323,14 +328,14 @@ func TestReplacedKeys(t *testing.T) {
 	if _, err := b.client.Renew(t.Context(), milan, consumer, newKey("new")); err != nil {
 		t.Errorf("renewal with the new key: %v", err)
 	}
-	if _, err := b.client.Renew(t.Context(), milan, consumer, old); !errors.Is(err, ErrConflict) {
+	if _, err := b.client.Renew(t.Context(), milan, consumer, old); !errors.Is(err, auth.ErrConflict) {
 		t.Errorf("renewal with the old key: %v", err)
 	}
 	if _, err := b.client.Register(t.Context(), rotated("new", old, oldCluster)); err != nil {
 		t.Errorf("repeated, as its answer was lost: %v", err)
 	}
 	// The old keys, stolen, do not lead back: a replayed statement is one of keys that are not pinned any more.
-	if _, err := b.client.Register(t.Context(), rotated("thief", old, oldCluster)); !errors.Is(err, ErrEmptyDenied) {
+	if _, err := b.client.Register(t.Context(), rotated("thief", old, oldCluster)); !errors.Is(err, auth.ErrEmptyDenied) {
 		t.Errorf("a thief of the old keys: %v", err)
 	}
 	// One key only, as after a rotation that was interrupted.
@@ -347,7 +352,7 @@ func second[T any](_ T, err error) error { return err }
 func TestAttackM11(t *testing.T) {
 	b := newEnv(t, nil)
 	secret := func(name string) string { return "an issued token for " + name }
-	b.tokens.issued = []AcceptedToken{
+	b.tokens.issued = []auth.AcceptedToken{
 		{Secret: secret("rome"), For: "rome"},
 		{Secret: secret("id"), For: consumer.ClusterID},
 		{Secret: secret("paris"), For: "paris"},
@@ -363,7 +368,7 @@ func TestAttackM11(t *testing.T) {
 		_, err := b.client.Register(t.Context(), r)
 		return err
 	}
-	for name, want := range map[string]error{"rome": nil, "id": nil, "paris": ErrDenied, "an hour": nil, "one": nil} {
+	for name, want := range map[string]error{"rome": nil, "id": nil, "paris": auth.ErrDenied, "an hour": nil, "one": nil} {
 		if err := register(name, ""); !errors.Is(err, want) || (err == nil) != (want == nil) {
 			t.Errorf("%s: %v, want %v", name, err, want)
 		}
@@ -371,11 +376,11 @@ func TestAttackM11(t *testing.T) {
 	if err := register("one", ""); err != nil {
 		t.Errorf("the same cluster again, after a lost answer: %v", err)
 	}
-	if err := register("one", "bbbbbbbb"); !errors.Is(err, ErrDenied) || !strings.Contains(err.Error(), "another cluster") {
+	if err := register("one", "bbbbbbbb"); !errors.Is(err, auth.ErrDenied) || !strings.Contains(err.Error(), "another cluster") {
 		t.Errorf("a second cluster: %v", err)
 	}
 	b.clock.advance(time.Hour)
-	if err := register("an hour", ""); !errors.Is(err, ErrDenied) || !strings.Contains(err.Error(), "expired") {
+	if err := register("an hour", ""); !errors.Is(err, auth.ErrDenied) || !strings.Contains(err.Error(), "expired") {
 		t.Errorf("after an hour: %v", err)
 	}
 }

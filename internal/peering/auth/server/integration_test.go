@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package auth
+package server
 
 import (
 	"context"
@@ -24,6 +24,8 @@ import (
 	discoveryv1alpha1 "liqo.io/liqo/apis/discovery/v1alpha1"
 	"liqo.io/liqo/apis/labels"
 	"liqo.io/liqo/internal/kube/kubetest"
+	"liqo.io/liqo/internal/peering/auth"
+	"liqo.io/liqo/internal/peering/auth/client"
 )
 
 const install = "liqo"
@@ -69,7 +71,7 @@ func (c *cluster) install(t *testing.T) {
 	ctx := t.Context()
 	must(c.admin.CoreV1().Namespaces().Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: install}}, metav1.CreateOptions{}))(t)
 	must(c.admin.CoreV1().Secrets(install).Create(ctx, &corev1.Secret{
-		ObjectMeta: metav1.ObjectMeta{Name: SharedTokenSecret}, StringData: map[string]string{SharedTokenKey: goodToken},
+		ObjectMeta: metav1.ObjectMeta{Name: auth.SharedTokenSecret}, StringData: map[string]string{auth.SharedTokenKey: goodToken},
 	}, metav1.CreateOptions{}))(t)
 	must(c.admin.CoreV1().ServiceAccounts(install).Create(ctx, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "liqo-auth"}}, metav1.CreateOptions{}))(t)
 
@@ -145,7 +147,7 @@ func (c *cluster) tenants(ctx context.Context) {
 		}
 		for event := range watch.ResultChan() {
 			pin, ok := event.Object.(*corev1.ConfigMap)
-			if ok && event.Type == "ADDED" && pin.Data[PinNamespace] == "" && pin.Data[PinClusterName] != stuck {
+			if ok && event.Type == "ADDED" && pin.Data[auth.PinNamespace] == "" && pin.Data[auth.PinClusterName] != stuck {
 				c.makeTenant(ctx, pin)
 			}
 		}
@@ -154,11 +156,11 @@ func (c *cluster) tenants(ctx context.Context) {
 }
 
 func (c *cluster) makeTenant(ctx context.Context, pin *corev1.ConfigMap) {
-	peer := discoveryv1alpha1.ClusterIdentity{ClusterID: pin.Data[PinClusterID], ClusterName: pin.Data[PinClusterName]}
+	peer := discoveryv1alpha1.ClusterIdentity{ClusterID: pin.Data[auth.PinClusterID], ClusterName: pin.Data[auth.PinClusterName]}
 	namespace := peer.TenantNamespace()
 	// A failure here shows in the test that waits for the result.
 	_, _ = c.admin.CoreV1().Namespaces().Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}}, metav1.CreateOptions{})
-	pin.Data[PinNamespace] = namespace
+	pin.Data[auth.PinNamespace] = namespace
 	_, _ = c.admin.CoreV1().ConfigMaps(install).Update(ctx, pin, metav1.UpdateOptions{})
 	_, _ = c.admin.RbacV1().RoleBindings(namespace).Create(ctx, bindingTo("ClusterRole", "liqo-auth-tenant"), metav1.CreateOptions{})
 	_, _ = c.admin.CoreV1().ServiceAccounts(namespace).Create(ctx, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: PeerServiceAccount}}, metav1.CreateOptions{})
@@ -171,7 +173,7 @@ func (c *cluster) env(t *testing.T, change func(*Registry)) *env {
 	if change != nil {
 		change(&registry)
 	}
-	return newEnv(t, func(o *ServerOptions) {
+	return newEnv(t, func(o *Options) {
 		o.Peers, o.Tokens = registry, SecretTokens{Secrets: c.service, Namespace: install}
 	})
 }
@@ -180,7 +182,7 @@ func peerOf(id, name string) discoveryv1alpha1.ClusterIdentity {
 	return discoveryv1alpha1.ClusterIdentity{ClusterID: id + "-bbbb-4ccc-8ddd-eeeeeeeeeeee", ClusterName: name}
 }
 
-func of(cluster discoveryv1alpha1.ClusterIdentity) Registration {
+func of(cluster discoveryv1alpha1.ClusterIdentity) client.Registration {
 	r := registration(cluster.ClusterID)
 	r.Cluster = cluster
 	return r
@@ -203,7 +205,7 @@ func (c *cluster) firstContact(t *testing.T) {
 	if _, err := b.client.Register(t.Context(), r); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := c.admin.CoreV1().ConfigMaps(install).Get(t.Context(), PinName(peer.ClusterID), metav1.GetOptions{}); !apierrors.IsNotFound(err) {
+	if _, err := c.admin.CoreV1().ConfigMaps(install).Get(t.Context(), auth.PinName(peer.ClusterID), metav1.GetOptions{}); !apierrors.IsNotFound(err) {
 		t.Fatalf("a dry run pinned the key: %v", err)
 	}
 	first, err := b.client.Register(t.Context(), of(peer))
@@ -222,20 +224,20 @@ func (c *cluster) firstContact(t *testing.T) {
 	if who, err := c.whoami(t, first.Token); who != want {
 		t.Errorf("the token is of %q, %v", who, err)
 	}
-	pin := must(c.admin.CoreV1().ConfigMaps(install).Get(t.Context(), PinName(peer.ClusterID), metav1.GetOptions{}))(t)
-	if pin.Labels[labels.ClusterID] != peer.ClusterID || pin.Labels[labels.PinnedKey] != "true" || pin.Data[PinAuthURL] != r.AuthURL {
+	pin := must(c.admin.CoreV1().ConfigMaps(install).Get(t.Context(), auth.PinName(peer.ClusterID), metav1.GetOptions{}))(t)
+	if pin.Labels[labels.ClusterID] != peer.ClusterID || pin.Labels[labels.PinnedKey] != "true" || pin.Data[auth.PinAuthURL] != r.AuthURL {
 		t.Errorf("%v %v", pin.Labels, pin.Data)
 	}
-	for name, again := range map[string]func() (Grant, error){
-		"first contact again": func() (Grant, error) { return b.client.Register(t.Context(), of(peer)) },
-		"renewal":             func() (Grant, error) { return b.client.Renew(t.Context(), milan, peer, newKey(peer.ClusterID)) },
+	for name, again := range map[string]func() (auth.Grant, error){
+		"first contact again": func() (auth.Grant, error) { return b.client.Register(t.Context(), of(peer)) },
+		"renewal":             func() (auth.Grant, error) { return b.client.Renew(t.Context(), milan, peer, newKey(peer.ClusterID)) },
 	} {
 		grant, err := again()
 		if who, _ := c.whoami(t, grant.Token); err != nil || who != want {
 			t.Errorf("%s: %q, %v", name, who, err)
 		}
 	}
-	after := must(c.admin.CoreV1().ConfigMaps(install).Get(t.Context(), PinName(peer.ClusterID), metav1.GetOptions{}))(t)
+	after := must(c.admin.CoreV1().ConfigMaps(install).Get(t.Context(), auth.PinName(peer.ClusterID), metav1.GetOptions{}))(t)
 	if after.ResourceVersion != pin.ResourceVersion {
 		t.Error("the pinned key was written again")
 	}
@@ -248,16 +250,16 @@ func (c *cluster) anotherKey(t *testing.T) {
 	}
 	thief := of(peer)
 	thief.Key, thief.ClusterKey = newKey("thief"), newKey("cluster thief")
-	if _, err := b.client.Register(t.Context(), thief); !errors.Is(err, ErrConflict) {
+	if _, err := b.client.Register(t.Context(), thief); !errors.Is(err, auth.ErrConflict) {
 		t.Errorf("registered: %v", err)
 	}
-	if _, err := b.client.Renew(t.Context(), milan, peer, thief.Key); !errors.Is(err, ErrConflict) {
+	if _, err := b.client.Renew(t.Context(), milan, peer, thief.Key); !errors.Is(err, auth.ErrConflict) {
 		t.Errorf("renewed: %v", err)
 	}
-	if err := c.admin.CoreV1().ConfigMaps(install).Delete(t.Context(), PinName(peer.ClusterID), metav1.DeleteOptions{}); err != nil {
+	if err := c.admin.CoreV1().ConfigMaps(install).Delete(t.Context(), auth.PinName(peer.ClusterID), metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := b.client.Renew(t.Context(), milan, peer, newKey(peer.ClusterID)); !errors.Is(err, ErrConflict) {
+	if _, err := b.client.Renew(t.Context(), milan, peer, newKey(peer.ClusterID)); !errors.Is(err, auth.ErrConflict) {
 		t.Errorf("renewed without a pinned key: %v", err)
 	}
 	if _, err := b.client.Register(t.Context(), thief); err != nil {
@@ -283,11 +285,11 @@ func (c *cluster) keysReplaced(t *testing.T) {
 	var stored *corev1.ConfigMap
 	eventually(t, "the new keys are stored", func() (there bool) {
 		var err error
-		stored, err = c.admin.CoreV1().ConfigMaps(install).Get(t.Context(), ReplacementName(peer.ClusterID), metav1.GetOptions{})
+		stored, err = c.admin.CoreV1().ConfigMaps(install).Get(t.Context(), auth.ReplacementName(peer.ClusterID), metav1.GetOptions{})
 		return err == nil
 	})
-	pin := must(c.admin.CoreV1().ConfigMaps(install).Get(t.Context(), PinName(peer.ClusterID), metav1.GetOptions{}))(t)
-	by, before := must(ParseReplacement(stored))(t), must(ParsePin(pin))(t)
+	pin := must(c.admin.CoreV1().ConfigMaps(install).Get(t.Context(), auth.PinName(peer.ClusterID), metav1.GetOptions{}))(t)
+	by, before := must(auth.ParseReplacement(stored))(t), must(auth.ParsePin(pin))(t)
 	if !by.ProvenTo(provider.ClusterID, before) || by.Done(before) {
 		t.Fatalf("stored: %v", stored.Data)
 	}
@@ -323,15 +325,15 @@ func (c *cluster) revoked(t *testing.T) {
 	if err := c.admin.CoreV1().ServiceAccounts(grant.Namespace).Delete(t.Context(), PeerServiceAccount, metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	var refusal *Error
-	if _, err := b.client.Renew(t.Context(), milan, peer, newKey(peer.ClusterID)); !errors.As(err, &refusal) || refusal.Code != 403 || refusal.Reason != ReasonRevoked {
+	var refusal *auth.Error
+	if _, err := b.client.Renew(t.Context(), milan, peer, newKey(peer.ClusterID)); !errors.As(err, &refusal) || refusal.Code != 403 || refusal.Reason != auth.ReasonRevoked {
 		t.Errorf("renewed: %v", err)
 	}
 	// The same, if our own rights in the namespace went first.
 	if err := c.admin.RbacV1().RoleBindings(grant.Namespace).Delete(t.Context(), "liqo-auth-tenant", metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := b.client.Renew(t.Context(), milan, peer, newKey(peer.ClusterID)); !errors.Is(err, ErrConflict) {
+	if _, err := b.client.Renew(t.Context(), milan, peer, newKey(peer.ClusterID)); !errors.Is(err, auth.ErrConflict) {
 		t.Errorf("renewed: %v", err)
 	}
 	// The API server caches successful authentications for ten seconds.
@@ -349,15 +351,15 @@ func eventually(t *testing.T, what string, done func() bool) {
 func (c *cluster) tokenReplaced(t *testing.T) {
 	b := c.env(t, nil)
 	replace := func(token string) {
-		secret := must(c.admin.CoreV1().Secrets(install).Get(t.Context(), SharedTokenSecret, metav1.GetOptions{}))(t)
-		secret.Data[SharedTokenKey] = []byte(token)
+		secret := must(c.admin.CoreV1().Secrets(install).Get(t.Context(), auth.SharedTokenSecret, metav1.GetOptions{}))(t)
+		secret.Data[auth.SharedTokenKey] = []byte(token)
 		must(c.admin.CoreV1().Secrets(install).Update(t.Context(), secret, metav1.UpdateOptions{}))(t)
 	}
 	defer replace(goodToken)
 	replace("another token, by hand\n")
 	r := of(peerOf("00000006", "six"))
 	r.DryRun = true
-	if _, err := b.client.Register(t.Context(), r); !errors.Is(err, ErrDenied) {
+	if _, err := b.client.Register(t.Context(), r); !errors.Is(err, auth.ErrDenied) {
 		t.Errorf("the old token: %v", err)
 	}
 	r.Secret = "another token, by hand"
@@ -386,8 +388,8 @@ func (c *cluster) clockAhead(t *testing.T) {
 func (c *cluster) neverReady(t *testing.T) {
 	b := c.env(t, func(r *Registry) { r.Wait = 300 * time.Millisecond })
 	_, err := b.client.Register(t.Context(), of(peerOf("00000008", stuck)))
-	var refusal *Error
-	if !errors.As(err, &refusal) || refusal.Reason != ReasonTenantNotReady || !errors.Is(err, ErrUnavailable) {
+	var refusal *auth.Error
+	if !errors.As(err, &refusal) || refusal.Reason != auth.ReasonTenantNotReady || !errors.Is(err, auth.ErrUnavailable) {
 		t.Errorf("%v", err)
 	}
 }
@@ -400,11 +402,11 @@ func (c *cluster) unpinned(t *testing.T) {
 		done <- err
 	}()
 	eventually(t, "the key is pinned", func() bool {
-		return c.admin.CoreV1().ConfigMaps(install).Delete(t.Context(), PinName(peer.ClusterID), metav1.DeleteOptions{}) == nil
+		return c.admin.CoreV1().ConfigMaps(install).Delete(t.Context(), auth.PinName(peer.ClusterID), metav1.DeleteOptions{}) == nil
 	})
 	select {
 	case err := <-done:
-		if !errors.Is(err, ErrUnavailable) {
+		if !errors.Is(err, auth.ErrUnavailable) {
 			t.Error(err)
 		}
 	case <-time.After(kubetest.InTime):
@@ -438,10 +440,10 @@ func (c *cluster) rights(t *testing.T) {
 			return err
 		},
 		"unpinning": func() error {
-			return c.service.ConfigMaps(install).Delete(t.Context(), PinName(peer.ClusterID), metav1.DeleteOptions{})
+			return c.service.ConfigMaps(install).Delete(t.Context(), auth.PinName(peer.ClusterID), metav1.DeleteOptions{})
 		},
 		"pinning anew": func() error {
-			_, err := c.service.ConfigMaps(install).Update(t.Context(), Pin{Cluster: peer, Key: ed25519.PublicKey(newKey("x")[32:])}.configMap(install), metav1.UpdateOptions{})
+			_, err := c.service.ConfigMaps(install).Update(t.Context(), auth.Pin{Cluster: peer, Key: ed25519.PublicKey(newKey("x")[32:])}.ConfigMap(install), metav1.UpdateOptions{})
 			return err
 		},
 		"namespaces": func() error {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package auth
+// Package client calls the authentication service of a provider. It trusts no answer: what it returns was signed by the provider's key, and checked.
+package client
 
 import (
 	"bytes"
@@ -23,11 +24,12 @@ import (
 
 	discoveryv1alpha1 "liqo.io/liqo/apis/discovery/v1alpha1"
 	"liqo.io/liqo/internal/kube/clusterkey"
+	"liqo.io/liqo/internal/peering/auth"
 )
 
 const (
 	// defaultTimeout includes the time in which the provider creates the tenant.
-	defaultTimeout = tenantDeadline + 5*time.Second
+	defaultTimeout = auth.TenantDeadline + 5*time.Second
 	// maxAnswer is much more than the longest honest answer, which has a bundle of certificates.
 	maxAnswer = 256 << 10
 	// dialTimeout is much shorter than that of a request: a host behind a firewall is silent, and then there may be another way.
@@ -40,7 +42,7 @@ const (
 )
 
 // ClientOptions configure the connection to a provider.
-type ClientOptions struct {
+type Options struct {
 	// InsecureSkipTLSVerify accepts any certificate. IDs still reports the problems of the certificate.
 	InsecureSkipTLSVerify bool
 	// ProxyURL is that of an HTTP CONNECT proxy; empty for none.
@@ -59,7 +61,7 @@ type Client struct {
 }
 
 // NewClient returns a client. It sends nothing.
-func NewClient(authURL string, o ClientOptions) (*Client, error) {
+func New(authURL string, o Options) (*Client, error) {
 	parsed, err := url.Parse(authURL)
 	// The error must not repeat the URL, which may have a password.
 	if err != nil || parsed.Scheme != "https" || parsed.Hostname() == "" || parsed.User != nil || parsed.RawQuery != "" || parsed.Fragment != "" {
@@ -136,42 +138,42 @@ type Registration struct {
 }
 
 // Register makes first contact. It may be repeated with the same keys.
-func (c *Client) Register(ctx context.Context, r Registration) (Grant, error) {
+func (c *Client) Register(ctx context.Context, r Registration) (auth.Grant, error) {
 	if len(r.Key) != ed25519.PrivateKeySize || len(r.ClusterKey) != ed25519.PrivateKeySize {
-		return Grant{}, errors.New("register: a private key is missing")
+		return auth.Grant{}, errors.New("register: a private key is missing")
 	}
-	grant, err := c.ask(ctx, r.Provider, asker{r.Cluster.ClusterID, r.Key}, r.DryRun, func(q question) (grantAnswer, error) {
-		request := registrationRequest{
+	grant, err := c.ask(ctx, r.Provider, asker{r.Cluster.ClusterID, r.Key}, r.DryRun, func(q auth.Question) (auth.GrantAnswer, error) {
+		request := auth.RegistrationRequest{
 			Cluster: r.Cluster, AuthURL: r.AuthURL, PublicKey: clusterkey.Public(r.Key), ClusterKey: clusterkey.Public(r.ClusterKey),
-			Protocol: ProtocolRange, DryRun: r.DryRun, Ways: r.DryRun, Question: q, TokenID: TokenID(r.Secret),
+			Protocol: auth.ProtocolRange, DryRun: r.DryRun, Ways: r.DryRun, Question: q, TokenID: auth.TokenID(r.Secret),
 		}
 		if len(r.Previous) > 0 {
-			replacement := request.replacement(r.Provider.ID)
-			replacement.sign(slices.Concat(r.Previous, []ed25519.PrivateKey{r.Key, r.ClusterKey})...)
+			replacement := request.Replacement(r.Provider.ID)
+			replacement.Sign(slices.Concat(r.Previous, []ed25519.PrivateKey{r.Key, r.ClusterKey})...)
 			request.Replaces = replacement.Proofs
 		}
-		transcript := request.signed()
+		transcript := request.Signed()
 		request.Proof, request.ClusterProof = ed25519.Sign(r.Key, transcript), ed25519.Sign(r.ClusterKey, transcript)
 		if r.Secret != "" {
-			request.TokenProof = tokenProof(r.Secret, transcript)
+			request.TokenProof = auth.TokenProof(r.Secret, transcript)
 		}
-		var answer grantAnswer
-		_, err := c.do(ctx, http.MethodPost, pathIdentity, request, &answer)
+		var answer auth.GrantAnswer
+		_, err := c.do(ctx, http.MethodPost, auth.PathIdentity, request, &answer)
 		return answer, err
 	})
 	return grant, clean(err, r.Secret)
 }
 
 // Renew requests another token. ours is the registered key.
-func (c *Client) Renew(ctx context.Context, provider Provider, cluster discoveryv1alpha1.ClusterIdentity, ours ed25519.PrivateKey) (Grant, error) {
+func (c *Client) Renew(ctx context.Context, provider Provider, cluster discoveryv1alpha1.ClusterIdentity, ours ed25519.PrivateKey) (auth.Grant, error) {
 	if len(ours) != ed25519.PrivateKeySize {
-		return Grant{}, errors.New("renew: the private key is missing")
+		return auth.Grant{}, errors.New("renew: the private key is missing")
 	}
-	grant, err := c.ask(ctx, provider, asker{cluster.ClusterID, ours}, false, func(q question) (grantAnswer, error) {
-		request := renewalRequest{ClusterID: cluster.ClusterID, Question: q}
-		request.Signature = ed25519.Sign(ours, request.signed())
-		var answer grantAnswer
-		_, err := c.do(ctx, http.MethodPost, pathRenewal, request, &answer)
+	grant, err := c.ask(ctx, provider, asker{cluster.ClusterID, ours}, false, func(q auth.Question) (auth.GrantAnswer, error) {
+		request := auth.RenewalRequest{ClusterID: cluster.ClusterID, Question: q}
+		request.Signature = ed25519.Sign(ours, request.Signed())
+		var answer auth.GrantAnswer
+		_, err := c.do(ctx, http.MethodPost, auth.PathRenewal, request, &answer)
 		return answer, err
 	})
 	return grant, clean(err, "")
@@ -184,87 +186,87 @@ type asker struct {
 }
 
 // ask proves the provider, sends a request with a challenge of it, and returns the grant if the provider's key signed it.
-func (c *Client) ask(ctx context.Context, provider Provider, us asker, dryRun bool, send func(question) (grantAnswer, error)) (Grant, error) {
+func (c *Client) ask(ctx context.Context, provider Provider, us asker, dryRun bool, send func(auth.Question) (auth.GrantAnswer, error)) (auth.Grant, error) {
 	if provider.Fingerprint == "" && !provider.Unproven {
-		return Grant{}, c.unproven("no fingerprint of its key is known")
+		return auth.Grant{}, c.unproven("no fingerprint of its key is known")
 	}
-	private, err := newSealingKey()
+	private, err := auth.NewSealingKey()
 	if err != nil {
-		return Grant{}, err
+		return auth.Grant{}, err
 	}
 	for range challengeAttempts {
-		var q question
+		var q auth.Question
 		var theirs ed25519.PublicKey
 		if q, theirs, err = c.question(ctx, provider, us); err != nil {
-			return Grant{}, err
+			return auth.Grant{}, err
 		}
-		q.SealTo = private.public()
-		var answer grantAnswer
+		q.SealTo = private.Public()
+		var answer auth.GrantAnswer
 		if answer, err = send(q); needsChallenge(err) {
 			continue // the challenge was that of another server behind this address
 		} else if err != nil {
-			return Grant{}, err
+			return auth.Grant{}, err
 		}
-		to := answerTo{provider: provider.ID, consumer: us.id, publicKey: clusterkey.Public(us.key), question: q}
-		if !ed25519.Verify(theirs, answer.signed(to), answer.Signature) {
-			return Grant{}, c.unproven("its answer is not signed with its key")
+		to := auth.AnswerTo{Provider: provider.ID, Consumer: us.id, PublicKey: clusterkey.Public(us.key), Question: q}
+		if !ed25519.Verify(theirs, answer.Signed(to), answer.Signature) {
+			return auth.Grant{}, c.unproven("its answer is not signed with its key")
 		}
 		if answer.Successor != nil {
-			if len(answer.Successor.Key) != ed25519.PublicKeySize || !ed25519.Verify(theirs, answer.Successor.signed(), answer.Successor.Signature) {
-				return Grant{}, c.unproven("the successor of its key is not signed with its key")
+			if len(answer.Successor.Key) != ed25519.PublicKeySize || !ed25519.Verify(theirs, answer.Successor.Signed(), answer.Successor.Signature) {
+				return auth.Grant{}, c.unproven("the successor of its key is not signed with its key")
 			}
 			theirs = answer.Successor.Key
 		}
 		if dryRun {
-			return Grant{ProviderKey: theirs, Ways: answer.Ways}, nil
+			return auth.Grant{ProviderKey: theirs, Ways: answer.Ways}, nil
 		}
-		token, err := private.open(to.sealInfo(), answer.SealedToken)
+		token, err := private.Open(to.SealInfo(), answer.SealedToken)
 		if err != nil {
-			return Grant{}, c.notAuthService("a token that is not sealed to this request")
+			return auth.Grant{}, c.notAuthService("a token that is not sealed to this request")
 		}
 		grant, err := granted(answer, string(token))
 		if err != nil {
-			return Grant{}, c.notAuthService("an invalid identity: " + err.Error())
+			return auth.Grant{}, c.notAuthService("an invalid identity: " + err.Error())
 		}
 		grant.ProviderKey = theirs
 		return grant, nil
 	}
-	return Grant{}, err
+	return auth.Grant{}, err
 }
 
 // question gets a challenge, and proves that the service that issued it has the provider's key.
-func (c *Client) question(ctx context.Context, provider Provider, us asker) (question, ed25519.PublicKey, error) {
-	request := challengeRequest{ClusterID: us.id, Provider: provider.Fingerprint, Nonce: make([]byte, nonceSize)}
+func (c *Client) question(ctx context.Context, provider Provider, us asker) (auth.Question, ed25519.PublicKey, error) {
+	request := auth.ChallengeRequest{ClusterID: us.id, Provider: provider.Fingerprint, Nonce: make([]byte, auth.NonceSize)}
 	_, _ = rand.Read(request.Nonce) // never fails
-	request.prove(us.key, time.Now())
-	var answer challengeAnswer
+	request.Prove(us.key, time.Now())
+	var answer auth.ChallengeAnswer
 	var err error
 	for range connectionAttempts {
-		if _, err = c.do(ctx, http.MethodPost, pathChallenge, request, &answer); !wasEnded(err) {
+		if _, err = c.do(ctx, http.MethodPost, auth.PathChallenge, request, &answer); !wasEnded(err) {
 			break
 		}
 	}
 	if err != nil {
-		return question{}, nil, err
+		return auth.Question{}, nil, err
 	}
 	switch {
-	case answer.Challenge == "" || len(answer.Challenge) > maxChallenge:
-		return question{}, nil, c.notAuthService("an empty or too long challenge")
+	case answer.Challenge == "" || len(answer.Challenge) > auth.MaxChallenge:
+		return auth.Question{}, nil, c.notAuthService("an empty or too long challenge")
 	case answer.ProviderKey == nil:
-		return question{}, nil, &Error{Reason: ReasonVersion, Message: c.url + " does not prove which cluster it belongs to, as services of older versions: upgrade Liqo in the remote cluster"}
-	case len(answer.ProviderKey) != ed25519.PublicKeySize || !ed25519.Verify(answer.ProviderKey, answer.signed(request), answer.Signature):
-		return question{}, nil, c.unproven("it does not prove that it has the key that it sends")
+		return auth.Question{}, nil, &auth.Error{Reason: auth.ReasonVersion, Message: c.url + " does not prove which cluster it belongs to, as services of older versions: upgrade Liqo in the remote cluster"}
+	case len(answer.ProviderKey) != ed25519.PublicKeySize || !ed25519.Verify(answer.ProviderKey, answer.Signed(request), answer.Signature):
+		return auth.Question{}, nil, c.unproven("it does not prove that it has the key that it sends")
 	}
 	print := clusterkey.Fingerprint(answer.ProviderKey)
 	if provider.Fingerprint != "" && provider.Fingerprint != print {
-		return question{}, nil, c.unproven(fmt.Sprintf("its key has the fingerprint %s, not %s", print, provider.Fingerprint))
+		return auth.Question{}, nil, c.unproven(fmt.Sprintf("its key has the fingerprint %s, not %s", print, provider.Fingerprint))
 	}
-	return question{Provider: print, Challenge: answer.Challenge, Nonce: request.Nonce, InBand: provider.InBand}, answer.ProviderKey, nil
+	return auth.Question{Provider: print, Challenge: answer.Challenge, Nonce: request.Nonce, InBand: provider.InBand}, answer.ProviderKey, nil
 }
 
 // unproven is the error for a service that may be another one in the place of the provider.
-func (c *Client) unproven(what string) *Error {
-	return &Error{Reason: ReasonUnproven, Message: fmt.Sprintf("the service at %s is not proven to be that of the provider: %s. A machine on the way may answer in its place, "+
+func (c *Client) unproven(what string) *auth.Error {
+	return &auth.Error{Reason: auth.ReasonUnproven, Message: fmt.Sprintf("the service at %s is not proven to be that of the provider: %s. A machine on the way may answer in its place, "+
 		"or the provider has a new key: run `liqoctl generate peer-command` there, and the printed command here", c.url, what)}
 }
 
@@ -287,13 +289,13 @@ func (c *Client) do(ctx context.Context, method, path string, question, answer a
 	request.Header.Set("User-Agent", "liqo")
 	response, err := c.http.Do(request)
 	if err != nil {
-		return nil, &Error{Reason: ReasonUnreachable, Message: err.Error(), Cause: err}
+		return nil, &auth.Error{Reason: auth.ReasonUnreachable, Message: err.Error(), Cause: err}
 	}
 	defer response.Body.Close()
 	text, err := io.ReadAll(io.LimitReader(response.Body, maxAnswer+1))
 	switch {
 	case err != nil:
-		return nil, &Error{Reason: ReasonUnreachable, Message: fmt.Sprintf("%s %s: the answer is incomplete: %v", method, c.url+path, err), Cause: err}
+		return nil, &auth.Error{Reason: auth.ReasonUnreachable, Message: fmt.Sprintf("%s %s: the answer is incomplete: %v", method, c.url+path, err), Cause: err}
 	case len(text) > maxAnswer:
 		return nil, c.notAuthService(fmt.Sprintf("more than %d bytes", maxAnswer))
 	case response.StatusCode != http.StatusOK:
@@ -308,9 +310,9 @@ func (c *Client) do(ctx context.Context, method, path string, question, answer a
 }
 
 // refusal decodes an answer with an error status.
-func (c *Client) refusal(response *http.Response, text []byte) *Error {
-	var refusal Error
-	if err := json.Unmarshal(text, &refusal); err != nil || refusal.Code != response.StatusCode || refusal.Reason == "" || refusal.Reason == ReasonUnreachable || refusal.Reason == ReasonUnproven {
+func (c *Client) refusal(response *http.Response, text []byte) *auth.Error {
+	var refusal auth.Error
+	if err := json.Unmarshal(text, &refusal); err != nil || refusal.Code != response.StatusCode || refusal.Reason == "" || refusal.Reason == auth.ReasonUnreachable || refusal.Reason == auth.ReasonUnproven {
 		return c.notAuthService("HTTP status " + strconv.Itoa(response.StatusCode))
 	}
 	if seconds, err := strconv.ParseUint(response.Header.Get("Retry-After"), 10, 16); err == nil {
@@ -320,8 +322,8 @@ func (c *Client) refusal(response *http.Response, text []byte) *Error {
 }
 
 // notAuthService is the error of an answer that no honest authentication service sends.
-func (c *Client) notAuthService(what string) *Error {
-	return &Error{Reason: ReasonUnreachable, Message: fmt.Sprintf("%s answered with %s; check that this is the URL of the authentication service of a Liqo cluster", c.url, what)}
+func (c *Client) notAuthService(what string) *auth.Error {
+	return &auth.Error{Reason: auth.ReasonUnreachable, Message: fmt.Sprintf("%s answered with %s; check that this is the URL of the authentication service of a Liqo cluster", c.url, what)}
 }
 
 // wasEnded reports whether the connection ended before there was an answer.
@@ -330,6 +332,6 @@ func wasEnded(err error) bool {
 }
 
 func needsChallenge(err error) bool {
-	var refusal *Error
-	return errors.As(err, &refusal) && refusal.Reason == ReasonChallenge
+	var refusal *auth.Error
+	return errors.As(err, &refusal) && refusal.Reason == auth.ReasonChallenge
 }

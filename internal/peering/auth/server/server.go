@@ -1,6 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package auth
+// Package server is the authentication service. It answers unauthenticated clients, writes one kind of object, the ConfigMap with the pinned key, and waits
+// there for the name of the tenant's namespace. It must not know what a tenant consists of, and never logs or returns a token or a signature.
+//
+// The proofs are TestServerAgainstAPIServer, with exactly the rights of the markers in identity.go, and TestNothingSecretIsLogged. Tests of the client
+// that need a service are here as well.
+package server
 
 import (
 	"context"
@@ -21,6 +26,7 @@ import (
 	"liqo.io/liqo/internal/kube/clusterkey"
 	"liqo.io/liqo/internal/kube/listener"
 	"liqo.io/liqo/internal/kube/version"
+	"liqo.io/liqo/internal/peering/auth"
 	"liqo.io/liqo/internal/peering/auth/challenge"
 	"liqo.io/liqo/internal/peering/auth/ratelimit"
 )
@@ -46,19 +52,19 @@ const maxWaiting = 64
 
 // Peers stores the peers. [Registry] implements it.
 type Peers interface {
-	Pinned(ctx context.Context, clusterID string) (Pin, error)
-	Pin(ctx context.Context, wanted Pin) (pinned Pin, created bool, err error)
+	Pinned(ctx context.Context, clusterID string) (auth.Pin, error)
+	Pin(ctx context.Context, wanted auth.Pin) (pinned auth.Pin, created bool, err error)
 	Provider(ctx context.Context, clusterID string) (fingerprint string, err error)
 	// Spend records that a cluster uses a token that only one may use. It reports false if another cluster has.
 	Spend(ctx context.Context, tokenID, clusterID string) (bool, error)
 	// Replace returns the pin as soon as it has the new keys of a proven replacement.
-	Replace(ctx context.Context, pin Pin, by Replacement) (Pin, error)
-	GrantNew(ctx context.Context, pin Pin) (Grant, error)
-	Renew(ctx context.Context, pin Pin) (Grant, error)
+	Replace(ctx context.Context, pin auth.Pin, by auth.Replacement) (auth.Pin, error)
+	GrantNew(ctx context.Context, pin auth.Pin) (auth.Grant, error)
+	Renew(ctx context.Context, pin auth.Pin) (auth.Grant, error)
 }
 
 // ServerOptions configure the service.
-type ServerOptions struct {
+type Options struct {
 	// Cluster is this cluster.
 	Cluster discoveryv1alpha1.ClusterIdentity
 	// EnableAuthentication: the empty token is refused.
@@ -75,7 +81,7 @@ type ServerOptions struct {
 
 // Server answers unauthenticated clients. NewServer creates it.
 type Server struct {
-	options     ServerOptions
+	options     Options
 	routes      map[string]route
 	challenges  *challenge.Maker
 	known       *known
@@ -98,7 +104,7 @@ type call struct {
 }
 
 // reading decodes the body of a request once, for the question who has sent it and for the answer.
-func reading[R any](parse func(body []byte) (R, *Error), answer func(context.Context, R) (string, any, error)) func([]byte) (*call, error) {
+func reading[R any](parse func(body []byte) (R, *auth.Error), answer func(context.Context, R) (string, any, error)) func([]byte) (*call, error) {
 	return func(body []byte) (*call, error) {
 		request, refusal := parse(body)
 		if refusal != nil {
@@ -110,11 +116,11 @@ func reading[R any](parse func(body []byte) (R, *Error), answer func(context.Con
 }
 
 // NewServer returns the service.
-func NewServer(o ServerOptions) (*Server, error) {
-	if err := validClusterID(o.Cluster.ClusterID); err != nil {
+func New(o Options) (*Server, error) {
+	if err := auth.CheckClusterID(o.Cluster.ClusterID); err != nil {
 		return nil, errors.New("the ID of this cluster is not a UUID in lower case")
 	}
-	if !validClusterName(o.Cluster) {
+	if !auth.ValidClusterName(o.Cluster) {
 		return nil, errors.New("the name of this cluster is not a DNS-1123 label, or too long")
 	}
 	if o.Now == nil {
@@ -131,10 +137,12 @@ func NewServer(o ServerOptions) (*Server, error) {
 		refusals:    rate.Sometimes{Interval: 10 * time.Second},
 	}
 	s.routes = map[string]route{
-		pathIDs:       {http.MethodGet, s.others, reading(func([]byte) (any, *Error) { return nil, nil }, s.ids)},
-		pathIdentity:  {http.MethodPost, s.contact, reading(func(body []byte) (registrationRequest, *Error) { return parseRegistration(body, o.Cluster) }, s.register)},
-		pathChallenge: {http.MethodPost, s.renewals, reading(parseChallengeRequest, s.challenge)},
-		pathRenewal:   {http.MethodPost, s.renewals, reading(parseRenewal, s.renew)},
+		auth.PathIDs: {http.MethodGet, s.others, reading(func([]byte) (any, *auth.Error) { return nil, nil }, s.ids)},
+		auth.PathIdentity: {http.MethodPost, s.contact, reading(func(body []byte) (auth.RegistrationRequest, *auth.Error) {
+			return auth.ParseRegistration(body, o.Cluster)
+		}, s.register)},
+		auth.PathChallenge: {http.MethodPost, s.renewals, reading(auth.ParseChallengeRequest, s.challenge)},
+		auth.PathRenewal:   {http.MethodPost, s.renewals, reading(auth.ParseRenewal, s.renew)},
 	}
 	return s, nil
 }
@@ -146,15 +154,15 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	from, _ := netip.ParseAddrPort(r.RemoteAddr)
 	route, known := s.routes[r.URL.Path]
 	if !known {
-		route = s.routes[pathIDs] // limited like a request for IDs
+		route = s.routes[auth.PathIDs] // limited like a request for IDs
 	}
 	path, peer, answer, err := r.URL.Path, "", any(nil), error(nil)
 	switch {
 	case !known:
-		path, err = "unknown", refuse(http.StatusNotFound, ReasonNotFound, "there is nothing here; this is the authentication service of a Liqo cluster")
+		path, err = "unknown", auth.Refuse(http.StatusNotFound, auth.ReasonNotFound, "there is nothing here; this is the authentication service of a Liqo cluster")
 	case r.Method != route.method:
 		w.Header().Set("Allow", route.method)
-		err = refuse(http.StatusMethodNotAllowed, ReasonMethod, "this path answers %s only", route.method)
+		err = auth.Refuse(http.StatusMethodNotAllowed, auth.ReasonMethod, "this path answers %s only", route.method)
 	}
 	wait := route.limit.Admit(from.Addr(), start)
 	var asked *call
@@ -164,7 +172,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		}
 	}
 	if wait > 0 {
-		refusal := refuse(http.StatusTooManyRequests, ReasonTooMany, "too many requests from this address, or in total; try again later")
+		refusal := auth.Refuse(http.StatusTooManyRequests, auth.ReasonTooMany, "too many requests from this address, or in total; try again later")
 		refusal.RetryAfter = wait
 		// A client that floods the service must not fill the disk with log lines.
 		s.refusals.Do(func() { s.options.Log.Info("requests refused", "remote", from.Addr().String(), "code", refusal.Code) })
@@ -177,7 +185,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	refusal := asRefusal(err)
 	log := s.options.Log.WithValues("path", path, "peer", peer, "remote", from.Addr().String(), "seconds", s.options.Now().Sub(start).Seconds())
-	if path == pathChallenge && refusal == nil || refusal != nil && refusal.Reason == ReasonChallenge {
+	if path == auth.PathChallenge && refusal == nil || refusal != nil && refusal.Reason == auth.ReasonChallenge {
 		listener.Prefer(r.Context()) // the client goes on
 	} else {
 		w.Header().Set("Connection", "close") // others need the place; it is also one guess of a token per connection, whose number a proxy bounds
@@ -187,7 +195,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		respond(w, http.StatusOK, answer)
 		return
 	}
-	if refusal.Reason == ReasonDenied || refusal.Reason == ReasonEmptyDenied {
+	if refusal.Reason == auth.ReasonDenied || refusal.Reason == auth.ReasonEmptyDenied {
 		route.limit.Punish(from.Addr(), start)
 	}
 	log = log.WithValues("result", refusal.Reason, "code", refusal.Code)
@@ -215,44 +223,44 @@ func (s *Server) admitKnown(ctx context.Context, request proof, wait time.Durati
 func (r route) receive(w http.ResponseWriter, request *http.Request) (*call, error) {
 	connection := http.NewResponseController(w)
 	_ = connection.SetReadDeadline(time.Now().Add(bodyDeadline)) // fails only in tests
-	body, err := io.ReadAll(http.MaxBytesReader(w, request.Body, maxRequest))
+	body, err := io.ReadAll(http.MaxBytesReader(w, request.Body, auth.MaxRequest))
 	if err != nil {
-		return nil, invalid("the body did not arrive within %s, or has more than %d bytes", bodyDeadline, maxRequest)
+		return nil, auth.Invalid("the body did not arrive within %s, or has more than %d bytes", bodyDeadline, auth.MaxRequest)
 	}
 	_ = connection.SetReadDeadline(time.Time{}) // the deadline would cancel the request
 	return r.read(body)
 }
 
 func (s *Server) ids(context.Context, any) (string, any, error) {
-	return "", idsAnswer{
+	return "", auth.IDsAnswer{
 		ClusterID: s.options.Cluster.ClusterID, ClusterName: s.options.Cluster.ClusterName,
-		Version: version.Version, Protocol: ProtocolRange, Capabilities: version.Capabilities(),
+		Version: version.Version, Protocol: auth.ProtocolRange, Capabilities: version.Capabilities(),
 	}, nil
 }
 
-func (s *Server) challenge(ctx context.Context, request challengeRequest) (string, any, error) {
+func (s *Server) challenge(ctx context.Context, request auth.ChallengeRequest) (string, any, error) {
 	ctx, cancel := context.WithTimeout(ctx, callDeadline)
 	defer cancel()
 	keys, err := s.options.Keys.ClusterKeys(ctx)
 	if err != nil {
-		return request.ClusterID, nil, unavailable(err)
+		return request.ClusterID, nil, auth.Unavailable(err)
 	}
 	private, found := keys.Find(request.Provider)
 	if !found {
 		private = keys.Current // the client sees that it is not the one that it knows
 	}
-	answer := challengeAnswer{
+	answer := auth.ChallengeAnswer{
 		Challenge: s.challenges.Issue(request.ClusterID, s.options.Now()), ExpiresIn: int64(challenge.Lifetime / time.Second), ProviderKey: clusterkey.Public(private),
 	}
-	answer.Signature = ed25519.Sign(private, answer.signed(request))
+	answer.Signature = ed25519.Sign(private, answer.Signed(request))
 	return request.ClusterID, answer, nil
 }
 
-func (s *Server) renew(ctx context.Context, request renewalRequest) (string, any, error) {
+func (s *Server) renew(ctx context.Context, request auth.RenewalRequest) (string, any, error) {
 	peer := request.ClusterID
 	which, fresh := s.challenges.Check(request.Question.Challenge, peer, s.options.Now())
 	if !fresh {
-		return peer, nil, errChallenge
+		return peer, nil, auth.ChallengeNeeded
 	}
 	ctx, cancel := context.WithTimeout(ctx, callDeadline)
 	defer cancel()
@@ -261,8 +269,8 @@ func (s *Server) renew(ctx context.Context, request renewalRequest) (string, any
 		return peer, nil, err
 	}
 	// The same answer for both: it must not disclose which clusters are registered.
-	if err != nil || !request.proves(pin.Key, s.options.Now()) {
-		return peer, nil, refuse(http.StatusForbidden, ReasonNotRegistered,
+	if err != nil || !request.Proves(pin.Key, s.options.Now()) {
+		return peer, nil, auth.Refuse(http.StatusForbidden, auth.ReasonNotRegistered,
 			"cluster %s is not registered in %s with this key; first contact must be made again, with the token", peer, s.options.Cluster.ClusterName)
 	}
 	signer, err := s.signer(ctx, request.Question)
@@ -271,34 +279,34 @@ func (s *Server) renew(ctx context.Context, request renewalRequest) (string, any
 	}
 	// After the signature is verified, so that a client that captured the challenge cannot use it up.
 	if !s.challenges.Spend(which, peer, s.options.Now()) {
-		return peer, nil, errChallenge
+		return peer, nil, auth.ChallengeNeeded
 	}
 	listener.Keep(ctx, peer)
 	s.known.learn(peer, pin.Key)
 	pin.InBand = request.Question.InBand
 	grant, err := s.options.Peers.Renew(ctx, pin)
 	if errors.Is(err, errRevoked) {
-		return peer, nil, &Error{
-			Code: http.StatusForbidden, Reason: ReasonRevoked, Cause: err,
+		return peer, nil, &auth.Error{
+			Code: http.StatusForbidden, Reason: auth.ReasonRevoked, Cause: err,
 			Message: "the peering was ended in " + s.options.Cluster.ClusterName + "; first contact must be made again, with the token",
 		}
 	}
 	if err != nil {
 		return peer, nil, err
 	}
-	answer, err := signer.answer(grant, answerTo{provider: s.options.Cluster.ClusterID, consumer: peer, publicKey: pin.Key, question: request.Question})
+	answer, err := signer.answer(grant, auth.AnswerTo{Provider: s.options.Cluster.ClusterID, Consumer: peer, PublicKey: pin.Key, Question: request.Question})
 	return peer, answer, err
 }
 
-func asRefusal(err error) *Error {
+func asRefusal(err error) *auth.Error {
 	if err == nil {
 		return nil
 	}
-	var refusal *Error
+	var refusal *auth.Error
 	if errors.As(err, &refusal) {
 		return refusal
 	}
-	return unavailable(err)
+	return auth.Unavailable(err)
 }
 
 func respond(w http.ResponseWriter, code int, answer any) {
@@ -306,7 +314,7 @@ func respond(w http.ResponseWriter, code int, answer any) {
 	header.Set("Content-Type", "application/json")
 	header.Set("Cache-Control", "no-store")
 	header.Set("X-Content-Type-Options", "nosniff")
-	if refusal, ok := answer.(*Error); ok && refusal.RetryAfter > 0 {
+	if refusal, ok := answer.(*auth.Error); ok && refusal.RetryAfter > 0 {
 		header.Set("Retry-After", strconv.Itoa(int(math.Ceil(refusal.RetryAfter.Seconds()))))
 	}
 	w.WriteHeader(code)

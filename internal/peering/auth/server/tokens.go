@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package auth
+package server
 
 import (
 	"context"
@@ -12,11 +12,13 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
+
+	"liqo.io/liqo/internal/peering/auth"
 )
 
 // TokenSource returns the tokens that this cluster accepts.
 type TokenSource interface {
-	Tokens(ctx context.Context) ([]AcceptedToken, error)
+	Tokens(ctx context.Context) ([]auth.AcceptedToken, error)
 }
 
 // minSecret is the least length of a secret, in bytes. A client on the way sees the proof, and could guess a shorter one.
@@ -29,25 +31,25 @@ type SecretTokens struct {
 }
 
 // Tokens reads the Secrets from the API server, so that a changed token counts at once.
-func (s SecretTokens) Tokens(ctx context.Context) ([]AcceptedToken, error) {
-	var all []AcceptedToken
-	shared, err := s.read(ctx, SharedTokenSecret)
+func (s SecretTokens) Tokens(ctx context.Context) ([]auth.AcceptedToken, error) {
+	var all []auth.AcceptedToken
+	shared, err := s.read(ctx, auth.SharedTokenSecret)
 	if err != nil {
 		return nil, err
 	}
 	if shared != nil {
-		secret := ParseToken(string(shared.Data[SharedTokenKey])).Secret
+		secret := auth.ParseToken(string(shared.Data[auth.SharedTokenKey])).Secret
 		switch {
 		case secret == "":
 			// An empty Secret must neither admit everyone nor look like a wrong token.
 			return nil, errNoToken
 		case len(secret) < minSecret:
 			return nil, fmt.Errorf("the token in Secret %s has %d characters, at least %d are needed; delete it, then `liqoctl upgrade` creates it again",
-				SharedTokenSecret, len(secret), minSecret)
+				auth.SharedTokenSecret, len(secret), minSecret)
 		}
-		all = append(all, AcceptedToken{Secret: secret})
+		all = append(all, auth.AcceptedToken{Secret: secret})
 	}
-	issued, err := s.read(ctx, IssuedTokensSecret)
+	issued, err := s.read(ctx, auth.IssuedTokensSecret)
 	if err != nil {
 		return nil, err
 	}
@@ -55,9 +57,9 @@ func (s SecretTokens) Tokens(ctx context.Context) ([]AcceptedToken, error) {
 		return all, nil
 	}
 	for id, text := range issued.Data {
-		var one AcceptedToken
+		var one auth.AcceptedToken
 		// One that was written by hand and is wrong must not disable the others.
-		if json.Unmarshal(text, &one) == nil && len(one.Secret) >= minSecret && TokenID(one.Secret) == id {
+		if json.Unmarshal(text, &one) == nil && len(one.Secret) >= minSecret && auth.TokenID(one.Secret) == id {
 			all = append(all, one)
 		}
 	}
@@ -76,4 +78,4 @@ func (s SecretTokens) read(ctx context.Context, name string) (*corev1.Secret, er
 	return secret, nil
 }
 
-var errNoToken = errors.New("the Secret " + SharedTokenSecret + " has no key " + SharedTokenKey + "; delete it, then `liqoctl upgrade` creates it again")
+var errNoToken = errors.New("the Secret " + auth.SharedTokenSecret + " has no key " + auth.SharedTokenKey + "; delete it, then `liqoctl upgrade` creates it again")

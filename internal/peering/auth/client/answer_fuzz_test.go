@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package auth
+package client
 
 import (
 	"encoding/json"
 	"net/http"
 	"strings"
 	"testing"
+
+	"liqo.io/liqo/internal/peering/auth"
 )
 
 // A provider may answer anything.
@@ -20,7 +22,7 @@ func FuzzAnswers(f *testing.F) {
 		f.Add([]byte(seed), secret)
 	}
 	f.Fuzz(func(t *testing.T, body []byte, token string) {
-		var answer grantAnswer
+		var answer auth.GrantAnswer
 		if json.Unmarshal(body, &answer) == nil {
 			if grant, err := granted(answer, token); err == nil && (grant.Lifetime <= 0 || grant.Token == "" || !strings.HasPrefix(grant.APIServerURL, "https://")) {
 				t.Errorf("passed: %+v", grant)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package auth
+package server
 
 import (
 	"context"
@@ -15,15 +15,16 @@ import (
 	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
 
 	"liqo.io/liqo/internal/kube/clusterkey"
+	"liqo.io/liqo/internal/peering/auth"
 )
 
 // successorOf returns the current key, signed by the previous one, for peers that know only that; nil for other peers.
-func successorOf(used ed25519.PrivateKey, k clusterkey.Keys) *successor {
+func successorOf(used ed25519.PrivateKey, k clusterkey.Keys) *auth.Successor {
 	if used.Equal(k.Current) {
 		return nil
 	}
-	s := &successor{Key: clusterkey.Public(k.Current)}
-	s.Signature = ed25519.Sign(used, s.signed())
+	s := &auth.Successor{Key: clusterkey.Public(k.Current)}
+	s.Signature = ed25519.Sign(used, s.Signed())
 	return s
 }
 

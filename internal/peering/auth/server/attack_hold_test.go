@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package auth
+package server
 
 import (
 	"bufio"
@@ -18,6 +18,8 @@ import (
 
 	"liqo.io/liqo/internal/kube/kubetest"
 	"liqo.io/liqo/internal/offloading/serving"
+	"liqo.io/liqo/internal/peering/auth"
+	"liqo.io/liqo/internal/peering/auth/client"
 	"liqo.io/liqo/internal/peering/auth/endpoint"
 )
 
@@ -42,8 +44,8 @@ func TestAttackNH2(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			at := serveHeld(t)
-			dial := func() *Client {
-				client, err := NewClient("https://"+at, ClientOptions{InsecureSkipTLSVerify: true, Timeout: usual})
+			dial := func() *client.Client {
+				client, err := client.New("https://"+at, client.Options{InsecureSkipTLSVerify: true, Timeout: usual})
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -84,7 +86,7 @@ func TestAttackNH2(t *testing.T) {
 }
 
 // renewInTime renews an identity, and tries again for some time, as a controller does.
-func renewInTime(ctx context.Context, dial func() *Client, ours ed25519.PrivateKey, most time.Duration) error {
+func renewInTime(ctx context.Context, dial func() *client.Client, ours ed25519.PrivateKey, most time.Duration) error {
 	ctx, cancel := context.WithTimeout(ctx, most)
 	defer cancel()
 	for {
@@ -101,7 +103,7 @@ func renewInTime(ctx context.Context, dial func() *Client, ours ed25519.PrivateK
 // serveHeld serves a provider as the role does, with a registry in memory.
 func serveHeld(t *testing.T) (at string) {
 	t.Helper()
-	b := newEnv(t, func(o *ServerOptions) { o.Now = time.Now })
+	b := newEnv(t, func(o *Options) { o.Now = time.Now })
 	pair, err := serving.SelfSigned(serving.Names{Common: "liqo-auth"}, time.Now(), time.Now().Add(time.Hour))
 	if err != nil {
 		t.Fatal(err)
@@ -168,7 +170,7 @@ func wantChallenges(connection net.Conn) {
 	body := fmt.Sprintf(`{"clusterID":%q,"nonce":%q}`, consumer.ClusterID, strings.Repeat("A", 43)+"=")
 	answers := bufio.NewReader(connection)
 	for {
-		_, err := fmt.Fprintf(connection, "POST %s HTTP/1.1\r\nHost: liqo-auth\r\nContent-Length: %d\r\n\r\n%s", pathChallenge, len(body), body)
+		_, err := fmt.Fprintf(connection, "POST %s HTTP/1.1\r\nHost: liqo-auth\r\nContent-Length: %d\r\n\r\n%s", auth.PathChallenge, len(body), body)
 		if err != nil || discard(answers) != nil {
 			return
 		}

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package auth
+package server
 
 import (
 	"crypto/ed25519"
@@ -34,15 +34,15 @@ func (k *known) learn(peer string, key ed25519.PublicKey) { k.keys.Add(peer, key
 
 // proof is a request whose signature proves which cluster has sent it.
 type proof interface {
-	from() string
-	proves(key ed25519.PublicKey, now time.Time) bool
+	From() string
+	Proves(key ed25519.PublicKey, now time.Time) bool
 }
 
 // prover returns the known cluster whose key signed a request, empty if there is none.
 func (k *known) prover(request proof, now time.Time) string {
-	found, _ := k.keys.Get(request.from())
-	if key, is := found.(ed25519.PublicKey); is && request.proves(key, now) {
-		return request.from()
+	found, _ := k.keys.Get(request.From())
+	if key, is := found.(ed25519.PublicKey); is && request.Proves(key, now) {
+		return request.From()
 	}
 	return ""
 }

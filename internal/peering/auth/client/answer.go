@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package auth
+package client
 
 import (
 	"context"
@@ -18,6 +18,7 @@ import (
 
 	discoveryv1alpha1 "liqo.io/liqo/apis/discovery/v1alpha1"
 	"liqo.io/liqo/internal/kube/printable"
+	"liqo.io/liqo/internal/peering/auth"
 )
 
 // A provider's answers are not trusted. They go into conditions and onto terminals, and they decide where we connect.
@@ -37,7 +38,7 @@ type IDs struct {
 	ClusterID    string
 	ClusterName  string
 	Version      string
-	Protocol     Range
+	Protocol     auth.Range
 	Capabilities []string
 	// Date is the provider's clock when it answered; zero if the answer has no date.
 	Date time.Time
@@ -60,17 +61,17 @@ type TLSFacts struct {
 
 // IDs requests the provider's identity.
 func (c *Client) IDs(ctx context.Context) (IDs, error) {
-	var answer idsAnswer
-	response, err := c.do(ctx, http.MethodGet, pathIDs, nil, &answer)
+	var answer auth.IDsAnswer
+	response, err := c.do(ctx, http.MethodGet, auth.PathIDs, nil, &answer)
 	if err != nil {
 		return IDs{}, clean(err, "")
 	}
 	identity := discoveryv1alpha1.ClusterIdentity{ClusterID: answer.ClusterID, ClusterName: answer.ClusterName}
-	if validClusterID(answer.ClusterID) != nil || !validClusterName(identity) {
+	if auth.CheckClusterID(answer.ClusterID) != nil || !auth.ValidClusterName(identity) {
 		return IDs{}, c.notAuthService("an invalid cluster ID or name")
 	}
-	if answer.Protocol == (Range{}) {
-		answer.Protocol = Range{Min: 1, Max: 1} // of a service that does not send it
+	if answer.Protocol == (auth.Range{}) {
+		answer.Protocol = auth.Range{Min: 1, Max: 1} // of a service that does not send it
 	}
 	ids := IDs{
 		ClusterID: answer.ClusterID, ClusterName: answer.ClusterName,
@@ -112,27 +113,27 @@ func tlsFacts(state *tls.ConnectionState, host string, now time.Time) TLSFacts {
 }
 
 // granted validates an answer, whose fields are used without further checks. Its errors quote nothing: the answer has a token.
-func granted(a grantAnswer, token string) (Grant, error) {
-	address, err := ParseAddress(a.APIServerURL)
+func granted(a auth.GrantAnswer, token string) (auth.Grant, error) {
+	address, err := auth.ParseAddress(a.APIServerURL)
 	switch {
 	case len(validation.IsDNS1123Label(a.Namespace)) > 0:
-		return Grant{}, errors.New("its namespace is not a DNS-1123 label")
+		return auth.Grant{}, errors.New("its namespace is not a DNS-1123 label")
 	case token == "" || len(token) > maxBearer || strings.ContainsFunc(token, func(r rune) bool { return r <= ' ' || r > '~' }):
-		return Grant{}, fmt.Errorf("its token, of %d bytes, is empty, longer than %d bytes, or has characters that no token has", len(token), maxBearer)
-	case err != nil || address == "" || len(address) > maxURL:
-		return Grant{}, errors.New("its URL of the API server does not look like https://HOST:PORT")
+		return auth.Grant{}, fmt.Errorf("its token, of %d bytes, is empty, longer than %d bytes, or has characters that no token has", len(token), maxBearer)
+	case err != nil || address == "" || len(address) > auth.MaxURL:
+		return auth.Grant{}, errors.New("its URL of the API server does not look like https://HOST:PORT")
 	case len(a.APIServerCA) > 0 && !x509.NewCertPool().AppendCertsFromPEM(a.APIServerCA):
-		return Grant{}, errors.New("its CA of the API server is not a certificate in PEM")
+		return auth.Grant{}, errors.New("its CA of the API server is not a certificate in PEM")
 	case a.ExpiresIn < int64(minLifetime/time.Second) || a.ExpiresIn > int64(maxLifetime/time.Second):
-		return Grant{}, fmt.Errorf("the lifetime of its token is %d s; it must be between ten minutes and a year", a.ExpiresIn)
+		return auth.Grant{}, fmt.Errorf("the lifetime of its token is %d s; it must be between ten minutes and a year", a.ExpiresIn)
 	}
-	return Grant{Namespace: a.Namespace, Token: token, Lifetime: time.Duration(a.ExpiresIn) * time.Second, APIServerURL: address, APIServerCA: a.APIServerCA}, nil
+	return auth.Grant{Namespace: a.Namespace, Token: token, Lifetime: time.Duration(a.ExpiresIn) * time.Second, APIServerURL: address, APIServerCA: a.APIServerCA}, nil
 }
 
 // clean makes a refusal safe for conditions, logs and terminals: one short line without control characters, and without
 // the token, which a provider may repeat.
 func clean(err error, token string) error {
-	var refusal *Error
+	var refusal *auth.Error
 	if !errors.As(err, &refusal) {
 		return err
 	}
@@ -141,7 +142,7 @@ func clean(err error, token string) error {
 		cleaned.Message = strings.ReplaceAll(cleaned.Message, token, "[token]")
 	}
 	cleaned.Message = printable.Line(cleaned.Message, maxMessage)
-	cleaned.Reason = Reason(printable.Line(string(cleaned.Reason), maxWord))
+	cleaned.Reason = auth.Reason(printable.Line(string(cleaned.Reason), maxWord))
 	if cleaned.Message == "" {
 		cleaned.Message = "the provider refused without a reason"
 	}

@@ -2,6 +2,6 @@
 
 //go:build !race
 
-package auth
+package server
 
 const raceDetector = false

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package auth
+package server
 
 import (
 	"crypto/ed25519"
@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"liqo.io/liqo/internal/kube/clusterkey"
+	"liqo.io/liqo/internal/peering/auth"
 )
 
 // No body causes a panic, and each accepted one can be written into objects.
@@ -23,7 +24,7 @@ func FuzzParseRegistration(f *testing.F) {
 		f.Add([]byte(seed))
 	}
 	f.Fuzz(func(t *testing.T, body []byte) {
-		r, refusal := parseRegistration(body, provider)
+		r, refusal := auth.ParseRegistration(body, provider)
 		if refusal != nil {
 			if refusal.Code != http.StatusBadRequest || refusal.Message == "" {
 				t.Errorf("%+v", refusal)
@@ -31,17 +32,17 @@ func FuzzParseRegistration(f *testing.F) {
 			return
 		}
 		q := r.Question
-		if r.Cluster.ClusterID == provider.ClusterID || !clusterkey.IsFingerprint(q.Provider) || q.Challenge == "" || len(q.Challenge) > maxChallenge ||
-			len(q.Nonce) != nonceSize || len(q.SealTo) != sealKeySize {
+		if r.Cluster.ClusterID == provider.ClusterID || !clusterkey.IsFingerprint(q.Provider) || q.Challenge == "" || len(q.Challenge) > auth.MaxChallenge ||
+			len(q.Nonce) != auth.NonceSize || len(q.SealTo) != auth.SealKeySize {
 			t.Errorf("passed: %+v", r.Cluster)
 		}
-		pin := Pin{Cluster: r.Cluster, Key: r.PublicKey, ClusterKey: r.ClusterKey, AuthURL: r.AuthURL}
-		back, err := ParsePin(pin.configMap("liqo"))
+		pin := auth.Pin{Cluster: r.Cluster, Key: r.PublicKey, ClusterKey: r.ClusterKey, AuthURL: r.AuthURL}
+		back, err := auth.ParsePin(pin.ConfigMap("liqo"))
 		if err != nil || back.Cluster != pin.Cluster || !back.Key.Equal(pin.Key) || back.AuthURL != pin.AuthURL {
 			t.Errorf("what was written is read as %+v, %v", back, err)
 		}
-		by := r.replacement(provider.ClusterID)
-		if read, err := ParseReplacement(by.configMap("liqo")); err != nil || !read.Done(pin) || len(read.Proofs) != len(r.Replaces) {
+		by := r.Replacement(provider.ClusterID)
+		if read, err := auth.ParseReplacement(by.ConfigMap("liqo")); err != nil || !read.Done(pin) || len(read.Proofs) != len(r.Replaces) {
 			t.Errorf("what was written is read as %+v, %v", read, err)
 		}
 	})
@@ -53,10 +54,10 @@ func FuzzParseRenewal(f *testing.F) {
 		f.Add([]byte(seed))
 	}
 	f.Fuzz(func(t *testing.T, body []byte) {
-		if r, refusal := parseRenewal(body); refusal == nil && (validClusterID(r.ClusterID) != nil || len(r.Signature) != ed25519.SignatureSize || len(r.Question.Challenge) > maxChallenge) {
+		if r, refusal := auth.ParseRenewal(body); refusal == nil && (auth.CheckClusterID(r.ClusterID) != nil || len(r.Signature) != ed25519.SignatureSize || len(r.Question.Challenge) > auth.MaxChallenge) {
 			t.Errorf("passed: %+v", r)
 		}
-		if r, refusal := parseChallengeRequest(body); refusal == nil && validClusterID(r.ClusterID) != nil {
+		if r, refusal := auth.ParseChallengeRequest(body); refusal == nil && auth.CheckClusterID(r.ClusterID) != nil {
 			t.Errorf("passed: %+v", r)
 		}
 	})
