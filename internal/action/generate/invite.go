@@ -31,7 +31,7 @@ import (
 	"liqo.io/liqo/internal/peering/auth"
 	"liqo.io/liqo/internal/peering/invitation"
 	"liqo.io/liqo/internal/peering/proxy"
-	"liqo.io/liqo/internal/peering/replicate"
+	"liqo.io/liqo/internal/peering/replicate/carry"
 )
 
 // InviteCommand is what another cluster needs to peer in-band with this one, when no administrator has access to both.
@@ -160,10 +160,10 @@ func open(ctx context.Context, s *pair.Cluster, g *guest, command *InviteCommand
 		Lanes:         []netv1alpha1.Lane{{Number: lane.Number, PublicKey: base64.StdEncoding.EncodeToString(g.public)}},
 	}
 	spec.Signatures = signature.Config(g.keys, g.ClusterID, spec)
-	if err := replicate.Announce(ctx, to, g.ClusterID, spec); err != nil {
+	if err := carry.Announce(ctx, to, g.ClusterID, spec); err != nil {
 		return err
 	}
-	if err := replicate.Answer(ctx, to, ours, func(answer *netv1alpha1.NetworkConfigStatus) []netv1alpha1.Signature {
+	if err := carry.Answer(ctx, to, ours, func(answer *netv1alpha1.NetworkConfigStatus) []netv1alpha1.Signature {
 		return signature.Answer(g.keys, signature.Exchange{Asker: s.Facts.Identity.ClusterID, Answerer: g.ClusterID, Config: &ours.Spec, Answer: answer})
 	}); err != nil {
 		return err

@@ -31,7 +31,7 @@ import (
 	"liqo.io/liqo/internal/kube/clusterkey"
 	"liqo.io/liqo/internal/kube/ending"
 	"liqo.io/liqo/internal/peering/proxy"
-	"liqo.io/liqo/internal/peering/replicate"
+	"liqo.io/liqo/internal/peering/replicate/carry"
 )
 
 // Access is how a cluster is reached from here.
@@ -154,8 +154,8 @@ func (s *Cluster) ProxyFor(ctx context.Context, peer string) (address string, _ 
 	return address, err
 }
 
-func (s *Cluster) End() replicate.End {
-	return replicate.End{Client: s.Client, ID: s.Facts.Identity.ClusterID, Namespace: s.Tenant}
+func (s *Cluster) End() carry.End {
+	return carry.End{Client: s.Client, ID: s.Facts.Identity.ClusterID, Namespace: s.Tenant}
 }
 
 // Both does something in both clusters at the same time.

@@ -22,7 +22,7 @@ import (
 	"liqo.io/liqo/internal/action/installed"
 	"liqo.io/liqo/internal/action/pair"
 	"liqo.io/liqo/internal/action/preflight"
-	"liqo.io/liqo/internal/peering/replicate"
+	"liqo.io/liqo/internal/peering/replicate/carry"
 )
 
 // InBandOptions name two clusters whose control planes reach each other through their tunnel only.
@@ -87,7 +87,7 @@ func InBand(ctx context.Context, o InBandOptions, p action.Progress) error {
 	}
 	carrying, stop := context.WithCancel(ctx)
 	carried := make(chan error, 1)
-	go func() { carried <- carry(carrying, local, remote) }()
+	go func() { carried <- exchange(carrying, local, remote) }()
 	err = followInBand(ctx, o, clusters, p)
 	stop()
 	if last := <-carried; err != nil && last != nil && !errors.Is(last, context.Canceled) {
@@ -127,8 +127,8 @@ func followInBand(ctx context.Context, o InBandOptions, clusters []*pair.Cluster
 	return nil
 }
 
-// carry exchanges the networks after each change in one of the clusters, until ctx ends. It returns the last error.
-func carry(ctx context.Context, a, b *pair.Cluster) error {
+// exchange carries the networks over after each change in one of the clusters, until ctx ends. It returns the last error.
+func exchange(ctx context.Context, a, b *pair.Cluster) error {
 	changed := make(chan struct{}, 1)
 	notify := func([]netv1alpha1.NetworkConfig) (bool, error) {
 		select {
@@ -165,12 +165,12 @@ func carry(ctx context.Context, a, b *pair.Cluster) error {
 // carryAgain is when an exchange that failed is repeated.
 const carryAgain = time.Second
 
-func carryBoth(ctx context.Context, a, b replicate.End) error {
+func carryBoth(ctx context.Context, a, b carry.End) error {
 	ctx, cancel := context.WithTimeout(ctx, await.CallTimeout)
 	defer cancel()
 	var group errgroup.Group
-	for _, way := range [][2]replicate.End{{a, b}, {b, a}} {
-		group.Go(func() error { return replicate.CarryNetwork(ctx, way[0], way[1]) })
+	for _, way := range [][2]carry.End{{a, b}, {b, a}} {
+		group.Go(func() error { return carry.Network(ctx, way[0], way[1]) })
 	}
 	return group.Wait()
 }

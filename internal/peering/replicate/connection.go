@@ -211,7 +211,7 @@ func (c *connection) recordProbe(err error) {
 	before.CheckedAt = state.CheckedAt
 	if before != state {
 		c.worker.log.Info("connection to the peer changed", "ready", state.Ready, "unauthorized", state.Unauthorized, "message", state.Message)
-		c.worker.r.changes.notify(c.worker.id)
+		c.worker.r.changes.Notify(c.worker.id)
 	}
 }
 
@@ -225,6 +225,6 @@ func (c *connection) setReadError(readError string) {
 	}
 	c.mu.Unlock()
 	if changed {
-		c.worker.r.changes.notify(c.worker.id)
+		c.worker.r.changes.Notify(c.worker.id)
 	}
 }

@@ -42,7 +42,7 @@ func (w *worker) finish(ctx context.Context, k key, local client.Object, c *conn
 	}
 	end := ending{
 		deleted: local.GetDeletionTimestamp().Time, drained: memory.drained,
-		forced: local.GetAnnotations()[labels.ForceUnpeer] == yes, ready: c != nil && c.State().Ready,
+		forced: local.GetAnnotations()[labels.ForceUnpeer] == labels.True, ready: c != nil && c.State().Ready,
 	}
 	gone, err := w.remove(ctx, k, c, memory, end.forced)
 	if err == nil && gone {
@@ -56,9 +56,9 @@ func (w *worker) finish(ctx context.Context, k key, local client.Object, c *conn
 		where = c.api.Namespace()
 	}
 	kind := w.r.kinds[k.kind]
-	w.log.Info("deadline exceeded, the copy may be left in the peer", "kind", kind.name, "object", k.name, "accepted", memory.accepted)
+	w.log.Info("deadline exceeded, the copy may be left in the peer", "kind", kind.Name, "object", k.name, "accepted", memory.accepted)
 	w.r.events.Eventf(local, nil, corev1.EventTypeWarning, reasons.CopyMayBeLeft, "EndReplication", "%s",
-		leftover(kind.name, k.name.Name, w.id, where, memory.accepted))
+		leftover(kind.Name, k.name.Name, w.id, where, memory.accepted))
 	return 0, w.removeFinalizer(ctx, local)
 }
 
@@ -69,7 +69,7 @@ func (w *worker) followStatus(ctx context.Context, k key, local client.Object, c
 		return 0, nil
 	}
 	kind := w.r.kinds[k.kind]
-	remote, err := p.remote(ctx, kind, p.cache, p.name(k))
+	remote, err := kind.Read(ctx, p.cache, w.r.mgr.GetScheme(), p.name(k))
 	if err != nil {
 		return 0, client.IgnoreNotFound(err)
 	}
@@ -90,7 +90,7 @@ func (w *worker) remove(ctx context.Context, k key, c *connection, memory *delet
 		ctx, cancel = context.WithTimeout(ctx, forcedTimeout)
 		defer cancel()
 	}
-	remote, err := w.r.kinds[k.kind].untyped(w.r.mgr.GetScheme())
+	remote, err := w.r.kinds[k.kind].Untyped(w.r.mgr.GetScheme())
 	if err != nil {
 		return false, err
 	}

@@ -11,6 +11,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"liqo.io/liqo/internal/peering/replicate/kinds"
 )
 
 // maxFetched bounds the copies of a provider's objects of one kind: a hostile provider may write any number.
@@ -25,13 +27,13 @@ func (w *worker) fetch(ctx context.Context, k key, local client.Object, c *conne
 		return 0, nil
 	}
 	kind := w.r.kinds[k.kind]
-	remote, err := p.remote(ctx, kind, p.cache, p.name(k))
+	remote, err := kind.Read(ctx, p.cache, w.r.mgr.GetScheme(), p.name(k))
 	switch {
 	case apierrors.IsNotFound(err):
 		return 0, w.drop(ctx, k, local, p)
 	case err != nil:
 		return 0, err
-	case !isFor(remote, w.r.options.LocalClusterID) || remote.GetDeletionTimestamp() != nil:
+	case !kinds.IsFor(remote, w.r.options.LocalClusterID) || remote.GetDeletionTimestamp() != nil:
 		return 0, nil
 	case local != nil && local.GetDeletionTimestamp() != nil:
 		return 0, nil // once it is gone, its event triggers the next sync
@@ -50,13 +52,13 @@ func (w *worker) fetch(ctx context.Context, k key, local client.Object, c *conne
 			return 0, err
 		}
 	}
-	if err := w.r.applier.ApplyTo(ctx, kind.specIntent(remote, copied(remote, w.id, k.name.Namespace)), local); err != nil {
+	if err := w.r.applier.ApplyTo(ctx, kind.SpecIntent(remote, kinds.Copied(remote, w.id, k.name.Namespace)), local); err != nil {
 		return 0, err
 	}
 	if local == nil {
 		return 0, nil // the event of the copy triggers the next sync
 	}
-	answer := kind.statusIntent(remote, local)
+	answer := kind.StatusIntent(remote, local)
 	if answer == nil {
 		return 0, nil
 	}
@@ -67,22 +69,22 @@ func (w *worker) fetch(ctx context.Context, k key, local client.Object, c *conne
 func (w *worker) mayCopy(ctx context.Context, k key, reader client.Reader) (bool, error) {
 	kind := w.r.kinds[k.kind]
 	if faults := validation.IsDNS1123Subdomain(k.name.Name); len(faults) > 0 {
-		w.log.Info("object of the peer not copied, its name is not valid", "kind", kind.name, "name", line(k.name.Name))
+		w.log.Info("object of the peer not copied, its name is not valid", "kind", kind.Name, "name", kinds.Line(k.name.Name))
 		return false, nil
 	}
-	list := kind.list()
+	list := kind.List()
 	if err := reader.List(ctx, list, client.InNamespace(k.name.Namespace)); err != nil {
-		return false, fmt.Errorf("count the copies before copying %s %s: %w", kind.name, k.name, err)
+		return false, fmt.Errorf("count the copies before copying %s %s: %w", kind.Name, k.name, err)
 	}
 	taken, copies := false, 0
 	eachItem(list, func(object client.Object) {
 		taken = taken || object.GetName() == k.name.Name
-		if isCopy(object, w.id) {
+		if kinds.IsCopy(object, w.id) {
 			copies++
 		}
 	})
 	if copies >= maxFetched {
-		w.log.V(1).Info("object of the peer not copied, too many copies", "kind", kind.name, "object", k.name, "copies", copies)
+		w.log.V(1).Info("object of the peer not copied, too many copies", "kind", kind.Name, "object", k.name, "copies", copies)
 	}
 	return !taken && copies < maxFetched, nil // if the name is taken, the event of that object follows
 }
@@ -93,19 +95,19 @@ func (w *worker) drop(ctx context.Context, k key, local client.Object, p *peerCa
 		return nil
 	}
 	kind := w.r.kinds[k.kind]
-	remote, err := kind.untyped(w.r.mgr.GetScheme())
+	remote, err := kind.Untyped(w.r.mgr.GetScheme())
 	if err != nil {
 		return err
 	}
 	if err := p.client.Get(ctx, p.name(k), remote); !isGone(err) {
 		return err
 	}
-	w.log.Info("deleting the copy of an object that the peer deleted", "kind", kind.name, "object", k.name)
+	w.log.Info("deleting the copy of an object that the peer deleted", "kind", kind.Name, "object", k.name)
 	w.r.applier.Forget(k.name)
 	p.applier.Forget(p.name(k))
 	uid := local.GetUID()
 	if err := w.r.client.Delete(ctx, local, client.Preconditions{UID: &uid}); client.IgnoreNotFound(err) != nil {
-		return fmt.Errorf("delete the copy %s of %s: %w", k.name, kind.name, err)
+		return fmt.Errorf("delete the copy %s of %s: %w", k.name, kind.Name, err)
 	}
 	p.enqueueAll() // another object may have been refused because of maxFetched
 	return nil

@@ -21,6 +21,7 @@ import (
 	netv1alpha1 "liqo.io/liqo/apis/net/v1alpha1"
 	sharingv1alpha1 "liqo.io/liqo/apis/sharing/v1alpha1"
 	"liqo.io/liqo/internal/kube/kubetest"
+	"liqo.io/liqo/internal/peering/replicate/kinds"
 )
 
 // publish creates a NetworkConfig of the cluster of at for another one.
@@ -319,7 +320,7 @@ func TestHostileNetworkConfigs(t *testing.T) {
 		var all netv1alpha1.NetworkConfigList
 		b.must(b.here.List(t.Context(), &all, client.InNamespace(b.name)))
 		for i := range all.Items {
-			if isCopy(&all.Items[i], b.provider) {
+			if kinds.IsCopy(&all.Items[i], b.provider) {
 				names = append(names, all.Items[i].Name)
 			}
 		}
@@ -436,8 +437,8 @@ func TestNetworkOff(t *testing.T) {
 // TestIsGone: the 404 of an object proves that it is gone, the 404 of a kind does not.
 func TestIsGone(t *testing.T) {
 	b := newEnv(t)
-	kind := catalog(Options{Network: true})[1]
-	object, err := kind.untyped(b.scheme)
+	kind := kinds.All(true)[1]
+	object, err := kind.Untyped(b.scheme)
 	b.must(err)
 	name := client.ObjectKey{Namespace: b.name, Name: "nothing"}
 	if err := b.there.Get(t.Context(), name, object); !isGone(err) {

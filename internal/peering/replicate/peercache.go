@@ -17,6 +17,7 @@ import (
 	"liqo.io/liqo/apis/labels"
 	"liqo.io/liqo/internal/kube/informer"
 	"liqo.io/liqo/internal/kube/ssa"
+	"liqo.io/liqo/internal/peering/replicate/kinds"
 )
 
 // The authorizer of the provider needs a moment to observe the role bindings of a new tenant, so retries start fast.
@@ -83,7 +84,7 @@ func (p *peerCache) run() {
 		p.conn.probeAfter(err)
 		p.conn.worker.log.Info("objects of the peer cannot be watched", "reason", err.Error())
 		if pause >= lastPause { // by now the authorizer has observed a new role binding
-			p.conn.setReadError("the provider's API server answers, but does not let us read our requests there: " + line(err.Error()))
+			p.conn.setReadError("the provider's API server answers, but does not let us read our requests there: " + kinds.Line(err.Error()))
 		}
 		select {
 		case <-time.After(pause):
@@ -99,7 +100,7 @@ func (p *peerCache) watchAll() error {
 	kinds := p.conn.worker.r.kinds
 	// Checked before the cache starts, because its informers back off for long after a refusal.
 	for i, kind := range kinds {
-		if kind.optional {
+		if kind.Optional {
 			continue
 		}
 		if err := p.checkAccess(ctx, i); err != nil {
@@ -120,7 +121,7 @@ func (p *peerCache) watchAll() error {
 	p.cache = made
 	var filled []toolscache.DoneChecker
 	for i, kind := range kinds {
-		if kind.optional {
+		if kind.Optional {
 			continue
 		}
 		known, err := p.watch(ctx, made, i)
@@ -135,7 +136,7 @@ func (p *peerCache) watchAll() error {
 			return
 		}
 		for i, kind := range kinds {
-			if !kind.optional {
+			if !kind.Optional {
 				p.synced[i].Store(true)
 			}
 		}
@@ -145,7 +146,7 @@ func (p *peerCache) watchAll() error {
 		p.enqueueAll()
 	}()
 	for i, kind := range kinds {
-		if kind.optional {
+		if kind.Optional {
 			go p.watchOptional(ctx, made, i)
 		}
 	}
@@ -154,7 +155,7 @@ func (p *peerCache) watchAll() error {
 
 // checkAccess returns an error if the objects of a kind cannot be listed.
 func (p *peerCache) checkAccess(ctx context.Context, kind int) error {
-	list, err := p.conn.worker.r.kinds[kind].untypedList(p.conn.worker.r.mgr.GetScheme())
+	list, err := p.conn.worker.r.kinds[kind].UntypedList(p.conn.worker.r.mgr.GetScheme())
 	if err != nil {
 		return err
 	}
@@ -163,7 +164,7 @@ func (p *peerCache) checkAccess(ctx context.Context, kind int) error {
 
 // watch starts the informer of a kind.
 func (p *peerCache) watch(ctx context.Context, made cache.Cache, kind int) (filled toolscache.DoneChecker, err error) {
-	object, err := p.conn.worker.r.kinds[kind].untyped(p.conn.worker.r.mgr.GetScheme())
+	object, err := p.conn.worker.r.kinds[kind].Untyped(p.conn.worker.r.mgr.GetScheme())
 	if err != nil {
 		return nil, err
 	}
@@ -207,7 +208,7 @@ func (p *peerCache) watchOptional(ctx context.Context, made cache.Cache, kind in
 		if !apimeta.IsNoMatchError(err) {
 			p.conn.probeAfter(err)
 		}
-		worker.log.V(1).Info("objects of a kind cannot be read in the peer", "kind", worker.r.kinds[kind].name, "reason", err.Error())
+		worker.log.V(1).Info("objects of a kind cannot be read in the peer", "kind", worker.r.kinds[kind].Name, "reason", err.Error())
 		select {
 		case <-time.After(pause):
 		case <-ctx.Done():
@@ -221,7 +222,7 @@ func (p *peerCache) enqueueAll() {
 	worker := p.conn.worker
 	worker.enqueueAll(p.life, p.conn.namespace, true)
 	for i, kind := range worker.r.kinds {
-		list, err := kind.untypedList(worker.r.mgr.GetScheme())
+		list, err := kind.UntypedList(worker.r.mgr.GetScheme())
 		if err != nil || !p.synced[i].Load() {
 			continue // checkAccess would have failed before, or the kind is not synced yet
 		}

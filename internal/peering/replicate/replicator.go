@@ -5,19 +5,17 @@
 // write for each other, it also copies the provider's objects to the consumer, and their status to the provider.
 // Each peer has its own goroutines, queue and cache, so that a slow or dead peer delays no other.
 //
-// It must not know how an identity is obtained, nor what the objects mean: catalog.go lists the kinds. The proof is
+// It must not know how an identity is obtained, nor what the objects mean: package kinds decides which there are and what of them is carried. The proof is
 // replicate_test.go, against two real API servers.
 //
-//	catalog.go        the kinds, and which of their fields are replicated
-//	decide.go         labels of the copy, deadlines
 //	replicator.go     all peers; events of local objects
 //	worker.go         one peer: its queue, and the reconciliation of one object
 //	fetch.go          one object of the provider that is addressed to us
 //	ending.go         an object that is being deleted
+//	deadline.go       how long that waits for the provider
 //	connection.go     the connection: probes, state
 //	peercache.go      the cache of the provider's objects
 //	reader.go         reads for other controllers, without a cache
-//	untyped.go        the provider's objects, checked before they are decoded
 package replicate
 
 import (
@@ -37,6 +35,8 @@ import (
 	"liqo.io/liqo/internal/kube/informer"
 	"liqo.io/liqo/internal/kube/remote"
 	"liqo.io/liqo/internal/kube/ssa"
+	"liqo.io/liqo/internal/peering/replicate/changes"
+	"liqo.io/liqo/internal/peering/replicate/kinds"
 )
 
 // Finalizers are patched on the object, the provider's answer on its status.
@@ -98,7 +98,7 @@ func (o *Options) complete() {
 // Replicator holds the connections to all peers.
 type Replicator struct {
 	options Options
-	kinds   []kind
+	kinds   []kinds.Kind
 	mgr     manager.Manager
 	// client writes, and reads from the manager's cache; live reads from our API server.
 	client  client.Client
@@ -106,7 +106,7 @@ type Replicator struct {
 	applier *ssa.Applier // of objects in this cluster
 	events  recorder.EventRecorder
 
-	changes changes
+	changes changes.Feed
 	// life ends with Start. Connect works before Start.
 	life context.Context
 	end  context.CancelFunc
@@ -123,7 +123,7 @@ func New(mgr manager.Manager, o Options) (*Replicator, error) {
 	}
 	o.complete()
 	r := &Replicator{
-		options: o, kinds: catalog(o), mgr: mgr,
+		options: o, kinds: kinds.All(o.Network), mgr: mgr,
 		client: mgr.GetClient(), live: mgr.GetAPIReader(), applier: ssa.NewApplier(mgr.GetClient(), labels.OwnerReplicate),
 		events:  mgr.GetEventRecorder(labels.OwnerReplicate),
 		workers: map[string]*worker{},
@@ -144,9 +144,9 @@ func (r *Replicator) Start(ctx context.Context) error {
 		r.working.Wait()
 	}()
 	for i, kind := range r.kinds {
-		informer, err := r.mgr.GetCache().GetInformer(ctx, kind.object())
+		informer, err := r.mgr.GetCache().GetInformer(ctx, kind.Object())
 		if err != nil {
-			return fmt.Errorf("watch %s: %w", kind.name, err)
+			return fmt.Errorf("watch %s: %w", kind.Name, err)
 		}
 		registration, err := informer.AddEventHandler(toolscache.ResourceEventHandlerFuncs{
 			AddFunc:    func(object any) { r.enqueue(i, object) },
@@ -154,7 +154,7 @@ func (r *Replicator) Start(ctx context.Context) error {
 			DeleteFunc: func(object any) { r.enqueue(i, object) },
 		})
 		if err != nil {
-			return fmt.Errorf("watch %s: %w", kind.name, err)
+			return fmt.Errorf("watch %s: %w", kind.Name, err)
 		}
 		defer func() { _ = informer.RemoveEventHandler(registration) }()
 	}
@@ -168,8 +168,8 @@ func (r *Replicator) enqueue(kind int, event any) {
 	if !ok {
 		return
 	}
-	id, ours := peerOf(object)
-	if !ours && !r.kinds[kind].mutual {
+	id, ours := kinds.PeerOf(object)
+	if !ours && !r.kinds[kind].Mutual {
 		return
 	}
 	r.mu.Lock()
@@ -234,7 +234,7 @@ func (r *Replicator) Connect(_ context.Context, p Peer) error {
 		return fmt.Errorf("connect to peer %s: %w", p.ClusterID, err)
 	}
 	w.connect(newConnection(w, p, connection))
-	r.changes.notify(p.ClusterID)
+	r.changes.Notify(p.ClusterID)
 	return nil
 }
 
@@ -244,7 +244,7 @@ func (r *Replicator) Disconnect(clusterID string) {
 	defer r.mu.Unlock()
 	if w, ok := r.workers[clusterID]; ok && w.disconnect() {
 		w.queue.Add(look)
-		r.changes.notify(clusterID)
+		r.changes.Notify(clusterID)
 	}
 }
 
@@ -278,7 +278,7 @@ func (r *Replicator) State(clusterID string) State {
 
 // Changed returns a new subscription to the cluster IDs of peers whose state changed, for source.Channel.
 func (r *Replicator) Changed() <-chan event.TypedGenericEvent[string] {
-	return r.changes.subscribe(r.life)
+	return r.changes.Subscribe(r.life)
 }
 
 // key names one object of one kind.

@@ -20,6 +20,7 @@ import (
 
 	"liqo.io/liqo/apis/labels"
 	"liqo.io/liqo/internal/kube/ratelimit"
+	"liqo.io/liqo/internal/peering/replicate/kinds"
 )
 
 const (
@@ -142,7 +143,7 @@ func (w *worker) work(k key) {
 		if c != nil {
 			c.probeAfter(err)
 		}
-		w.log.Info("object not synchronised, trying again", "kind", w.r.kinds[k.kind].name, "object", k.name, "reason", err.Error())
+		w.log.Info("object not synchronised, trying again", "kind", w.r.kinds[k.kind].Name, "object", k.name, "reason", err.Error())
 		w.waiting[k] = struct{}{}
 		w.queue.AddRateLimited(k)
 	}
@@ -151,16 +152,16 @@ func (w *worker) work(k key) {
 // sync reconciles one object and its copy. requeueAfter is when to do it again without an event.
 func (w *worker) sync(ctx context.Context, k key, c *connection) (requeueAfter time.Duration, err error) {
 	kind := w.r.kinds[k.kind]
-	local := kind.object()
+	local := kind.Object()
 	if err := w.r.client.Get(ctx, k.name, local); apierrors.IsNotFound(err) {
-		if err := w.prune(ctx, k, c); err != nil || !kind.mutual {
+		if err := w.prune(ctx, k, c); err != nil || !kind.Mutual {
 			return 0, err
 		}
 		return w.fetch(ctx, k, nil, c)
 	} else if err != nil {
 		return 0, err
 	}
-	if kind.mutual && isCopy(local, w.id) {
+	if kind.Mutual && kinds.IsCopy(local, w.id) {
 		return w.fetch(ctx, k, local, c)
 	}
 	if c != nil && c.namespace != k.name.Namespace {
@@ -170,25 +171,25 @@ func (w *worker) sync(ctx context.Context, k key, c *connection) (requeueAfter t
 	if local.GetDeletionTimestamp() != nil {
 		return w.finish(ctx, k, local, c)
 	}
-	if id, _ := peerOf(local); p == nil || id != w.id || local.GetLabels()[labels.Replication] != yes {
+	if id, _ := kinds.PeerOf(local); p == nil || id != w.id || local.GetLabels()[labels.Replication] != labels.True {
 		return 0, nil
 	}
-	remote, err := p.remote(ctx, kind, p.cache, p.name(k))
+	remote, err := kind.Read(ctx, p.cache, w.r.mgr.GetScheme(), p.name(k))
 	if client.IgnoreNotFound(err) != nil {
 		return 0, err
 	}
 	if remote != nil && remote.GetDeletionTimestamp() != nil {
 		return 0, nil // the copy of an earlier object with this name; its status is not that of this object
 	}
-	if remote != nil && isOriginal(remote) {
-		return 0, fmt.Errorf("the provider has its own %s with the name %s, so ours cannot be copied there; give the clusters different names", kind.name, k.name.Name)
+	if remote != nil && kinds.IsOriginal(remote) {
+		return 0, fmt.Errorf("the provider has its own %s with the name %s, so ours cannot be copied there; give the clusters different names", kind.Name, k.name.Name)
 	}
-	if kind.held {
+	if kind.Held {
 		if kept, err := w.ensureFinalizer(ctx, local); err != nil || !kept {
 			return 0, err
 		}
 	}
-	intent := kind.specIntent(local, copied(local, w.r.options.LocalClusterID, p.namespace))
+	intent := kind.SpecIntent(local, kinds.Copied(local, w.r.options.LocalClusterID, p.namespace))
 	if err := p.applier.ApplyTo(ctx, intent, remote); err != nil {
 		return 0, err
 	}
@@ -218,8 +219,8 @@ func (w *worker) patch(ctx context.Context, local, before client.Object) (done b
 }
 
 // writeStatus applies the provider's status to the local object. requeueAfter is set if the limiter postpones it.
-func (w *worker) writeStatus(ctx context.Context, kind kind, local, remote client.Object) (requeueAfter time.Duration, err error) {
-	intent := kind.statusIntent(local, remote)
+func (w *worker) writeStatus(ctx context.Context, kind kinds.Kind, local, remote client.Object) (requeueAfter time.Duration, err error) {
+	intent := kind.StatusIntent(local, remote)
 	if intent == nil {
 		return 0, nil
 	}
@@ -241,20 +242,20 @@ func (w *worker) prune(ctx context.Context, k key, c *connection) error {
 	}
 	p.applier.Forget(p.name(k))
 	kind := w.r.kinds[k.kind]
-	remote, err := kind.untyped(w.r.mgr.GetScheme())
+	remote, err := kind.Untyped(w.r.mgr.GetScheme())
 	if err != nil {
 		return err
 	}
 	if err := p.cache.Get(ctx, p.name(k), remote); err != nil {
 		return client.IgnoreNotFound(err)
 	}
-	if remote.GetDeletionTimestamp() != nil || !isCopy(remote, w.r.options.LocalClusterID) {
+	if remote.GetDeletionTimestamp() != nil || !kinds.IsCopy(remote, w.r.options.LocalClusterID) {
 		return nil
 	}
-	if err := w.r.live.Get(ctx, k.name, kind.object()); !apierrors.IsNotFound(err) {
+	if err := w.r.live.Get(ctx, k.name, kind.Object()); !apierrors.IsNotFound(err) {
 		return err
 	}
-	w.log.Info("deleting a copy without an object", "kind", kind.name, "object", k.name)
+	w.log.Info("deleting a copy without an object", "kind", kind.Name, "object", k.name)
 	uid := remote.GetUID()
 	return client.IgnoreNotFound(p.client.Delete(ctx, remote, client.Preconditions{UID: &uid}))
 }
@@ -262,14 +263,14 @@ func (w *worker) prune(ctx context.Context, k key, c *connection) error {
 // enqueueAll adds objects of the peer to the queue: all, or only those that are being deleted.
 func (w *worker) enqueueAll(ctx context.Context, namespace string, all bool) {
 	for i, kind := range w.r.kinds {
-		list := kind.list()
+		list := kind.List()
 		if err := w.r.client.List(ctx, list, client.InNamespace(namespace)); err != nil {
-			w.log.Error(err, "objects not listed", "kind", kind.name)
+			w.log.Error(err, "objects not listed", "kind", kind.Name)
 			continue
 		}
 		eachItem(list, func(object client.Object) {
-			id, ours := peerOf(object)
-			if ours && id == w.id && (all || object.GetDeletionTimestamp() != nil) || all && kind.mutual && isCopy(object, w.id) {
+			id, ours := kinds.PeerOf(object)
+			if ours && id == w.id && (all || object.GetDeletionTimestamp() != nil) || all && kind.Mutual && kinds.IsCopy(object, w.id) {
 				w.queue.Add(key{kind: i, name: client.ObjectKeyFromObject(object)})
 			}
 		})

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package replicate
+package kinds
 
 import (
 	"encoding/json"
@@ -142,7 +142,7 @@ func FuzzNetwork(f *testing.F) {
 		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(object, &remote); err != nil {
 			t.Fatalf("%v, which the check accepts, cannot be decoded: %v", object, err)
 		}
-		spec, err := json.Marshal(networkSpecIntent(&remote, meta{name: "n", namespace: "here"}).Spec)
+		spec, err := json.Marshal(NetworkSpecIntent(&remote, Meta{name: "n", namespace: "here"}).Spec)
 		if most := (maxNetworks+2*maxSettings+2*maxSignatures+maxLanes*(1+maxCarriers*(1+maxAddresses))+6)*6*(maxWord+64) + 1000; err != nil || len(spec) > most {
 			t.Errorf("%d bytes are sent, %v", len(spec), err)
 		}
@@ -172,7 +172,7 @@ func FuzzNetwork(f *testing.F) {
 			t.Fatal("no NetworkConfig")
 		}
 		original.Generation = 7
-		intent := networkStatusIntent(&original, &remote)
+		intent := NetworkStatusIntent(&original, &remote)
 		if intent == nil {
 			return
 		}

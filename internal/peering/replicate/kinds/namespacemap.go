@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package replicate
+package kinds
 
 import (
 	"fmt"
@@ -15,7 +15,7 @@ import (
 const maxMapped = 10_000
 
 // namespacesSpecIntent is the desired mapping of namespaces.
-func namespacesSpecIntent(local *vkv1alpha1.NamespaceMap, copied meta) *vkconfig.NamespaceMapApplyConfiguration {
+func namespacesSpecIntent(local *vkv1alpha1.NamespaceMap, copied Meta) *vkconfig.NamespaceMapApplyConfiguration {
 	intent := vkconfig.NamespaceMap(copied.name, copied.namespace).WithLabels(copied.labels).WithAnnotations(copied.annotations)
 	if len(local.Spec.DesiredMapping) > 0 {
 		intent.WithSpec(vkconfig.NamespaceMapSpec().WithDesiredMapping(local.Spec.DesiredMapping))
@@ -39,7 +39,7 @@ func namespacesStatusIntent(local, remote *vkv1alpha1.NamespaceMap) *vkconfig.Na
 	keep := func(namespace, name string, status vkv1alpha1.RemoteNamespaceStatus) {
 		one := vkconfig.RemoteNamespaceStatus().WithRemoteNamespace(name).WithPhase(status.Phase)
 		if status.Message != "" {
-			one.WithMessage(line(status.Message))
+			one.WithMessage(Line(status.Message))
 		}
 		kept[namespace] = *one
 	}

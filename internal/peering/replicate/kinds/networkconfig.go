@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package replicate
+package kinds
 
 import (
 	"fmt"
@@ -21,8 +21,8 @@ var carriedLabels = []string{
 	labels.Replication, labels.Replicated, labels.OriginID, labels.RemoteID, labels.ClusterID, labels.Ownership, labels.AppPartOf,
 }
 
-// networkSpecIntent describes the sender's network. Rows of networks that only repeat the fields stay here: the other cluster may not know them.
-func networkSpecIntent(original *netv1alpha1.NetworkConfig, copied meta) *netconfig.NetworkConfigApplyConfiguration {
+// NetworkSpecIntent describes the sender's network. Rows of networks that only repeat the fields stay here: the other cluster may not know them.
+func NetworkSpecIntent(original *netv1alpha1.NetworkConfig, copied Meta) *netconfig.NetworkConfigApplyConfiguration {
 	from := original.Spec.Carried()
 	spec := netconfig.NetworkConfigSpec().
 		WithCluster(netconfig.ClusterIdentity().WithClusterID(from.Cluster.ClusterID).WithClusterName(from.Cluster.ClusterName)).
@@ -60,9 +60,9 @@ func signatures(from []netv1alpha1.Signature) (all []*netconfig.SignatureApplyCo
 	return all
 }
 
-// networkStatusIntent is the receiver's answer; nil until it is one to the sender's current spec. Each cluster counts its
+// NetworkStatusIntent is the receiver's answer; nil until it is one to the sender's current spec. Each cluster counts its
 // own generations: an answer to the copy's current spec is one to the original's if the specs are equal.
-func networkStatusIntent(original, copied *netv1alpha1.NetworkConfig) *netconfig.NetworkConfigApplyConfiguration {
+func NetworkStatusIntent(original, copied *netv1alpha1.NetworkConfig) *netconfig.NetworkConfigApplyConfiguration {
 	from := copied.Status
 	if from.ObservedGeneration == 0 || from.ObservedGeneration != copied.Generation || !equality.Semantic.DeepEqual(original.Spec.Carried(), copied.Spec.Carried()) {
 		return nil
@@ -82,7 +82,7 @@ func networkStatusIntent(original, copied *netv1alpha1.NetworkConfig) *netconfig
 	status.WithSignatures(signatures(from.Signatures)...)
 	if ready := apimeta.FindStatusCondition(from.Conditions, netv1alpha1.ConditionReady); ready != nil {
 		status.WithConditions(metaconfig.Condition().WithType(ready.Type).WithStatus(ready.Status).WithReason(ready.Reason).
-			WithMessage(line(ready.Message)).WithLastTransitionTime(ready.LastTransitionTime).WithObservedGeneration(original.Generation))
+			WithMessage(Line(ready.Message)).WithLastTransitionTime(ready.LastTransitionTime).WithObservedGeneration(original.Generation))
 	}
 	return netconfig.NetworkConfig(original.Name, original.Namespace).WithStatus(status)
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package replicate
+package kinds
 
 import (
 	"fmt"
@@ -22,7 +22,7 @@ import (
 )
 
 // sliceSpecIntent is the request.
-func sliceSpecIntent(local *sharingv1alpha1.ResourceSlice, copied meta) *sharingconfig.ResourceSliceApplyConfiguration {
+func sliceSpecIntent(local *sharingv1alpha1.ResourceSlice, copied Meta) *sharingconfig.ResourceSliceApplyConfiguration {
 	spec := sharingconfig.ResourceSliceSpec().
 		WithConsumerClusterID(local.Spec.ConsumerClusterID).
 		WithProviderClusterID(local.Spec.ProviderClusterID).
@@ -84,7 +84,8 @@ const (
 	maxText    = 512
 )
 
-func line(text string) string { return printable.Line(text, maxText) }
+// Line makes a text of a peer fit for conditions and logs.
+func Line(text string) string { return printable.Line(text, maxText) }
 
 // fewWords keeps the first ones that are valid as the value of a label, because they become one.
 func fewWords(all []string) (kept []string) {
@@ -114,7 +115,7 @@ func fewImages(all []corev1.ContainerImage) (kept []corev1.ContainerImage) {
 	for _, image := range all[:min(len(all), maxImages)] {
 		var names []string
 		for _, name := range image.Names[:min(len(image.Names), maxNames)] {
-			names = append(names, line(name))
+			names = append(names, Line(name))
 		}
 		kept = append(kept, corev1.ContainerImage{Names: names, SizeBytes: image.SizeBytes})
 	}
@@ -173,7 +174,7 @@ func sliceStatusIntent(local, remote *sharingv1alpha1.ResourceSlice) *sharingcon
 	}
 	if granted != nil {
 		condition := metaconfig.Condition().WithType(granted.Type).WithStatus(granted.Status).WithReason(granted.Reason).
-			WithMessage(line(granted.Message)).WithLastTransitionTime(granted.LastTransitionTime)
+			WithMessage(Line(granted.Message)).WithLastTransitionTime(granted.LastTransitionTime)
 		if observed != 0 {
 			condition.WithObservedGeneration(observed)
 		}

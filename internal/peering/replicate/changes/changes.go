@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package replicate
+// Package changes reports to controllers which peers have changed.
+package changes
 
 import (
 	"context"
@@ -9,9 +10,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/event"
 )
 
-// changes notifies subscribers of the peers whose state changed. Notifications of one peer are merged until a slow
-// subscriber receives them, so notify never blocks.
-type changes struct {
+// Feed notifies subscribers of the peers whose state changed. Notifications of one peer are merged until a slow
+// subscriber receives them, so Notify never blocks.
+type Feed struct {
 	mu   sync.Mutex
 	subs []*subscription
 }
@@ -24,7 +25,8 @@ type subscription struct {
 	order []string
 }
 
-func (c *changes) subscribe(ctx context.Context) <-chan event.TypedGenericEvent[string] {
+// Subscribe returns the cluster IDs of peers that change from now on, until ctx ends.
+func (c *Feed) Subscribe(ctx context.Context) <-chan event.TypedGenericEvent[string] {
 	s := &subscription{out: make(chan event.TypedGenericEvent[string]), wake: make(chan struct{}, 1), known: map[string]bool{}}
 	c.mu.Lock()
 	c.subs = append(c.subs, s)
@@ -33,7 +35,8 @@ func (c *changes) subscribe(ctx context.Context) <-chan event.TypedGenericEvent[
 	return s.out
 }
 
-func (c *changes) notify(id string) {
+// Notify reports to all subscribers that a peer has changed.
+func (c *Feed) Notify(id string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, s := range c.subs {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package replicate
+package kinds
 
 import (
 	"bytes"
@@ -9,7 +9,6 @@ import (
 	"os"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
@@ -21,37 +20,13 @@ import (
 	sharingv1alpha1 "liqo.io/liqo/apis/sharing/v1alpha1"
 )
 
-func TestEndingDeadline(t *testing.T) {
-	zero := time.Date(2026, 11, 21, 0, 0, 0, 0, time.UTC)
-	for name, test := range map[string]struct {
-		drained       time.Duration
-		forced, ready bool
-		want          time.Duration
-	}{
-		"ready, nothing to drain":    {0, false, true, 30 * time.Second},
-		"ready, drained after 40 s":  {40 * time.Second, false, true, 70 * time.Second},
-		"ready, drained at its end":  {120 * time.Second, false, true, 150 * time.Second},
-		"ready, seen too late":       {time.Hour, false, true, 150 * time.Second},
-		"silent, nothing to drain":   {0, false, false, 45 * time.Second},
-		"silent, drained after 25 s": {25 * time.Second, false, false, 45 * time.Second},
-		"silent after a long drain":  {110 * time.Second, false, false, 115 * time.Second},
-		"forced":                     {10 * time.Second, true, true, 0},
-		"forced and silent":          {10 * time.Second, true, false, 0},
-	} {
-		end := ending{deleted: zero, drained: zero.Add(test.drained), forced: test.forced, ready: test.ready}
-		if got := end.deadline().Sub(zero); got != test.want {
-			t.Errorf("%s: deadline %s after the deletion, want %s", name, got, test.want)
-		}
-	}
-}
-
 func TestCopied(t *testing.T) {
 	local := &metav1.ObjectMeta{
 		Name: "rome", Namespace: "here", Finalizers: []string{"f"},
 		Labels:      map[string]string{labels.Replication: "true", labels.RemoteID: "milan-id", labels.ClusterID: "milan-id", "a": "b"},
 		Annotations: map[string]string{corev1.LastAppliedConfigAnnotation: "{}", labels.ForceUnpeer: "true", "c": "d"},
 	}
-	want := meta{
+	want := Meta{
 		name: "rome", namespace: "there",
 		labels: map[string]string{
 			labels.Replication: "false", labels.Replicated: "true", labels.OriginID: "rome-id",
@@ -59,7 +34,7 @@ func TestCopied(t *testing.T) {
 		},
 		annotations: map[string]string{"c": "d"},
 	}
-	if diff := cmp.Diff(want, copied(local, "rome-id", "there"), cmp.AllowUnexported(meta{})); diff != "" {
+	if diff := cmp.Diff(want, Copied(local, "rome-id", "there"), cmp.AllowUnexported(Meta{})); diff != "" {
 		t.Error(diff)
 	}
 	if local.Labels[labels.Replication] != "true" || len(local.Annotations) != 3 {
@@ -81,7 +56,7 @@ func TestPeerOf(t *testing.T) {
 		"lost its labels, was sent":  {metav1.ObjectMeta{Finalizers: []string{labels.FinalizerReplication}}, "", true},
 		"lost one label and is sent": {metav1.ObjectMeta{Labels: map[string]string{labels.RemoteID: "x"}, Finalizers: []string{labels.FinalizerReplication}}, "x", true},
 	} {
-		if id, ours := peerOf(&test.meta); id != test.id || ours != test.ours {
+		if id, ours := PeerOf(&test.meta); id != test.id || ours != test.ours {
 			t.Errorf("%s: %q %t, want %q %t", name, id, ours, test.id, test.ours)
 		}
 	}
@@ -188,7 +163,7 @@ func TestSliceStatusIntentIsSmall(t *testing.T) {
 
 // TestAmountPatternIsTheDefinitions: a provider's quantities are accepted if our own API server would store them.
 func TestAmountPatternIsTheDefinitions(t *testing.T) {
-	text, err := os.ReadFile("../../../deployments/liqo/crds/sharing.liqo.io_resourceslices.yaml")
+	text, err := os.ReadFile("../../../../deployments/liqo/crds/sharing.liqo.io_resourceslices.yaml")
 	if err != nil {
 		t.Fatal(err)
 	}

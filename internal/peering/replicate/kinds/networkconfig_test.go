@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package replicate
+package kinds
 
 import (
 	"encoding/json"
@@ -29,7 +29,7 @@ func TestNetworkConfigIsCarriedWhole(t *testing.T) {
 			t.Errorf("this test does not know the field %s", value.Type().Field(i).Name)
 		}
 	}
-	sent, err := json.Marshal(networkSpecIntent(original, meta{name: "n", namespace: "here", labels: map[string]string{labels.OriginID: "id"}}))
+	sent, err := json.Marshal(NetworkSpecIntent(original, Meta{name: "n", namespace: "here", labels: map[string]string{labels.OriginID: "id"}}))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -42,7 +42,7 @@ func TestNetworkConfigIsCarriedWhole(t *testing.T) {
 		{PodCIDRNAT: "10.5.0.0/16", ExternalCIDRNAT: "None"}, {PodCIDRNAT: "None", ExternalCIDRNAT: "None"},
 	}}
 	var answer netv1alpha1.NetworkConfigStatus
-	statusOf(t, networkStatusIntent(original, &copied), &answer)
+	statusOf(t, NetworkStatusIntent(original, &copied), &answer)
 	want := copied.Status
 	want.ObservedGeneration = 3
 	if !equality.Semantic.DeepEqual(answer, want) {
@@ -54,7 +54,7 @@ func TestNetworkConfigIsCarriedWhole(t *testing.T) {
 func TestEarlierPeer(t *testing.T) {
 	original := &netv1alpha1.NetworkConfig{Spec: netv1alpha1.NetworkConfigSpec{Cluster: netv1alpha1.ClusterIdentity{ClusterID: "id"}}}
 	original.Spec.SetRows([]netv1alpha1.Networks{{PodCIDR: "10.1.0.0/16", ExternalCIDR: "10.2.0.0/16"}})
-	sent, err := json.Marshal(networkSpecIntent(original, meta{name: "n", namespace: "here", labels: map[string]string{labels.OriginID: "id"}}))
+	sent, err := json.Marshal(NetworkSpecIntent(original, Meta{name: "n", namespace: "here", labels: map[string]string{labels.OriginID: "id"}}))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -65,7 +65,7 @@ func TestEarlierPeer(t *testing.T) {
 	original.Generation, copied.Generation = 3, 1
 	copied.Status = netv1alpha1.NetworkConfigStatus{Processed: true, ObservedGeneration: 1}
 	copied.Status.SetRows([]netv1alpha1.NetworksNAT{{PodCIDRNAT: "10.5.0.0/16", ExternalCIDRNAT: "None"}})
-	intent := networkStatusIntent(original, &copied)
+	intent := NetworkStatusIntent(original, &copied)
 	if intent == nil {
 		t.Fatal("the answer to what was sent is not brought back")
 	}

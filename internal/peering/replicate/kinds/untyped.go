@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package replicate
+package kinds
 
 import (
 	"context"
@@ -17,12 +17,12 @@ import (
 // long as the provider wants.
 
 // gvk of the kind.
-func (k kind) gvk(scheme *runtime.Scheme) (schema.GroupVersionKind, error) {
-	return apiutil.GVKForObject(k.object(), scheme)
+func (k Kind) gvk(scheme *runtime.Scheme) (schema.GroupVersionKind, error) {
+	return apiutil.GVKForObject(k.Object(), scheme)
 }
 
-// untyped is an empty object of the kind.
-func (k kind) untyped(scheme *runtime.Scheme) (*unstructured.Unstructured, error) {
+// Untyped is an empty object of the kind.
+func (k Kind) Untyped(scheme *runtime.Scheme) (*unstructured.Unstructured, error) {
 	gvk, err := k.gvk(scheme)
 	if err != nil {
 		return nil, err
@@ -32,8 +32,8 @@ func (k kind) untyped(scheme *runtime.Scheme) (*unstructured.Unstructured, error
 	return object, nil
 }
 
-// untypedList is an empty list of the kind.
-func (k kind) untypedList(scheme *runtime.Scheme) (*unstructured.UnstructuredList, error) {
+// UntypedList is an empty list of the kind.
+func (k Kind) UntypedList(scheme *runtime.Scheme) (*unstructured.UnstructuredList, error) {
 	gvk, err := k.gvk(scheme)
 	if err != nil {
 		return nil, err
@@ -43,9 +43,9 @@ func (k kind) untypedList(scheme *runtime.Scheme) (*unstructured.UnstructuredLis
 	return list, nil
 }
 
-// remote reads, checks and decodes the provider's object.
-func (p *peerCache) remote(ctx context.Context, k kind, reader client.Reader, name client.ObjectKey) (client.Object, error) {
-	untyped, err := k.untyped(p.conn.worker.r.mgr.GetScheme())
+// Read reads, checks and decodes the provider's object.
+func (k Kind) Read(ctx context.Context, reader client.Reader, scheme *runtime.Scheme, name client.ObjectKey) (client.Object, error) {
+	untyped, err := k.Untyped(scheme)
 	if err != nil {
 		return nil, err
 	}
@@ -53,11 +53,11 @@ func (p *peerCache) remote(ctx context.Context, k kind, reader client.Reader, na
 		return nil, err
 	}
 	if err := k.check(untyped.Object); err != nil {
-		return nil, fmt.Errorf("the provider's %s %s is not valid: %w", k.name, name.Name, err)
+		return nil, fmt.Errorf("the provider's %s %s is not valid: %w", k.Name, name.Name, err)
 	}
-	typed := k.object()
+	typed := k.Object()
 	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(untyped.Object, typed); err != nil {
-		return nil, fmt.Errorf("the provider's %s %s cannot be decoded: %w", k.name, name.Name, err)
+		return nil, fmt.Errorf("the provider's %s %s cannot be decoded: %w", k.Name, name.Name, err)
 	}
 	return typed, nil
 }
