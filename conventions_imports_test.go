@@ -128,7 +128,7 @@ var pure = []string{
 	"internal/action/install/clusters", "internal/offloading/networks/networks.go", "internal/offloading/lifecycle", "internal/offloading/endpoints", "internal/offloading/verdict", "internal/offloading/metadata", "internal/offloading/*/plan.go",
 	"internal/offloading/*/status.go", "internal/offloading/kubelet", "internal/offloading/remotename", "internal/offloading/provider",
 	"internal/network/hoststate", "internal/network/plan/carriers", "internal/network/keyring", "internal/network/networks", "internal/network/tunnelstatus", "internal/network/networkconfig/status.go",
-	"internal/peering/conditions", "internal/peering/grant", "internal/peering/reach", "internal/peering/resourceslice/status.go", "internal/peering/tenant/tenant.go", "internal/offloading/webhook/strategy.go",
+	"internal/peering/conditions", "internal/peering/spec", "internal/peering/grant", "internal/peering/reach", "internal/peering/resourceslice/status.go", "internal/peering/tenant/tenant.go", "internal/offloading/webhook/strategy.go",
 	"internal/storage/locality.go", "internal/storage/request.go", "internal/storage/volume.go", "internal/storage/claims/plan.go", "internal/storage/claims/project.go", "internal/storage/data", "internal/storage/home/astray.go", "internal/storage/home/keep.go", "internal/storage/move/plan",
 	"internal/*/*_status.go", "internal/*/*_plan.go", "internal/peering/cleanup/plan.go",
 	"internal/offloading/virtualkubelet/nodeobject.go", "internal/offloading/virtualkubelet/nodelabels.go", "internal/offloading/exposition",

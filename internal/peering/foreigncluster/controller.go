@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package foreigncluster is the consumer's side of a peering, in both directions: tenant, identity, connection and request, as a list of phases. spec.go decides
-// what a ForeignCluster asks for, package conditions what it reports. It must not know what runs on the virtual node, nor how packets are routed.
+// Package foreigncluster is the consumer's side of a peering, in both directions: tenant, identity, connection and request, as a list of phases. Package spec
+// decides what a ForeignCluster asks for, package conditions what it reports. It must not know what runs on the virtual node, nor how packets are routed.
 package foreigncluster
 
 import (

@@ -30,6 +30,7 @@ import (
 	"liqo.io/liqo/internal/peering/peeringtest"
 	"liqo.io/liqo/internal/peering/proxy"
 	"liqo.io/liqo/internal/peering/replicate"
+	"liqo.io/liqo/internal/peering/spec"
 )
 
 // lastConnection records how the controller connects to peers.
@@ -208,7 +209,7 @@ func TestEndInvitation(t *testing.T) {
 	scheme := consumer.DeepCopy()
 	at := metav1.NewTime(time.Now().Add(-5 * time.Minute)).Rfc3339Copy()
 	scheme.Status.PeeringConditions = []discoveryv1alpha1.PeeringCondition{{Type: discoveryv1alpha1.NetworkStatus, Status: discoveryv1alpha1.StatusEstablished, LastTransitionTime: at}}
-	if got := withoutTunnelSince(scheme, at.Add(-time.Hour)); !got.Equal(at.Time) {
+	if got := spec.WithoutTunnelSince(scheme, at.Add(-time.Hour)); !got.Equal(at.Time) {
 		t.Errorf("without a tunnel since %s, want %s", got, at)
 	}
 	r.client = listed{b.Client, []discoveryv1alpha1.ForeignCluster{*scheme}}

@@ -27,12 +27,13 @@ import (
 	"liqo.io/liqo/internal/peering/conditions"
 	"liqo.io/liqo/internal/peering/identity"
 	"liqo.io/liqo/internal/peering/replicate"
+	"liqo.io/liqo/internal/peering/spec"
 	"liqo.io/liqo/internal/peering/tenant"
 )
 
 // observe reads what the other phases and the status need.
 func (r *reconciler) observe(ctx context.Context, s *scope) error {
-	s.facts.Outgoing = wantsOutgoing(s.fc, r.options.AutoJoin)
+	s.facts.Outgoing = spec.WantsOutgoing(s.fc, r.options.AutoJoin)
 	if proxy := s.fc.Spec.ForeignProxyURL; proxy != "" {
 		if err := remote.CheckProxyURL(proxy); err != nil {
 			// No request is sent through this proxy. An existing peering continues, so that it can be ended.
@@ -52,7 +53,7 @@ func (r *reconciler) observe(ctx context.Context, s *scope) error {
 	if err := r.client.List(ctx, &all, client.UnsafeDisableDeepCopy); err != nil {
 		return fmt.Errorf("list foreign clusters: %w", err)
 	}
-	if found := checkPeer(s.fc, r.options.Local, all.Items); found != nil {
+	if found := spec.Check(s.fc, r.options.Local, all.Items); found != nil {
 		s.facts.Problem = found
 		return nil
 	}
@@ -273,9 +274,9 @@ func (r *reconciler) ensureSlice(ctx context.Context, s *scope) error {
 		if err := r.live.List(ctx, &others, client.MatchingLabels{labels.Replication: labels.True}); err != nil {
 			return fmt.Errorf("list resource slices: %w", err)
 		}
-		name = nodeNameFor(s.peer, s.namespace, nodes.Items, others.Items)
+		name = spec.NodeName(s.peer, s.namespace, nodes.Items, others.Items)
 	}
-	spec, err := r.sliceSpec(ctx, s, name)
+	wanted, err := r.sliceSpec(ctx, s, name)
 	if err != nil {
 		return err
 	}
@@ -283,7 +284,7 @@ func (r *reconciler) ensureSlice(ctx context.Context, s *scope) error {
 		WithLabels(map[string]string{
 			labels.Replication: labels.True, labels.RemoteID: s.peer.ClusterID, labels.ClusterID: s.peer.ClusterID, labels.AppPartOf: labels.PartOf,
 		}).
-		WithSpec(spec)
+		WithSpec(wanted)
 	if err := r.own.ApplyTo(ctx, intent, live); err != nil {
 		return err
 	}

@@ -14,6 +14,7 @@ import (
 	"liqo.io/liqo/apis/labels"
 	netv1alpha1 "liqo.io/liqo/apis/net/v1alpha1"
 	"liqo.io/liqo/internal/peering/reach"
+	"liqo.io/liqo/internal/peering/spec"
 )
 
 const (
@@ -39,7 +40,7 @@ func (r *reconciler) forgetNetwork(ctx context.Context, s *scope) error {
 			continue
 		}
 		// It may write its request at any moment, also if it has left long ago and comes back.
-		since := unusedSince(s.fc)
+		since := spec.UnusedSince(s.fc)
 		if config.CreationTimestamp.After(since) {
 			since = config.CreationTimestamp.Time
 		}
@@ -61,9 +62,9 @@ func (r *reconciler) ensureUse(ctx context.Context, s *scope) error {
 	if s.fc.DeletionTimestamp != nil || !s.fc.OnlyIncoming() && !abandoned || s.facts.Slice != nil || len(s.facts.Copies) > 0 {
 		return nil
 	}
-	since := unusedSince(s.fc)
+	since := spec.UnusedSince(s.fc)
 	if abandoned {
-		since = withoutTunnelSince(s.fc, since)
+		since = spec.WithoutTunnelSince(s.fc, since)
 	}
 	if left := since.Add(unusedDeadline).Sub(s.now); left > 0 {
 		s.requeueWithin(left)

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package foreigncluster
+// Package spec decides what a ForeignCluster asks for, and whether it can be processed.
+package spec
 
 import (
 	"fmt"
@@ -15,8 +16,8 @@ import (
 	"liqo.io/liqo/internal/peering/conditions"
 )
 
-// checkPeer returns why a ForeignCluster whose identity is known cannot be processed, or nil.
-func checkPeer(fc *discoveryv1alpha1.ForeignCluster, local discoveryv1alpha1.ClusterIdentity, all []discoveryv1alpha1.ForeignCluster) *conditions.Problem {
+// Check returns why a ForeignCluster whose identity is known cannot be processed, or nil.
+func Check(fc *discoveryv1alpha1.ForeignCluster, local discoveryv1alpha1.ClusterIdentity, all []discoveryv1alpha1.ForeignCluster) *conditions.Problem {
 	peer := fc.Spec.ClusterIdentity
 	if peer.ClusterID == local.ClusterID {
 		return conditions.NewProblem(discoveryv1alpha1.ReasonLocalCluster, fmt.Sprintf(
@@ -29,8 +30,8 @@ func checkPeer(fc *discoveryv1alpha1.ForeignCluster, local discoveryv1alpha1.Clu
 	return nil
 }
 
-// unusedSince is when the peer's last request was removed, or when the ForeignCluster was created.
-func unusedSince(fc *discoveryv1alpha1.ForeignCluster) time.Time {
+// UnusedSince is when the peer's last request was removed, or when the ForeignCluster was created.
+func UnusedSince(fc *discoveryv1alpha1.ForeignCluster) time.Time {
 	since := fc.CreationTimestamp.Time
 	for _, condition := range fc.Status.PeeringConditions {
 		if condition.Type == discoveryv1alpha1.IncomingPeering && condition.LastTransitionTime.After(since) {
@@ -40,9 +41,9 @@ func unusedSince(fc *discoveryv1alpha1.ForeignCluster) time.Time {
 	return since
 }
 
-// wantsOutgoing reports whether the ForeignCluster asks for resources of the peer. Auto follows the setting for
+// WantsOutgoing reports whether the ForeignCluster asks for resources of the peer. Auto follows the setting for
 // discovered clusters.
-func wantsOutgoing(fc *discoveryv1alpha1.ForeignCluster, autoJoin bool) bool {
+func WantsOutgoing(fc *discoveryv1alpha1.ForeignCluster, autoJoin bool) bool {
 	switch fc.Spec.OutgoingPeeringEnabled {
 	case discoveryv1alpha1.PeeringYes:
 		return fc.DeletionTimestamp == nil
@@ -53,9 +54,9 @@ func wantsOutgoing(fc *discoveryv1alpha1.ForeignCluster, autoJoin bool) bool {
 	}
 }
 
-// nodeNameFor chooses the name of the virtual node: the short one, unless another cluster or a real node has it. A tenant namespace that remained from when the
+// NodeName chooses the name of the virtual node: the short one, unless another cluster or a real node has it. A tenant namespace that remained from when the
 // cluster had another name decides: policies know from it which node is that of its virtual kubelet.
-func nodeNameFor(peer discoveryv1alpha1.ClusterIdentity, namespace string, nodes []corev1.Node, others []sharingv1alpha1.ResourceSlice) string {
+func NodeName(peer discoveryv1alpha1.ClusterIdentity, namespace string, nodes []corev1.Node, others []sharingv1alpha1.ResourceSlice) string {
 	if unique, is := strings.CutPrefix(namespace, "liqo-tenant-"); is && unique != peer.UniqueName() {
 		return "liqo-" + unique
 	}
@@ -73,8 +74,8 @@ func nodeNameFor(peer discoveryv1alpha1.ClusterIdentity, namespace string, nodes
 	return name
 }
 
-// withoutTunnelSince is since when an in-band peer has neither used this cluster, which is since, nor had a tunnel.
-func withoutTunnelSince(fc *discoveryv1alpha1.ForeignCluster, since time.Time) time.Time {
+// WithoutTunnelSince is since when an in-band peer has neither used this cluster, which is since, nor had a tunnel.
+func WithoutTunnelSince(fc *discoveryv1alpha1.ForeignCluster, since time.Time) time.Time {
 	for i := range fc.Status.PeeringConditions {
 		if c := &fc.Status.PeeringConditions[i]; c.Type == discoveryv1alpha1.NetworkStatus && c.LastTransitionTime.After(since) {
 			since = c.LastTransitionTime.Time

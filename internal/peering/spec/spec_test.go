@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package foreigncluster
+package spec
 
 import (
 	"testing"
@@ -35,7 +35,7 @@ func TestWantsOutgoing(t *testing.T) {
 		if c.deleted {
 			fc.DeletionTimestamp = &now
 		}
-		if have := wantsOutgoing(fc, c.autoJoin); have != c.want {
+		if have := WantsOutgoing(fc, c.autoJoin); have != c.want {
 			t.Errorf("%+v: %t", c, have)
 		}
 	}
@@ -61,7 +61,7 @@ func TestCheckPeer(t *testing.T) {
 		{other, ""},
 		{self, discoveryv1alpha1.ReasonLocalCluster},
 	} {
-		have := checkPeer(&c.fc, local, all)
+		have := Check(&c.fc, local, all)
 		if c.want == "" != (have == nil) || have != nil && have.Reason != c.want {
 			t.Errorf("%s: %v, want %q", c.fc.Name, have, c.want)
 		}
@@ -76,7 +76,7 @@ func TestNodeName(t *testing.T) {
 	request := func(id string) []sharingv1alpha1.ResourceSlice {
 		return []sharingv1alpha1.ResourceSlice{{Spec: sharingv1alpha1.ResourceSliceSpec{NodeName: "liqo-milan", ProviderClusterID: id}}}
 	}
-	if have := nodeNameFor(milan, "liqo-tenant-mailand-000000", nil, nil); have != "liqo-mailand-000000" {
+	if have := NodeName(milan, "liqo-tenant-mailand-000000", nil, nil); have != "liqo-mailand-000000" {
 		t.Errorf("in the namespace of an earlier name: %s", have)
 	}
 	for _, c := range []struct {
@@ -90,7 +90,7 @@ func TestNodeName(t *testing.T) {
 		{node(""), nil, "liqo-" + milan.UniqueName()},
 		{nil, request("b"), "liqo-" + milan.UniqueName()},
 	} {
-		if have := nodeNameFor(milan, milan.TenantNamespace(), c.nodes, c.slices); have != c.want {
+		if have := NodeName(milan, milan.TenantNamespace(), c.nodes, c.slices); have != c.want {
 			t.Errorf("%v %v: %s, want %s", c.nodes, c.slices, have, c.want)
 		}
 	}
@@ -99,14 +99,14 @@ func TestNodeName(t *testing.T) {
 func TestUnusedSince(t *testing.T) {
 	made, ended := time.Unix(100, 0), time.Unix(200, 0)
 	fc := &discoveryv1alpha1.ForeignCluster{ObjectMeta: metav1.ObjectMeta{CreationTimestamp: metav1.NewTime(made)}}
-	if have := unusedSince(fc); !have.Equal(made) {
+	if have := UnusedSince(fc); !have.Equal(made) {
 		t.Errorf("without conditions: %v", have)
 	}
 	fc.Status.PeeringConditions = []discoveryv1alpha1.PeeringCondition{
 		{Type: discoveryv1alpha1.OutgoingPeering, LastTransitionTime: metav1.Unix(300, 0)},
 		{Type: discoveryv1alpha1.IncomingPeering, LastTransitionTime: metav1.NewTime(ended)},
 	}
-	if have := unusedSince(fc); !have.Equal(ended) {
+	if have := UnusedSince(fc); !have.Equal(ended) {
 		t.Errorf("after the last request: %v", have)
 	}
 }
