@@ -39,6 +39,7 @@ import (
 	"liqo.io/liqo/internal/peering/admission"
 	"liqo.io/liqo/internal/peering/auth"
 	authclient "liqo.io/liqo/internal/peering/auth/client"
+	"liqo.io/liqo/internal/peering/auth/published"
 	"liqo.io/liqo/internal/peering/conditions"
 	"liqo.io/liqo/internal/peering/identity"
 	"liqo.io/liqo/internal/peering/invitation"
@@ -140,7 +141,7 @@ type reconciler struct {
 	// authSlots bounds how many workers wait for authentication services, so that unreachable ones leave workers for
 	// the peers that answer.
 	authSlots chan struct{}
-	address   ownAddress
+	address   published.Own
 	ways      invitation.Ways // to providers that invited this cluster
 	// nodeNaming is held from choosing the name of a virtual node until the name is stored.
 	nodeNaming sync.Mutex
@@ -157,6 +158,7 @@ func Setup(mgr manager.Manager, o Options) error {
 		identityRequests: identity.NewRequests(),
 		events:           mgr.GetEventRecorder(labels.OwnerForeignCluster),
 		authSlots:        make(chan struct{}, max(1, o.Workers/2)),
+		address:          published.Own{Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Namespace: o.Namespace},
 	}
 	changed := builder.WithPredicates(predicate.Or(
 		predicate.GenerationChangedPredicate{}, predicate.AnnotationChangedPredicate{}, predicate.LabelChangedPredicate{}))

@@ -5,13 +5,9 @@ package foreigncluster
 import (
 	"context"
 	"fmt"
-	"sync"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	sharingapply "liqo.io/liqo/apis/applyconfiguration/sharing/v1alpha1"
 	discoveryv1alpha1 "liqo.io/liqo/apis/discovery/v1alpha1"
@@ -22,9 +18,6 @@ import (
 // A consumer lets its provider use it in turn, unless its settings refuse that: its request carries the URL of its authentication service and that of its
 // proxy inside the tunnel, and that service accepts the key by which the consumer knows the provider in place of a token. So `liqoctl peer NAME`, run for the
 // provider, is all that is needed, even if the provider reaches nothing of the consumer but the tunnel.
-
-// addressInterval is how often the URL of our authentication service is read: it changes rarely, and no event reports it.
-const addressInterval = 5 * time.Minute
 
 // offers reports whether the remote cluster, which this one uses, may use this one in turn. A cluster of an in-band peering may in any case: an
 // administrator of this one has pinned its key.
@@ -48,7 +41,7 @@ func (r *reconciler) sliceSpec(ctx context.Context, s *scope, node string) (*sha
 	if s.fc.InBand() {
 		return spec, nil
 	}
-	url, err := r.authURL(ctx, s.now)
+	url, err := r.address.URL(ctx, s.now)
 	if url != "" {
 		spec.WithAuthURL(url)
 	}
@@ -71,7 +64,7 @@ func (r *reconciler) ensureOffer(ctx context.Context, s *scope) error {
 		return nil
 	}
 	if !s.fc.InBand() {
-		s.requeueWithin(addressInterval)
+		s.requeueWithin(published.Interval)
 	}
 	live := client.Object(&have)
 	if err != nil {
@@ -89,37 +82,6 @@ func (r *reconciler) opensProxy(ctx context.Context, s *scope) (bool, error) {
 	if s.facts.Slice != nil && s.facts.Slice.Status.ProxyWanted {
 		return true, nil
 	}
-	url, err := r.authURL(ctx, s.now)
+	url, err := r.address.URL(ctx, s.now)
 	return url == "", err
-}
-
-// ownAddress remembers the URL of our authentication service.
-type ownAddress struct {
-	mu  sync.Mutex
-	url string
-	at  time.Time
-}
-
-// authURL returns the URL of our authentication service; empty if other clusters cannot reach it.
-func (r *reconciler) authURL(ctx context.Context, now time.Time) (string, error) {
-	r.address.mu.Lock()
-	defer r.address.mu.Unlock()
-	if age := now.Sub(r.address.at); age >= 0 && age < addressInterval/2 {
-		return r.address.url, nil
-	}
-	var service corev1.Service
-	err := r.live.Get(ctx, client.ObjectKey{Namespace: r.options.Namespace, Name: published.Service}, &service)
-	url := ""
-	switch {
-	case apierrors.IsNotFound(err):
-	case err != nil:
-		return "", fmt.Errorf("read the Service of authentication: %w", err)
-	default:
-		if url, err = published.URL(ctx, r.client, r.live, &service); err != nil {
-			log.FromContext(ctx).V(1).Info("providers cannot use this cluster in turn, because they cannot reach its authentication service", "reason", err.Error())
-			url = ""
-		}
-	}
-	r.address.url, r.address.at = url, now
-	return url, nil
 }
