@@ -44,6 +44,7 @@ import (
 	"liqo.io/liqo/internal/peering/identity"
 	"liqo.io/liqo/internal/peering/invitation"
 	"liqo.io/liqo/internal/peering/ownkeys"
+	"liqo.io/liqo/internal/peering/ownproxy"
 	"liqo.io/liqo/internal/peering/reach"
 	"liqo.io/liqo/internal/peering/replicate"
 	"liqo.io/liqo/internal/peering/tenant"
@@ -142,6 +143,7 @@ type reconciler struct {
 	// the peers that answer.
 	authSlots chan struct{}
 	address   published.Own
+	proxies   ownproxy.Mappings
 	ways      invitation.Ways // to providers that invited this cluster
 	// nodeNaming is held from choosing the name of a virtual node until the name is stored.
 	nodeNaming sync.Mutex
@@ -160,6 +162,7 @@ func Setup(mgr manager.Manager, o Options) error {
 		authSlots:        make(chan struct{}, max(1, o.Workers/2)),
 		address:          published.Own{Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Namespace: o.Namespace},
 	}
+	r.proxies = ownproxy.Mappings{Client: r.client, Live: r.live, Own: r.own, Namespace: o.Namespace}
 	changed := builder.WithPredicates(predicate.Or(
 		predicate.GenerationChangedPredicate{}, predicate.AnnotationChangedPredicate{}, predicate.LabelChangedPredicate{}))
 	byLabel := handler.EnqueueRequestsFromMapFunc(r.byLabel)

@@ -27,6 +27,7 @@ import (
 	"liqo.io/liqo/internal/kube/ssa"
 	"liqo.io/liqo/internal/peering/auth"
 	authclient "liqo.io/liqo/internal/peering/auth/client"
+	"liqo.io/liqo/internal/peering/ownproxy"
 	"liqo.io/liqo/internal/peering/peeringtest"
 	"liqo.io/liqo/internal/peering/proxy"
 )
@@ -97,7 +98,7 @@ func TestInBand(t *testing.T) {
 	mapped := func(address string) {
 		t.Helper()
 		kubetest.Eventually(t, "the proxy is reachable at "+address, func() error {
-			err := b.Get(t.Context(), client.ObjectKey{Name: proxyMapping(milan)}, &mapping)
+			err := b.Get(t.Context(), client.ObjectKey{Name: ownproxy.Name(milan)}, &mapping)
 			if err != nil || mapping.Spec.Address != address {
 				return fmt.Errorf("%+v, %w", mapping.Spec, err)
 			}
@@ -122,7 +123,7 @@ func TestInBand(t *testing.T) {
 	if requests := peer.all(); len(requests) > 0 {
 		t.Fatalf("before there is a tunnel, the peer was asked: %v", requests)
 	}
-	b.Must(b.Get(t.Context(), client.ObjectKey{Name: proxyMapping(milan)}, &mapping))
+	b.Must(b.Get(t.Context(), client.ObjectKey{Name: ownproxy.Name(milan)}, &mapping))
 
 	tunnel := tunnelTo(milan)
 	b.Make(tunnel)
@@ -210,15 +211,15 @@ func tunnelTo(peer discoveryv1alpha1.ClusterIdentity) *netv1alpha1.TunnelEndpoin
 func TestAttackProxyOfAnother(t *testing.T) {
 	t.Parallel()
 	b := peeringtest.NewCluster(t)
-	r := &reconciler{client: b.Client, own: ssa.NewApplier(b.Client, labels.OwnerForeignCluster), options: Options{InternalNetwork: true}}
+	proxies := ownproxy.Mappings{Client: b.Client, Own: ssa.NewApplier(b.Client, labels.OwnerForeignCluster)}
 	mapping := &netv1alpha1.IPMapping{
-		ObjectMeta: metav1.ObjectMeta{Name: proxyMapping(peeringtest.Rome), Labels: map[string]string{labels.ClusterID: peeringtest.Rome.ClusterID}},
+		ObjectMeta: metav1.ObjectMeta{Name: ownproxy.Name(peeringtest.Rome), Labels: map[string]string{labels.ClusterID: peeringtest.Rome.ClusterID}},
 		Spec:       netv1alpha1.IPMappingSpec{Address: "10.96.0.9", ClusterIDs: []string{peeringtest.Rome.ClusterID}},
 	}
 	b.Make(mapping)
-	b.Must(r.closeProxy(t.Context(), &scope{peer: peeringtest.LikeRome}))
+	b.Must(proxies.Close(t.Context(), peeringtest.LikeRome))
 	b.Read(mapping)
-	b.Must(r.closeProxy(t.Context(), &scope{peer: peeringtest.Rome}))
+	b.Must(proxies.Close(t.Context(), peeringtest.Rome))
 	b.Until("its own end takes it away", func() bool {
 		return apierrors.IsNotFound(b.Get(t.Context(), client.ObjectKeyFromObject(mapping), mapping))
 	})

@@ -5,7 +5,6 @@ package foreigncluster
 import (
 	"context"
 	"fmt"
-	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -83,7 +82,7 @@ func (r *reconciler) endInvitation(ctx context.Context, s *scope) error {
 	if expires, err := time.Parse(time.RFC3339, s.fc.Annotations[labels.InvitationExpires]); err == nil {
 		left = expires.Sub(s.now)
 	}
-	used, err := r.usedSince(ctx, s.fc.Labels[labels.Invitation])
+	used, err := invitation.UsedSince(ctx, r.watched, r.client, r.options.Namespace, s.fc.Labels[labels.Invitation])
 	if err != nil {
 		return err
 	}
@@ -99,29 +98,4 @@ func (r *reconciler) endInvitation(ctx context.Context, s *scope) error {
 	}
 	log.FromContext(ctx).Info("invitation ended", "foreigncluster", s.fc.Name, "reason", reason)
 	return errWaiting // its event triggers the next reconciliation
-}
-
-// usedSince is when the tunnel to the cluster that registered with a token came up; zero if there is none.
-func (r *reconciler) usedSince(ctx context.Context, tokenID string) (since time.Time, _ error) {
-	var pins corev1.ConfigMapList
-	if err := r.watched.List(ctx, &pins, client.InNamespace(r.options.Namespace), client.MatchingLabels{labels.PinnedKey: labels.True}); err != nil {
-		return since, fmt.Errorf("list the keys of peers: %w", err)
-	}
-	var all discoveryv1alpha1.ForeignClusterList
-	if err := r.client.List(ctx, &all, client.UnsafeDisableDeepCopy); err != nil {
-		return since, fmt.Errorf("list foreign clusters: %w", err)
-	}
-	for i := range pins.Items {
-		data := pins.Items[i].Data
-		consumer := discoveryv1alpha1.OwnerOf(all.Items, data[auth.PinClusterID])
-		if data[auth.PinTokenID] != tokenID || consumer == nil {
-			continue
-		}
-		if at := slices.IndexFunc(consumer.Status.PeeringConditions, func(c discoveryv1alpha1.PeeringCondition) bool {
-			return c.Type == discoveryv1alpha1.NetworkStatus && c.Status == discoveryv1alpha1.StatusEstablished
-		}); at >= 0 {
-			return consumer.Status.PeeringConditions[at].LastTransitionTime.Time, nil
-		}
-	}
-	return since, nil
 }

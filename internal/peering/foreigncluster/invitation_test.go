@@ -27,6 +27,7 @@ import (
 	"liqo.io/liqo/internal/kube/remote"
 	"liqo.io/liqo/internal/peering/auth"
 	"liqo.io/liqo/internal/peering/invitation"
+	"liqo.io/liqo/internal/peering/ownproxy"
 	"liqo.io/liqo/internal/peering/peeringtest"
 	"liqo.io/liqo/internal/peering/proxy"
 	"liqo.io/liqo/internal/peering/replicate"
@@ -181,7 +182,7 @@ func TestEndInvitation(t *testing.T) {
 	gone(invite("invitation-2", "token-2", time.Now().Add(-time.Second)))
 	var mapping netv1alpha1.IPMapping
 	kubetest.Eventually(t, "the proxy is open to its end of the tunnel", func() error {
-		return b.Get(t.Context(), client.ObjectKey{Name: proxyMapping(*open.Spec.ClusterIdentity)}, &mapping)
+		return b.Get(t.Context(), client.ObjectKey{Name: ownproxy.Name(*open.Spec.ClusterIdentity)}, &mapping)
 	})
 	var accepted corev1.ConfigMap
 	if err := b.Get(t.Context(), client.ObjectKey{Namespace: "liqo", Name: auth.ProviderName("invitation-1-id")}, &accepted); !apierrors.IsNotFound(err) {
@@ -196,7 +197,7 @@ func TestEndInvitation(t *testing.T) {
 	r := &reconciler{options: Options{Namespace: "liqo"}, client: b.Client, watched: b.Client}
 	since := func(want time.Time) {
 		t.Helper()
-		if got, err := r.usedSince(t.Context(), "token-1"); err != nil || !got.Equal(want) {
+		if got, err := invitation.UsedSince(t.Context(), r.watched, r.client, r.options.Namespace, "token-1"); err != nil || !got.Equal(want) {
 			t.Errorf("used since %s, %v; want %s", got, err, want)
 		}
 	}

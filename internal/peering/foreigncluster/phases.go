@@ -20,7 +20,6 @@ import (
 	"liqo.io/liqo/apis/labels"
 	netv1alpha1 "liqo.io/liqo/apis/net/v1alpha1"
 	sharingv1alpha1 "liqo.io/liqo/apis/sharing/v1alpha1"
-	"liqo.io/liqo/internal/kube/podphase"
 	"liqo.io/liqo/internal/kube/remote"
 	"liqo.io/liqo/internal/peering/admission"
 	"liqo.io/liqo/internal/peering/auth"
@@ -198,7 +197,7 @@ func (r *reconciler) decideIncoming(ctx context.Context, s *scope) error {
 	runs := false
 	if before := s.fc.Status.Incoming; before != nil && decided.State != discoveryv1alpha1.IncomingAccepted &&
 		(before.State == discoveryv1alpha1.IncomingAccepted || before.State == discoveryv1alpha1.IncomingWithdrawing) {
-		if runs, err = r.runsPods(ctx, s.peer.ClusterID); err != nil {
+		if runs, err = tenant.RunsPods(ctx, r.client, s.peer.ClusterID); err != nil {
 			return err
 		}
 	}
@@ -350,7 +349,7 @@ func (r *reconciler) ensureDeletion(ctx context.Context, s *scope) error {
 		return errWaiting // the request has its own deadlines, and the event of its removal triggers the next reconciliation
 	}
 	if left := s.fc.DeletionTimestamp.Add(admission.WithdrawDeadline).Sub(s.now); len(s.facts.Copies) > 0 && left > 0 && !s.forced {
-		busy, err := r.runsPods(ctx, s.peer.ClusterID)
+		busy, err := tenant.RunsPods(ctx, r.client, s.peer.ClusterID)
 		if err != nil {
 			return err
 		}
@@ -361,8 +360,10 @@ func (r *reconciler) ensureDeletion(ctx context.Context, s *scope) error {
 	}
 	r.options.Connector.Disconnect(s.peer.ClusterID)
 	r.ways.Close(s.peer.ClusterID)
-	if err := r.closeProxy(ctx, s); err != nil {
-		return err
+	if r.options.InternalNetwork {
+		if err := r.proxies.Close(ctx, s.peer); err != nil {
+			return err
+		}
 	}
 	// The key is deleted first, so that no peer is admitted to a tenant that is being deleted.
 	for _, object := range []client.Object{
@@ -381,18 +382,4 @@ func (r *reconciler) ensureDeletion(ctx context.Context, s *scope) error {
 	}
 	log.FromContext(ctx).Info("peer removed", "clusterID", s.peer.ClusterID)
 	return r.removeFinalizer(ctx, s)
-}
-
-// runsPods reports whether a peer has pods here that have not ended.
-func (r *reconciler) runsPods(ctx context.Context, clusterID string) (bool, error) {
-	var pods corev1.PodList
-	if err := r.client.List(ctx, &pods, client.MatchingLabels{labels.Origin: clusterID}, client.UnsafeDisableDeepCopy); err != nil {
-		return false, fmt.Errorf("list pods of cluster %s: %w", clusterID, err)
-	}
-	for i := range pods.Items {
-		if !podphase.Final(pods.Items[i].Status.Phase) {
-			return true, nil
-		}
-	}
-	return false, nil
 }

@@ -36,6 +36,7 @@ import (
 	"liqo.io/liqo/internal/peering/auth"
 	"liqo.io/liqo/internal/peering/auth/published"
 	authserver "liqo.io/liqo/internal/peering/auth/server"
+	"liqo.io/liqo/internal/peering/ownproxy"
 	"liqo.io/liqo/internal/peering/peeringtest"
 	"liqo.io/liqo/internal/peering/pins"
 	"liqo.io/liqo/internal/peering/proxy"
@@ -166,7 +167,7 @@ func (e *tunnelEnv) answer(t *testing.T, request *sharingv1alpha1.ResourceSlice)
 	t.Helper()
 	var mapping netv1alpha1.IPMapping
 	kubetest.Eventually(t, "milan makes its proxy reachable for rome", func() error {
-		return e.milan.Get(t.Context(), client.ObjectKey{Name: proxyMapping(romeIdentity)}, &mapping)
+		return e.milan.Get(t.Context(), client.ObjectKey{Name: ownproxy.Name(romeIdentity)}, &mapping)
 	})
 	if spec := mapping.Spec; len(spec.ClusterIDs) != 1 || spec.ClusterIDs[0] != romeIdentity.ClusterID || len(spec.Ports) != 1 || spec.Ports[0].Port != proxy.Port {
 		t.Errorf("the mapping is %+v", spec)
@@ -346,7 +347,7 @@ func TestRenewsInside(t *testing.T) {
 	e := &tunnelEnv{milan: p}
 	var fc discoveryv1alpha1.ForeignCluster
 	p.Must(p.Get(t.Context(), client.ObjectKey{Name: "rome"}, &fc))
-	mapping := &netv1alpha1.IPMapping{ObjectMeta: metav1.ObjectMeta{Name: proxyMapping(romeIdentity)}}
+	mapping := &netv1alpha1.IPMapping{ObjectMeta: metav1.ObjectMeta{Name: ownproxy.Name(romeIdentity)}}
 	reaches := func(only string) {
 		t.Helper()
 		kubetest.Eventually(t, "rome reaches the proxy, for renewals only: "+only, func() error {

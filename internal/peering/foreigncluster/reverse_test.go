@@ -19,6 +19,7 @@ import (
 	"liqo.io/liqo/internal/kube/kubetest"
 	"liqo.io/liqo/internal/peering/auth"
 	"liqo.io/liqo/internal/peering/auth/published"
+	"liqo.io/liqo/internal/peering/ownproxy"
 	"liqo.io/liqo/internal/peering/proxy"
 )
 
@@ -41,7 +42,7 @@ func TestOffer(t *testing.T) {
 		t.Helper()
 		kubetest.Eventually(t, fmt.Sprintf("its proxy is offered: %v", want), func() error {
 			var mapping netv1alpha1.IPMapping
-			err := b.Get(t.Context(), client.ObjectKey{Name: proxyMapping(milan)}, &mapping)
+			err := b.Get(t.Context(), client.ObjectKey{Name: ownproxy.Name(milan)}, &mapping)
 			if client.IgnoreNotFound(err) != nil || want != (err == nil) {
 				return fmt.Errorf("the address: %v, %w", mapping.Spec, err)
 			}

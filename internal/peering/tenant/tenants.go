@@ -20,6 +20,7 @@ import (
 
 	discovery "liqo.io/liqo/apis/discovery/v1alpha1"
 	"liqo.io/liqo/apis/labels"
+	"liqo.io/liqo/internal/kube/podphase"
 	"liqo.io/liqo/internal/kube/ssa"
 )
 
@@ -214,4 +215,18 @@ func (t *Tenants) Delete(ctx context.Context, tenant Tenant) error {
 		return fmt.Errorf("delete namespace %s: %w", tenant.Namespace, err)
 	}
 	return nil
+}
+
+// RunsPods reports whether a peer has pods here that have not ended.
+func RunsPods(ctx context.Context, reader client.Reader, clusterID string) (bool, error) {
+	var pods corev1.PodList
+	if err := reader.List(ctx, &pods, client.MatchingLabels{labels.Origin: clusterID}, client.UnsafeDisableDeepCopy); err != nil {
+		return false, fmt.Errorf("list pods of cluster %s: %w", clusterID, err)
+	}
+	for i := range pods.Items {
+		if !podphase.Final(pods.Items[i].Status.Phase) {
+			return true, nil
+		}
+	}
+	return false, nil
 }
