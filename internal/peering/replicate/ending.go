@@ -10,6 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
 	"liqo.io/liqo/apis/labels"
 	"liqo.io/liqo/apis/reasons"
@@ -120,9 +121,7 @@ func (w *worker) remove(ctx context.Context, k key, c *connection, memory *delet
 
 // removeFinalizer removes our finalizer, the last one.
 func (w *worker) removeFinalizer(ctx context.Context, local client.Object) error {
-	before := local.DeepCopyObject().(client.Object)
-	local.SetFinalizers(slices.DeleteFunc(slices.Clone(local.GetFinalizers()), func(one string) bool { return one == labels.FinalizerReplication }))
-	done, err := w.patch(ctx, local, before)
+	done, err := w.finalizer(ctx, local, controllerutil.RemoveFinalizer)
 	if done {
 		delete(w.deletions, local.GetUID())
 	}

@@ -5,7 +5,6 @@ package replicate
 import (
 	"context"
 	"fmt"
-	"slices"
 	"sync"
 	"time"
 
@@ -17,8 +16,10 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/util/workqueue"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
 	"liqo.io/liqo/apis/labels"
+	"liqo.io/liqo/internal/kube/finalizer"
 	"liqo.io/liqo/internal/kube/ratelimit"
 	"liqo.io/liqo/internal/peering/replicate/kinds"
 )
@@ -185,7 +186,7 @@ func (w *worker) sync(ctx context.Context, k key, c *connection) (requeueAfter t
 		return 0, fmt.Errorf("the provider has its own %s with the name %s, so ours cannot be copied there; give the clusters different names", kind.Name, k.name.Name)
 	}
 	if kind.Held {
-		if kept, err := w.ensureFinalizer(ctx, local); err != nil || !kept {
+		if kept, err := w.finalizer(ctx, local, controllerutil.AddFinalizer); err != nil || !kept {
 			return 0, err
 		}
 	}
@@ -199,23 +200,10 @@ func (w *worker) sync(ctx context.Context, k key, c *connection) (requeueAfter t
 	return w.writeStatus(ctx, kind, local, remote)
 }
 
-// ensureFinalizer adds the finalizer before the object is sent, so that the object stays until its copy is deleted. kept
-// is false if the object changed meanwhile: then its event triggers the next sync.
-func (w *worker) ensureFinalizer(ctx context.Context, local client.Object) (kept bool, err error) {
-	if slices.Contains(local.GetFinalizers(), labels.FinalizerReplication) {
-		return true, nil
-	}
-	before := local.DeepCopyObject().(client.Object)
-	local.SetFinalizers(append(slices.Clone(local.GetFinalizers()), labels.FinalizerReplication))
-	return w.patch(ctx, local, before)
-}
-
-func (w *worker) patch(ctx context.Context, local, before client.Object) (done bool, err error) {
-	err = w.r.client.Patch(ctx, local, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}), client.FieldOwner(labels.OwnerReplicate))
-	if apierrors.IsConflict(err) || apierrors.IsNotFound(err) {
-		return false, nil
-	}
-	return err == nil, err
+// finalizer adds or removes ours. It is added before the object is sent, so that the object stays until its copy is deleted. done is false if the object changed
+// meanwhile: then its event triggers the next sync.
+func (w *worker) finalizer(ctx context.Context, local client.Object, change func(client.Object, string) bool) (done bool, err error) {
+	return finalizer.Patch(ctx, client.WithFieldOwner(w.r.client, labels.OwnerReplicate), local, labels.FinalizerReplication, change)
 }
 
 // writeStatus applies the provider's status to the local object. requeueAfter is set if the limiter postpones it.
