@@ -29,7 +29,7 @@ func (o *Options) setupNamespaces(mgr manager.Manager, guard *policies.Guard, co
 		o.pull.setup(mgr, o.namespace),
 		namespaceoffloading.Setup(mgr, namespaceoffloading.Options{Local: o.local}),
 		remotecontents.Setup(mgr, remotecontents.Options{Consumer: o.local.ClusterID, Reader: connector.Reader}),
-		namespacemap.Setup(mgr, role.ClusterResolver(mgr.GetLogger()).Domain),
+		namespacemap.Setup(mgr, namespacemap.Options{Domain: role.ClusterResolver(mgr.GetLogger()).Domain}),
 		remotenamespace.Setup(mgr, remotenamespace.Options{
 			Namespace: o.namespace, Names: o.peerNames, Policies: guard, Bounds: o.shadows.bounds, Isolation: o.shadows.isolation,
 			Level: shadow.Level(o.shadows.podSecurity), Most: o.shadows.mostNamespaces,

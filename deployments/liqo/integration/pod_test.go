@@ -259,7 +259,9 @@ func TestRemotePod(t *testing.T) {
 	)
 	rome.consume()
 	var replicator *replicate.Replicator
-	rome.manager(func(mgr ctrl.Manager) error { return namespacemap.Setup(mgr, "cluster.local") },
+	rome.manager(func(mgr ctrl.Manager) error {
+		return namespacemap.Setup(mgr, namespacemap.Options{Domain: "cluster.local"})
+	},
 		func(mgr ctrl.Manager) error {
 			return namespaceoffloading.Setup(mgr, namespaceoffloading.Options{Local: discoveryv1alpha1.ClusterIdentity{ClusterID: "rome-id", ClusterName: "rome"}})
 		},

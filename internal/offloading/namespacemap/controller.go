@@ -41,17 +41,21 @@ import (
 
 // reconciler keeps, for each provider, the one NamespaceMap, of which it is the only writer. Its unit of work is a tenant namespace.
 type reconciler struct {
-	client client.Client
-	live   client.Reader
-	own    *ssa.Applier
-	// domain is that of this cluster; empty if it is not known.
-	domain string
+	client  client.Client
+	live    client.Reader
+	own     *ssa.Applier
+	options Options
 }
 
-// Setup registers the controller that writes the desired remote namespaces of each provider. domain is the DNS domain of this cluster, so that
-// pods find Services in a provider by the names that these have here; empty if it is not known.
-func Setup(mgr manager.Manager, domain string) error {
-	r := &reconciler{client: mgr.GetClient(), live: mgr.GetAPIReader(), domain: domain, own: ssa.NewApplier(mgr.GetClient(), labels.OwnerNamespaceMap)}
+// Options configures the controller.
+type Options struct {
+	// Domain is the DNS domain of this cluster, so that pods find Services in a provider by the names that these have here; empty if it is not known.
+	Domain string
+}
+
+// Setup registers the controller that writes the desired remote namespaces of each provider.
+func Setup(mgr manager.Manager, o Options) error {
+	r := &reconciler{client: mgr.GetClient(), live: mgr.GetAPIReader(), options: o, own: ssa.NewApplier(mgr.GetClient(), labels.OwnerNamespaceMap)}
 	original := predicate.NewPredicateFuncs(func(object client.Object) bool { return object.GetLabels()[labels.Replication] == "true" })
 	its := handler.EnqueueRequestsFromMapFunc(func(_ context.Context, object client.Object) []reconcile.Request {
 		return []reconcile.Request{requestOf(object.GetNamespace())}
@@ -127,8 +131,8 @@ func (r *reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 		WithLabels(map[string]string{
 			labels.Replication: "true", labels.RemoteID: p.ID, labels.RemoteClusterID: p.ID, labels.ClusterID: p.ID, labels.AppPartOf: labels.PartOf,
 		})
-	if r.domain != "" {
-		intent.WithAnnotations(map[string]string{labels.ClusterDomain: r.domain})
+	if r.options.Domain != "" {
+		intent.WithAnnotations(map[string]string{labels.ClusterDomain: r.options.Domain})
 	}
 	elsewhere, err := r.elsewhere(ctx, p)
 	if err != nil {

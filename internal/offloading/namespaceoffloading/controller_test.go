@@ -130,7 +130,9 @@ func (l *fakeProvider) binding() *rbacv1.RoleBinding {
 // domainOfRome is announced to providers, so that pods find Services there by the names that these have at home.
 const domainOfRome = "rome.example"
 
-func setupMaps(mgr ctrl.Manager) error { return namespacemap.Setup(mgr, domainOfRome) }
+func setupMaps(mgr ctrl.Manager) error {
+	return namespacemap.Setup(mgr, namespacemap.Options{Domain: domainOfRome})
+}
 
 func (b *consumerEnv) runConsumer() (stop func()) {
 	b.T.Helper()
