@@ -89,13 +89,13 @@ func Current(before []discoveryv1alpha1.PeeringCondition, f *Facts) []discoveryv
 	case apierrors.IsConflict(f.Failure): // the next attempt sees the change
 		return slices.Clone(before)
 	}
-	const most = 512
+	const limit = 512
 	text := "it failed, and is tried again: " + f.Failure.Error()
 	now := slices.DeleteFunc(slices.Clone(before), func(c discoveryv1alpha1.PeeringCondition) bool {
 		return c.Type == discoveryv1alpha1.ProcessForeignClusterStatus
 	})
 	return append(now, condition(discoveryv1alpha1.ProcessForeignClusterStatus, discoveryv1alpha1.StatusError,
-		discoveryv1alpha1.ReasonReconciliationFailed, printable.Line(text, most)))
+		discoveryv1alpha1.ReasonReconciliationFailed, printable.Line(text, limit)))
 }
 
 // all returns one condition per aspect, without times.

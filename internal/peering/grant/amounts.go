@@ -83,16 +83,16 @@ func Share(free Amounts, percentage int) corev1.ResourceList {
 }
 
 func part(value, percentage int64, name corev1.ResourceName) int64 {
-	grain, pieces := grain(name)
+	step, pieces := granularity(name)
 	if !pieces {
 		whole, _ := percent(value, percentage)
-		return whole - whole%grain
+		return whole - whole%step
 	}
-	whole, rest := percent(value/grain, percentage)
+	whole, rest := percent(value/step, percentage)
 	if rest >= 50 || whole == 0 && rest > 0 {
 		whole++
 	}
-	return whole * grain
+	return whole * step
 }
 
 // percent returns value*percentage/100 and the remaining hundredths, without an intermediate overflow.
@@ -101,8 +101,8 @@ func percent(value, percentage int64) (whole, rest int64) {
 	return value/100*percentage + rest/100, rest % 100
 }
 
-// grain returns the granularity of a resource, and whether it is indivisible.
-func grain(name corev1.ResourceName) (size int64, pieces bool) {
+// granularity returns the granularity of a resource, and whether it is indivisible.
+func granularity(name corev1.ResourceName) (size int64, pieces bool) {
 	switch name {
 	case corev1.ResourceCPU, corev1.ResourceEphemeralStorage, corev1.ResourceStorage:
 		return 1, false

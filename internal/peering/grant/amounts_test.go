@@ -195,14 +195,14 @@ func FuzzShare(f *testing.F) {
 		if !Shared(name) || value < 0 {
 			return
 		}
-		grain, pieces := grain(name)
-		if pieces && value >= grain && percent > 0 && got < grain {
+		step, pieces := granularity(name)
+		if pieces && value >= step && percent > 0 && got < step {
 			t.Errorf("%d%% of %d %s vanished", percent, value, name)
 		}
 		exact := new(big.Int).Mul(big.NewInt(value), big.NewInt(int64(percent)))
 		exact.Quo(exact, big.NewInt(100))
-		if off := new(big.Int).Sub(exact, big.NewInt(got)); off.CmpAbs(new(big.Int).Mul(big.NewInt(2), big.NewInt(grain))) > 0 {
-			t.Errorf("%d%% of %d %s is %d, off by %s, more than two grains (%d)", percent, value, name, got, off, grain)
+		if off := new(big.Int).Sub(exact, big.NewInt(got)); off.CmpAbs(new(big.Int).Mul(big.NewInt(2), big.NewInt(step))) > 0 {
+			t.Errorf("%d%% of %d %s is %d, off by %s, more than two grains (%d)", percent, value, name, got, off, step)
 		}
 		if percent < MaxPercentage && share(value, percent+1) < got {
 			t.Errorf("%d%% of %d %s is more than %d%%", percent, value, name, percent+1)

@@ -64,7 +64,7 @@ func NewLedger(tolerated func(key string) bool) *Ledger {
 // peer can start on another node, so its resources must not be granted. Taints that state a node's condition, such as memory pressure, come and go by the
 // minute, and do not matter.
 func (l *Ledger) SetNode(node *corev1.Node) (changed bool) {
-	before, known := l.nodes[node.Name]
+	before, ok := l.nodes[node.Name]
 	now := machine{
 		admits: l.admits(node), counts: l.counts(node),
 		virtual:      node.Labels[labels.Type] == labels.TypeVirtualNode,
@@ -74,12 +74,12 @@ func (l *Ledger) SetNode(node *corev1.Node) (changed bool) {
 	if now.counts {
 		now.allocatable = Count(node.Status.Allocatable)
 	}
-	if known && before.counts == now.counts && before.admits == now.admits && before.virtual == now.virtual && before.architecture == now.architecture &&
+	if ok && before.counts == now.counts && before.admits == now.admits && before.virtual == now.virtual && before.architecture == now.architecture &&
 		before.system == now.system && maps.Equal(before.allocatable, now.allocatable) {
 		return false
 	}
 	l.nodes[node.Name] = now
-	return !now.virtual || known && !before.virtual
+	return !now.virtual || ok && !before.virtual
 }
 
 func (l *Ledger) counts(node *corev1.Node) bool {
@@ -104,8 +104,8 @@ const conditionTaints = "node.kubernetes.io/"
 
 // DeleteNode removes a node, and reports whether the capacity may have changed.
 func (l *Ledger) DeleteNode(name string) (changed bool) {
-	node, known := l.nodes[name]
-	changed = known && !node.virtual
+	node, ok := l.nodes[name]
+	changed = ok && !node.virtual
 	delete(l.nodes, name)
 	return changed
 }
@@ -118,11 +118,11 @@ func (l *Ledger) SetPod(pod *corev1.Pod) (changed bool) {
 		return l.remove(key)
 	}
 	now := occupant{owner: owner{node: pod.Spec.NodeName, origin: pod.Labels[labels.Origin]}, requests: podAmounts(pod)}
-	before, known := l.pods[key]
-	if known && before.owner == now.owner && slices.Equal(before.requests, now.requests) {
+	before, ok := l.pods[key]
+	if ok && before.owner == now.owner && slices.Equal(before.requests, now.requests) {
 		return false
 	}
-	if known {
+	if ok {
 		l.remove(key)
 	}
 	l.pods[key] = now
@@ -160,8 +160,8 @@ func (l *Ledger) DeletePod(namespace, name string) (changed bool) {
 }
 
 func (l *Ledger) remove(key types.NamespacedName) (changed bool) {
-	before, known := l.pods[key]
-	if !known {
+	before, ok := l.pods[key]
+	if !ok {
 		return false
 	}
 	delete(l.pods, key)
@@ -211,7 +211,7 @@ func (l *Ledger) Capacity() Capacity {
 	}
 	for owner, used := range l.used {
 		into := total.Used
-		if node, known := l.nodes[owner.node]; !known || !node.counts && (owner.origin == "" || node.virtual) {
+		if node, ok := l.nodes[owner.node]; !ok || !node.counts && (owner.origin == "" || node.virtual) {
 			continue
 		} else if !node.counts {
 			into = total.Held

@@ -89,8 +89,8 @@ func Either(ctx context.Context, first, second Attempt, silence time.Duration) (
 // failedBoth is the error of two ways that failed: that of the first one if a service answered, so that callers know what it refused, else that of the second
 // one. The first answer is not signed, and does not have the next try wait longer than an answer by the second way does.
 func failedBoth(first, second error) error {
-	const most = 512
-	message := printable.Line(first.Error(), most) + "; through the tunnel: " + printable.Line(second.Error(), most)
+	const limit = 512
+	message := printable.Line(first.Error(), limit) + "; through the tunnel: " + printable.Line(second.Error(), limit)
 	var refusal, other *auth.Error
 	switch {
 	case noAnswer(first) && noAnswer(second):
@@ -118,13 +118,13 @@ const unprovenInside = "an unproven service answers at "
 
 // WhyInside is why an identity was renewed through the tunnel although the provider is usually reached at a URL.
 func WhyInside(url string, failed error) string {
-	const most = 384
+	const limit = 384
 	switch {
 	case errors.Is(failed, auth.ErrUnproven):
 		return printable.Line(unprovenInside+url+", and the provider has proven itself through the tunnel: another cluster may have this address now, or a machine on the way "+
-			"answers in its place; correct spec.foreignAuthUrl, or find out what answers there", most)
+			"answers in its place; correct spec.foreignAuthUrl, or find out what answers there", limit)
 	case noAnswer(failed):
-		return printable.Line(fmt.Sprintf("no authentication service answered at %s (%v)", url, failed), most)
+		return printable.Line(fmt.Sprintf("no authentication service answered at %s (%v)", url, failed), limit)
 	}
-	return printable.Line(fmt.Sprintf("what answers at %s gave no identity, and has not proven that it is the provider (%v)", url, failed), most)
+	return printable.Line(fmt.Sprintf("what answers at %s gave no identity, and has not proven that it is the provider (%v)", url, failed), limit)
 }

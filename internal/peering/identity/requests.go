@@ -59,11 +59,11 @@ func NextAttempt(state conditions.IdentityState, failures int, retryAfter time.D
 	if retryAfter > 0 {
 		return min(retryAfter, 5*time.Minute)
 	}
-	first, most := time.Second, 30*time.Second
+	first, last := time.Second, 30*time.Second
 	if state != conditions.IdentityUnreachable && state != conditions.IdentityError {
-		first, most = 5*time.Second, 5*time.Minute // an administrator has to act first
+		first, last = 5*time.Second, 5*time.Minute // an administrator has to act first
 	}
-	return min(first<<min(failures, 10), most)
+	return min(first<<min(failures, 10), last)
 }
 
 // Classify turns the error of an authentication service into a state and a condition message.

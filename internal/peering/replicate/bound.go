@@ -25,7 +25,7 @@ const (
 
 // sizes counts the objects of a peer that are cached.
 type sizes struct {
-	most int
+	limit int
 
 	mu       sync.Mutex
 	each     map[string]int // by kind and name
@@ -33,7 +33,7 @@ type sizes struct {
 	exceeded time.Time
 }
 
-func newSizes(most int) *sizes { return &sizes{most: most, each: map[string]int{}} }
+func newSizes(limit int) *sizes { return &sizes{limit: limit, each: map[string]int{}} }
 
 // put counts an object, or its new size. first is true for the call that exceeds the bound; fits stays false from then on.
 func (s *sizes) put(id string, size int, now time.Time) (fits, first bool) {
@@ -44,7 +44,7 @@ func (s *sizes) put(id string, size int, now time.Time) (fits, first bool) {
 	}
 	s.total += size - s.each[id]
 	s.each[id] = size
-	if s.total <= s.most {
+	if s.total <= s.limit {
 		return true, false
 	}
 	s.exceeded, s.each = now, nil
@@ -72,8 +72,8 @@ func sizeID(object *unstructured.Unstructured) string {
 // transform is called for each object before it is cached.
 func (p *peerCache) transform(in any) (any, error) {
 	trimmed, err := kubemanager.Trim(in)
-	object, is := trimmed.(*unstructured.Unstructured)
-	if err != nil || !is {
+	object, ok := trimmed.(*unstructured.Unstructured)
+	if err != nil || !ok {
 		return trimmed, err
 	}
 	text, err := json.Marshal(object.Object)
@@ -84,7 +84,7 @@ func (p *peerCache) transform(in any) (any, error) {
 	if first {
 		p.conn.worker.log.Info("the peer has too many or too large objects in our tenant namespace; they are not cached any more", "namespace", p.namespace)
 		p.conn.setReadError(fmt.Sprintf("the provider has objects of more than %d bytes in our namespace %s there, so this cluster has stopped reading them and tries again in %s; ask its administrator to delete what is not of this peering",
-			p.sizes.most, p.namespace, overflowPause))
+			p.sizes.limit, p.namespace, overflowPause))
 		p.end()
 	}
 	if !fits {

@@ -17,9 +17,9 @@ var errNotConnected = errors.New("this cluster is not connected to it; see: liqo
 // its requests have deadlines. Without a connection, it returns an error.
 func (r *Replicator) Reader(clusterID string) (client.Reader, error) {
 	r.mu.Lock()
-	w, known := r.workers[clusterID]
+	w, ok := r.workers[clusterID]
 	r.mu.Unlock()
-	if !known {
+	if !ok {
 		return nil, errNotConnected
 	}
 	c := w.current()

@@ -266,7 +266,7 @@ func (r *reconciler) nextRefresh(now time.Time) time.Time {
 // decisionChanged selects the changes of a status that hold another decision about the peer.
 var decisionChanged = predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
 	state := func(object client.Object) discoveryv1alpha1.IncomingState {
-		if fc, is := object.(*discoveryv1alpha1.ForeignCluster); is && fc.Status.Incoming != nil {
+		if fc, ok := object.(*discoveryv1alpha1.ForeignCluster); ok && fc.Status.Incoming != nil {
 			return fc.Status.Incoming.State
 		}
 		return ""

@@ -57,7 +57,7 @@ func WantsOutgoing(fc *discoveryv1alpha1.ForeignCluster, autoJoin bool) bool {
 // NodeName chooses the name of the virtual node: the short one, unless another cluster or a real node has it. A tenant namespace that remained from when the
 // cluster had another name decides: policies know from it which node is that of its virtual kubelet.
 func NodeName(peer discoveryv1alpha1.ClusterIdentity, namespace string, nodes []corev1.Node, others []sharingv1alpha1.ResourceSlice) string {
-	if unique, is := strings.CutPrefix(namespace, "liqo-tenant-"); is && unique != peer.UniqueName() {
+	if unique, ok := strings.CutPrefix(namespace, "liqo-tenant-"); ok && unique != peer.UniqueName() {
 		return "liqo-" + unique
 	}
 	name := peer.NodeName()

@@ -24,7 +24,7 @@ type Pace struct {
 const (
 	// maxNetworks bounds memory. The total limits a client with more networks.
 	maxNetworks = 1024
-	// penalty is what Punish takes, in requests.
+	// penalty is what Charge takes, in requests.
 	penalty = 10
 )
 
@@ -62,8 +62,8 @@ func (l *Limiter) Admit(from netip.Addr, now time.Time) time.Duration {
 	return 0
 }
 
-// Punish takes more from a network's budget, down to one negative burst at most, so that the ban ends.
-func (l *Limiter) Punish(from netip.Addr, now time.Time) {
+// Charge takes more from a network's budget, down to one negative burst at most, so that the ban ends.
+func (l *Limiter) Charge(from netip.Addr, now time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	budget := l.budgets.Get(ratelimit.NetworkOf(from))

@@ -53,12 +53,12 @@ func TestLimiter(t *testing.T) {
 func TestPunish(t *testing.T) {
 	l := New(Pace{PerSecond: 1, Burst: 20}, Pace{PerSecond: 100, Burst: 1000})
 	from := netip.MustParseAddr("192.0.2.1")
-	l.Punish(from, start)
+	l.Charge(from, start)
 	if n, _ := admitted(l, "192.0.2.1", start, 30); n != 20-penalty {
 		t.Errorf("after a penalty: %d", n)
 	}
 	for range 100 {
-		l.Punish(from, start)
+		l.Charge(from, start)
 	}
 	if wait := l.Admit(from, start); wait <= 0 || wait > 21*time.Second {
 		t.Errorf("banned for %s", wait)

@@ -41,7 +41,7 @@ type proof interface {
 // prover returns the known cluster whose key signed a request, empty if there is none.
 func (k *known) prover(request proof, now time.Time) string {
 	found, _ := k.keys.Get(request.From())
-	if key, is := found.(ed25519.PublicKey); is && request.Proves(key, now) {
+	if key, ok := found.(ed25519.PublicKey); ok && request.Proves(key, now) {
 		return request.From()
 	}
 	return ""

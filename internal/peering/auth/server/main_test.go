@@ -169,8 +169,8 @@ func (m *memory) Pinned(_ context.Context, id string) (auth.Pin, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.calls++
-	pin, known := m.pins[id]
-	if !known {
+	pin, ok := m.pins[id]
+	if !ok {
 		return auth.Pin{}, errNotPinned
 	}
 	return pin, nil
@@ -186,7 +186,7 @@ func (m *memory) Pin(_ context.Context, wanted auth.Pin) (auth.Pin, bool, error)
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.calls++
-	if pin, known := m.pins[wanted.Cluster.ClusterID]; known {
+	if pin, ok := m.pins[wanted.Cluster.ClusterID]; ok {
 		return pin, false, nil
 	}
 	wanted.Namespace = wanted.Cluster.TenantNamespace()

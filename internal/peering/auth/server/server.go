@@ -152,13 +152,13 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	start := s.options.Now()
 	// Behind a proxy all requests have the proxy's address. Headers with another address are not trusted.
 	from, _ := netip.ParseAddrPort(r.RemoteAddr)
-	route, known := s.routes[r.URL.Path]
-	if !known {
+	route, ok := s.routes[r.URL.Path]
+	if !ok {
 		route = s.routes[auth.PathIDs] // limited like a request for IDs
 	}
 	path, peer, answer, err := r.URL.Path, "", any(nil), error(nil)
 	switch {
-	case !known:
+	case !ok:
 		path, err = "unknown", auth.Refuse(http.StatusNotFound, auth.ReasonNotFound, "there is nothing here; this is the authentication service of a Liqo cluster")
 	case r.Method != route.method:
 		w.Header().Set("Allow", route.method)
@@ -196,7 +196,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	if refusal.Reason == auth.ReasonDenied || refusal.Reason == auth.ReasonEmptyDenied {
-		route.limit.Punish(from.Addr(), start)
+		route.limit.Charge(from.Addr(), start)
 	}
 	log = log.WithValues("result", refusal.Reason, "code", refusal.Code)
 	if refusal.Code >= http.StatusInternalServerError {

@@ -89,7 +89,7 @@ func of(services []corev1.Service, nodes []corev1.Node) (all []Way) {
 			streams = append(streams, Way{Kind: netv1alpha1.CarrierTLS, Host: host, Port: port})
 		}
 		if text, stated := service.Annotations[labels.WebSocketURL]; stated {
-			if way, is := webSocket(text); is {
+			if way, ok := webSocket(text); ok {
 				streams = append(streams, way)
 			}
 		} else if err == nil {

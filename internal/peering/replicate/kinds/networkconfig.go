@@ -112,9 +112,9 @@ func networkCheck(untyped map[string]any) error {
 		spec.Cluster.ClusterID, spec.Cluster.ClusterName, string(spec.PodCIDR), string(spec.ExternalCIDR), spec.EndpointIP, spec.BackendType,
 		status.PodCIDRNAT, status.ExternalCIDRNAT,
 	}
-	few := func(what string, have, most int) error {
-		if have > most {
-			return fmt.Errorf("it has %d %s, at most %d are accepted", have, what, most)
+	few := func(what string, have, limit int) error {
+		if have > limit {
+			return fmt.Errorf("it has %d %s, at most %d are accepted", have, what, limit)
 		}
 		return nil
 	}

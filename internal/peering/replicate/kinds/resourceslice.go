@@ -87,8 +87,8 @@ const (
 // Line makes a text of a peer fit for conditions and logs.
 func Line(text string) string { return printable.Line(text, maxText) }
 
-// fewWords keeps the first ones that are valid as the value of a label, because they become one.
-func fewWords(all []string) (kept []string) {
+// labelValues keeps the first ones that are valid as the value of a label, because they become one.
+func labelValues(all []string) (kept []string) {
 	for _, one := range all {
 		if len(kept) < maxWords && one != "" && len(validation.IsValidLabelValue(one)) == 0 {
 			kept = append(kept, one)
@@ -160,8 +160,8 @@ func sliceStatusIntent(local, remote *sharingv1alpha1.ResourceSlice) *sharingcon
 	if len(from.ProxyURL) <= maxProxyURL && proxyPattern.MatchString(from.ProxyURL) {
 		status.WithProxyURL(from.ProxyURL)
 	}
-	status.WithLabels(fewLabels(from.Labels)).WithArchitectures(fewWords(from.Architectures)...).
-		WithOperatingSystems(fewWords(from.OperatingSystems)...).WithImages(fewImages(from.Images)...)
+	status.WithLabels(fewLabels(from.Labels)).WithArchitectures(labelValues(from.Architectures)...).
+		WithOperatingSystems(labelValues(from.OperatingSystems)...).WithImages(fewImages(from.Images)...)
 	for _, one := range from.StorageClasses[:min(len(from.StorageClasses), maxClasses)] {
 		if class(one.StorageClassName) {
 			status.WithStorageClasses(sharingconfig.StorageClass().WithStorageClassName(one.StorageClassName).WithDefault(one.Default).WithClones(one.Clones))
