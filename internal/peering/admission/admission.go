@@ -30,7 +30,8 @@ func Decide(object, setting discoveryv1alpha1.PeeringEnabled) Decision {
 	case discoveryv1alpha1.PeeringYes:
 		return Decision{discoveryv1alpha1.IncomingAccepted, "spec.incomingPeeringEnabled of the ForeignCluster is Yes"}
 	case discoveryv1alpha1.PeeringNo:
-		return Decision{discoveryv1alpha1.IncomingRefused, "the provider does not let this cluster use its resources: spec.incomingPeeringEnabled of the ForeignCluster there is No; " +
+		return Decision{discoveryv1alpha1.IncomingRefused, "the provider does not let this cluster use its resources: spec.incomingPeeringEnabled " +
+			"of the ForeignCluster there is No; " +
 			"its administrator can change that"}
 	case discoveryv1alpha1.PeeringManual:
 		return Decision{discoveryv1alpha1.IncomingWaiting, waitingMessage}

@@ -18,7 +18,8 @@ import (
 // TestAttackH1: one decision, for every combination of object and setting; and a peer that is refused keeps nothing after its deadline.
 func TestAttackH1(t *testing.T) {
 	const auto, yes, no, manual = discoveryv1alpha1.PeeringAuto, discoveryv1alpha1.PeeringYes, discoveryv1alpha1.PeeringNo, discoveryv1alpha1.PeeringManual
-	const accepted, waiting, withdrawing, refused = discoveryv1alpha1.IncomingAccepted, discoveryv1alpha1.IncomingWaiting, discoveryv1alpha1.IncomingWithdrawing, discoveryv1alpha1.IncomingRefused
+	const accepted, waiting, withdrawing, refused = discoveryv1alpha1.IncomingAccepted, discoveryv1alpha1.IncomingWaiting,
+		discoveryv1alpha1.IncomingWithdrawing, discoveryv1alpha1.IncomingRefused
 	for _, c := range []struct {
 		object, setting discoveryv1alpha1.PeeringEnabled
 		want            discoveryv1alpha1.IncomingState

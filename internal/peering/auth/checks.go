@@ -51,7 +51,8 @@ func ParseRegistration(body []byte, own discoveryv1alpha1.ClusterIdentity) (r Re
 		return r, Invalid("the range of protocol versions is empty: its minimum is above its maximum")
 	}
 	if ours, theirs := ProtocolRange, r.Protocol; theirs.Max < ours.Min || theirs.Min > ours.Max {
-		return r, Refuse(http.StatusBadRequest, ReasonVersion, "this provider, %s, runs version %s with protocol %s, and the requesting cluster has %s; upgrade the older of the two",
+		return r, Refuse(http.StatusBadRequest, ReasonVersion,
+			"this provider, %s, runs version %s with protocol %s, and the requesting cluster has %s; upgrade the older of the two",
 			own.ClusterName, version.Version, ours, theirs)
 	}
 	if !discoveryv1alpha1.ValidAuthURL(r.AuthURL) {
@@ -87,7 +88,8 @@ func ParseChallengeRequest(body []byte) (r ChallengeRequest, err *Error) {
 	}
 	if r.Nonce == nil {
 		return r, Refuse(http.StatusBadRequest, ReasonVersion,
-			"the request is one of an older protocol; this provider runs version %s with protocol %s: upgrade Liqo in the requesting cluster", version.Version, ProtocolRange)
+			"the request is one of an older protocol; this provider runs version %s with protocol %s: upgrade Liqo in the requesting cluster",
+			version.Version, ProtocolRange)
 	}
 	if len(r.Nonce) != NonceSize || r.Provider != "" && !clusterkey.IsFingerprint(r.Provider) {
 		return r, Invalid("nonce must have %d bytes, and provider must be the fingerprint of a key, or empty", NonceSize)

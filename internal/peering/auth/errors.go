@@ -117,4 +117,5 @@ func Unavailable(cause error) *Error {
 
 // ChallengeNeeded is the refusal of a request with another challenge than the latest of this process.
 var ChallengeNeeded = Refuse(http.StatusBadRequest, ReasonChallenge,
-	"the request must be signed over an unused challenge that this service issued for this cluster within the last %s; request one at %s", challenge.Lifetime, PathChallenge)
+	"the request must be signed over an unused challenge that this service issued for this cluster within the last %s; request one at %s",
+	challenge.Lifetime, PathChallenge)

@@ -47,7 +47,8 @@ func FuzzParsePin(f *testing.F) {
 			}
 			return
 		}
-		if pin.Cluster.ClusterID != id || name != PinName(id) || len(validation.IsValidLabelValue(id)) > 0 || len(validation.IsDNS1123Label(pin.Cluster.TenantNamespace())) > 0 {
+		if pin.Cluster.ClusterID != id || name != PinName(id) || len(validation.IsValidLabelValue(id)) > 0 ||
+			len(validation.IsDNS1123Label(pin.Cluster.TenantNamespace())) > 0 {
 			t.Errorf("cluster %q %q of ConfigMap %q passed", id, clusterName, name)
 		}
 		if decoded, err := base64.StdEncoding.DecodeString(key); err != nil || len(decoded) != 32 || !pin.Key.Equal(ed25519.PublicKey(decoded)) {

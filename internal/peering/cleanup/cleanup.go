@@ -165,7 +165,10 @@ func (r *run) refuseMoves(ctx context.Context) error {
 		return nil
 	}
 	slices.Sort(commands)
-	return fmt.Errorf("%w, nothing was changed; a claim whose volume was taken away would stay Lost. Wait until these moves end, or take them back first:\n  %s", ErrMoving, strings.Join(commands, "\n  "))
+	return fmt.Errorf(
+		"%w, nothing was changed; a claim whose volume was taken away would stay Lost. Wait until these moves end, or take them back first:\n  %s",
+		ErrMoving, strings.Join(commands, "\n  "),
+	)
 }
 
 // run is one run of the job.

@@ -44,7 +44,8 @@ func newEnv(ctx context.Context, t *testing.T) env {
 	admin := kubetest.Cluster(t)
 	scheme := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{
-		corev1.AddToScheme, appsv1.AddToScheme, rbacv1.AddToScheme, discoveryv1alpha1.AddToScheme, netv1alpha1.AddToScheme, offloadingv1alpha1.AddToScheme, storagev1alpha1.AddToScheme,
+		corev1.AddToScheme, appsv1.AddToScheme, rbacv1.AddToScheme, discoveryv1alpha1.AddToScheme, netv1alpha1.AddToScheme,
+		offloadingv1alpha1.AddToScheme, storagev1alpha1.AddToScheme,
 	} {
 		must(t, add(scheme))
 	}
@@ -122,7 +123,9 @@ func (w env) controllers(ctx context.Context) error {
 				status = discoveryv1alpha1.StatusNone
 			}
 			peer.Status.ObservedGeneration = peer.Generation
-			peer.Status.PeeringConditions = []discoveryv1alpha1.PeeringCondition{{Type: discoveryv1alpha1.OutgoingPeering, Status: status, LastTransitionTime: metav1.Now()}}
+			peer.Status.PeeringConditions = []discoveryv1alpha1.PeeringCondition{
+				{Type: discoveryv1alpha1.OutgoingPeering, Status: status, LastTransitionTime: metav1.Now()},
+			}
 			err = w.Status().Patch(ctx, peer, client.MergeFrom(before))
 		}
 		if client.IgnoreNotFound(err) != nil {
@@ -173,9 +176,12 @@ func TestRun(t *testing.T) {
 	must(t, w.Delete(ctx, offloading)) // it stays until the finalizer is gone
 
 	// So it is while a volume moves.
-	move := &storagev1alpha1.VolumeMove{ObjectMeta: metav1.ObjectMeta{Name: "data", Namespace: "default"}, Spec: storagev1alpha1.VolumeMoveSpec{TargetNode: "worker-1"}}
+	move := &storagev1alpha1.VolumeMove{
+		ObjectMeta: metav1.ObjectMeta{Name: "data", Namespace: "default"}, Spec: storagev1alpha1.VolumeMoveSpec{TargetNode: "worker-1"},
+	}
 	must(t, w.Create(ctx, move))
-	if err := Run(ctx, w.job, o); !errors.Is(err, ErrMoving) || !strings.Contains(err.Error(), "liqoctl move volume data -n default --cancel") || w.replicas(ctx, t) != 2 {
+	if err := Run(ctx, w.job, o); !errors.Is(err, ErrMoving) ||
+		!strings.Contains(err.Error(), "liqoctl move volume data -n default --cancel") || w.replicas(ctx, t) != 2 {
 		t.Errorf("while a volume moves: %v, %d replicas", err, w.replicas(ctx, t))
 	}
 	move.Status.Phase = storagev1alpha1.MoveFailed
@@ -204,7 +210,10 @@ func TestRun(t *testing.T) {
 	if !errors.Is(err, ErrStanding) {
 		t.Fatalf("without controllers: %v", err)
 	}
-	for _, part := range []string{"ForeignCluster milan", "ForeignCluster turin", "namespace liqo-tenant-milan", "the tunnel to turin", "kubectl describe namespaceoffloading -n default"} {
+	for _, part := range []string{
+		"ForeignCluster milan", "ForeignCluster turin", "namespace liqo-tenant-milan", "the tunnel to turin",
+		"kubectl describe namespaceoffloading -n default",
+	} {
 		if !strings.Contains(err.Error(), part) {
 			t.Errorf("the error does not name %s: %v", part, err)
 		}

@@ -41,12 +41,18 @@ func next(peers []discoveryv1alpha1.ForeignCluster, tenants []corev1.Namespace, 
 		}
 	}
 	for _, tunnel := range tunnels {
-		s.waiting = append(s.waiting, fmt.Sprintf("TunnelEndpoint %s/%s, the tunnel to %s, is still there", tunnel.Namespace, tunnel.Name, tunnel.Spec.ClusterIdentity.ClusterName))
+		s.waiting = append(
+			s.waiting,
+			fmt.Sprintf("TunnelEndpoint %s/%s, the tunnel to %s, is still there", tunnel.Namespace, tunnel.Name, tunnel.Spec.ClusterIdentity.ClusterName),
+		)
 	}
 	for _, tenant := range tenants {
 		switch {
 		case tenant.DeletionTimestamp == nil && len(peers) == 0:
-			s.waiting = append(s.waiting, fmt.Sprintf("namespace %s belongs to no ForeignCluster any more; if it holds nothing of yours: kubectl delete namespace %[1]s", tenant.Name))
+			s.waiting = append(
+				s.waiting,
+				fmt.Sprintf("namespace %s belongs to no ForeignCluster any more; if it holds nothing of yours: kubectl delete namespace %[1]s", tenant.Name),
+			)
 		case tenant.DeletionTimestamp == nil:
 			s.waiting = append(s.waiting, fmt.Sprintf("namespace %s is still there", tenant.Name))
 		default:
@@ -60,7 +66,8 @@ func next(peers []discoveryv1alpha1.ForeignCluster, tenants []corev1.Namespace, 
 	return s
 }
 
-// unoffload returns the commands that end the offloadings that are to stay. A namespace that is being deleted takes its offloading along, which Kubernetes marks later.
+// unoffload returns the commands that end the offloadings that are to stay. A namespace that is being deleted takes its offloading along, which
+// Kubernetes marks later.
 func unoffload(all []offloadingv1alpha1.NamespaceOffloading, namespaces []corev1.Namespace) (commands []string) {
 	for i := range all {
 		goes := func(n corev1.Namespace) bool { return n.Name == all[i].Namespace && ending.Is(&n) }

@@ -22,7 +22,9 @@ const (
 )
 
 // peer has generation 2.
-func peer(name string, outgoing, incoming discoveryv1alpha1.PeeringEnabled, observed int64, conditions ...discoveryv1alpha1.PeeringCondition) discoveryv1alpha1.ForeignCluster {
+func peer(
+	name string, outgoing, incoming discoveryv1alpha1.PeeringEnabled, observed int64, conditions ...discoveryv1alpha1.PeeringCondition,
+) discoveryv1alpha1.ForeignCluster {
 	return discoveryv1alpha1.ForeignCluster{
 		ObjectMeta: metav1.ObjectMeta{Name: name, Generation: 2},
 		Spec:       discoveryv1alpha1.ForeignClusterSpec{OutgoingPeeringEnabled: outgoing, IncomingPeeringEnabled: incoming},
@@ -65,7 +67,8 @@ func TestNext(t *testing.T) {
 		{name: "wanted", peers: []discoveryv1alpha1.ForeignCluster{peer("milan", yes, no, 2), peer("rome", no, "Auto", 2)}, stop: []string{"milan", "rome"}},
 		{name: "not processed", peers: []discoveryv1alpha1.ForeignCluster{peer("milan", no, no, 1)}, waiting: "check that it runs"},
 		{name: "still up", peers: []discoveryv1alpha1.ForeignCluster{peer("milan", no, no, 2,
-			is(discoveryv1alpha1.OutgoingPeering, discoveryv1alpha1.StatusDisconnecting, "2 pods are left"))}, waiting: "OutgoingPeering is Disconnecting (Why): 2 pods are left"},
+			is(discoveryv1alpha1.OutgoingPeering, discoveryv1alpha1.StatusDisconnecting, "2 pods are left"))},
+			waiting: "OutgoingPeering is Disconnecting (Why): 2 pods are left"},
 		{name: "refused, with a request that the peer does not withdraw", peers: []discoveryv1alpha1.ForeignCluster{peer("rome", no, no, 2,
 			is(discoveryv1alpha1.IncomingPeering, discoveryv1alpha1.StatusDenied, ""))}, remove: []string{"rome"}},
 		{name: "denied by the peer", peers: []discoveryv1alpha1.ForeignCluster{peer("rome", no, no, 2,
@@ -73,10 +76,16 @@ func TestNext(t *testing.T) {
 		{name: "down", peers: []discoveryv1alpha1.ForeignCluster{peer("milan", no, no, 2,
 			is(discoveryv1alpha1.OutgoingPeering, discoveryv1alpha1.StatusNone, ""),
 			is(discoveryv1alpha1.AuthenticationStatus, discoveryv1alpha1.StatusError, "does not matter"))}, remove: []string{"milan"}},
-		{name: "being deleted", peers: []discoveryv1alpha1.ForeignCluster{dying}, tenants: []corev1.Namespace{tenant}, waiting: "milan is being deleted; IncomingPeering is Disconnecting"},
+		{
+			name: "being deleted", peers: []discoveryv1alpha1.ForeignCluster{dying}, tenants: []corev1.Namespace{tenant},
+			waiting: "milan is being deleted; IncomingPeering is Disconnecting",
+		},
 		{name: "namespace ends", tenants: []corev1.Namespace{terminating}, waiting: "is being deleted; a finalizer is left"},
 		{name: "namespace without a ForeignCluster", tenants: []corev1.Namespace{tenant}, waiting: "kubectl delete namespace liqo-tenant-milan-1"},
-		{name: "tunnel stands", tunnels: []netv1alpha1.TunnelEndpoint{tunnel("milan")}, waiting: "TunnelEndpoint liqo-tenant-milan/milan, the tunnel to milan, is still there"},
+		{
+			name: "tunnel stands", tunnels: []netv1alpha1.TunnelEndpoint{tunnel("milan")},
+			waiting: "TunnelEndpoint liqo-tenant-milan/milan, the tunnel to milan, is still there",
+		},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			got := next(test.peers, test.tenants, test.tunnels)

@@ -121,7 +121,8 @@ func (f *Facts) outgoingPeering() discoveryv1alpha1.PeeringCondition {
 		}
 		if f.NameTaken {
 			return is(discoveryv1alpha1.StatusPending, discoveryv1alpha1.ReasonResourceRequestPending,
-				"a request of the remote cluster has the name of this cluster, which our request would have: two clusters that use each other need different names (Helm value discovery.config.clusterName)")
+				"a request of the remote cluster has the name of this cluster, which our request would have: two clusters that use each other need "+
+					"different names (Helm value discovery.config.clusterName)")
 		}
 		return is(discoveryv1alpha1.StatusPending, discoveryv1alpha1.ReasonResourceRequestPending, "the request for resources is not written yet")
 	}
@@ -146,7 +147,10 @@ func (f *Facts) outgoingPeering() discoveryv1alpha1.PeeringCondition {
 		return is(discoveryv1alpha1.StatusEstablished, discoveryv1alpha1.ReasonResourceRequestAccepted, message)
 	case sharingv1alpha1.SlicePending, sharingv1alpha1.SliceManualActionRequired:
 	}
-	return is(discoveryv1alpha1.StatusPending, discoveryv1alpha1.ReasonResourceRequestPending, granted(f.Slice, "the remote cluster has not answered the request for resources yet"))
+	return is(
+		discoveryv1alpha1.StatusPending, discoveryv1alpha1.ReasonResourceRequestPending,
+		granted(f.Slice, "the remote cluster has not answered the request for resources yet"),
+	)
 }
 
 // waitsFor names what a request that is being deleted waits for, from its finalizers.
@@ -185,7 +189,10 @@ func (f *Facts) incomingPeering() discoveryv1alpha1.PeeringCondition {
 		case slice.Status.Phase == sharingv1alpha1.SliceRefused:
 			best = is(discoveryv1alpha1.StatusDenied, discoveryv1alpha1.ReasonResourceRequestRefused, granted(slice, "this cluster does not share with the remote one"))
 		default:
-			best = is(discoveryv1alpha1.StatusPending, discoveryv1alpha1.ReasonResourceRequestPending, granted(slice, "the remote cluster's request for resources is not answered yet"))
+			best = is(
+				discoveryv1alpha1.StatusPending, discoveryv1alpha1.ReasonResourceRequestPending,
+				granted(slice, "the remote cluster's request for resources is not answered yet"),
+			)
 		}
 	}
 	if f.Incoming != nil && (f.Admitted || len(f.Copies) > 0) {
@@ -282,7 +289,10 @@ func (f *Facts) apiServer() discoveryv1alpha1.PeeringCondition {
 	case f.Connected:
 		return is(discoveryv1alpha1.StatusError, discoveryv1alpha1.ReasonAPIServerNotReady, f.ConnectionMessage)
 	default:
-		return is(discoveryv1alpha1.StatusNone, discoveryv1alpha1.ReasonAPIServerNotNeeded, "there is no connection to the remote API server, because this cluster has no identity there")
+		return is(
+			discoveryv1alpha1.StatusNone, discoveryv1alpha1.ReasonAPIServerNotNeeded,
+			"there is no connection to the remote API server, because this cluster has no identity there",
+		)
 	}
 }
 
@@ -314,7 +324,10 @@ func (f *Facts) authentication() discoveryv1alpha1.PeeringCondition {
 	case IdentityNotNeeded:
 	}
 	if f.Admitted {
-		return is(discoveryv1alpha1.StatusEstablished, discoveryv1alpha1.ReasonIdentityAccepted, "this cluster accepts the identity of the remote one, and needs no identity there")
+		return is(
+			discoveryv1alpha1.StatusEstablished, discoveryv1alpha1.ReasonIdentityAccepted,
+			"this cluster accepts the identity of the remote one, and needs no identity there",
+		)
 	}
 	return is(discoveryv1alpha1.StatusNone, discoveryv1alpha1.ReasonIdentityNotNeeded, "no peering is wanted, so no identity is needed")
 }

@@ -64,7 +64,9 @@ func TestConditions(t *testing.T) {
 	unpublished := described(false, "")
 	unpublished.Status.Conditions = []metav1.Condition{{Type: netv1alpha1.ConditionPublished, Status: metav1.ConditionFalse, Message: "there is no gateway"}}
 	repeated := described(false, "another reason each time")
-	repeated.Status.Conditions = append(repeated.Status.Conditions, metav1.Condition{Type: netv1alpha1.ConditionPublished, Status: metav1.ConditionFalse, Message: "the peer refuses this cluster's network: no capacity"})
+	repeated.Status.Conditions = append(repeated.Status.Conditions, metav1.Condition{
+		Type: netv1alpha1.ConditionPublished, Status: metav1.ConditionFalse, Message: "the peer refuses this cluster's network: no capacity",
+	})
 	for _, c := range []struct {
 		name  string
 		facts Facts
@@ -79,7 +81,10 @@ func TestConditions(t *testing.T) {
 		{"node not ready", Facts{Slice: slice(accepted, nodeNotReady)}, out, "Established ResourceRequestAccepted no answer"},
 		{"in maintenance", Facts{Slice: slice(accepted, nodeReady, notGranted)}, out, "Established ResourceRequestAccepted not for you"},
 		{"refused", Facts{Slice: slice(refused, notGranted)}, out, "Denied ResourceRequestRefused not for you"},
-		{"draining", Facts{Slice: deleting(slice(accepted), labels.FinalizerNode, labels.FinalizerReplication)}, out, "Disconnecting ResourceRequestDeleting liqo-milan"},
+		{
+			"draining", Facts{Slice: deleting(slice(accepted), labels.FinalizerNode, labels.FinalizerReplication)}, out,
+			"Disconnecting ResourceRequestDeleting liqo-milan",
+		},
 		{"copy left", Facts{Slice: deleting(slice(accepted), labels.FinalizerReplication)}, out, "Disconnecting ResourceRequestDeleting copy"},
 		{"no incoming", Facts{}, in, "None NoResourceRequest"},
 		{"incoming not answered", Facts{Copies: copies(slice(pending))}, in, "Pending ResourceRequestPending"},
@@ -90,23 +95,58 @@ func TestConditions(t *testing.T) {
 		{"external network, written down", Facts{Spec: external}, network, "External ExternalNetwork or not at all"},
 		{"no peering, no tunnel", Facts{InternalNetwork: true}, network, "None TunnelEndpointNotFound no peering is wanted"},
 		{"our network is not described", Facts{InternalNetwork: true, Outgoing: true}, network, "None TunnelEndpointNotFound this cluster has not described"},
-		{"the peer's network is not described", Facts{InternalNetwork: true, Copies: copies(slice(accepted)), OurNetwork: described(true, "")}, network, "None TunnelEndpointNotFound the remote cluster has not described"},
-		{"not answered there", Facts{InternalNetwork: true, Outgoing: true, OurNetwork: described(false, ""), PeerNetwork: described(true, "")}, network, "None TunnelEndpointNotFound the remote cluster has not answered"},
-		{"not answered here", Facts{InternalNetwork: true, Outgoing: true, OurNetwork: described(true, ""), PeerNetwork: described(false, "")}, network, "None TunnelEndpointNotFound this cluster has not processed"},
-		{"refused here", Facts{InternalNetwork: true, Outgoing: true, PeerNetwork: described(true, "too large")}, network, "None TunnelEndpointNotFound this cluster does not accept the network of the remote one: too large"},
-		{"refused there", Facts{InternalNetwork: true, Outgoing: true, OurNetwork: described(true, "no capacity"), PeerNetwork: described(true, "")}, network, "None TunnelEndpointNotFound the remote cluster does not accept the network of this one: no capacity"},
-		{"refused there, and reported", Facts{InternalNetwork: true, Outgoing: true, OurNetwork: repeated, PeerNetwork: described(true, "")}, network, "None TunnelEndpointNotFound the peer refuses this cluster's network: no capacity"},
-		{"not published", Facts{InternalNetwork: true, Outgoing: true, OurNetwork: unpublished, PeerNetwork: described(true, "")}, network, "None TunnelEndpointNotFound there is no gateway"},
-		{"agreed, no tunnel yet", Facts{InternalNetwork: true, Outgoing: true, OurNetwork: described(true, ""), PeerNetwork: described(true, "")}, network, "None TunnelEndpointNotFound being created"},
+		{
+			"the peer's network is not described", Facts{InternalNetwork: true, Copies: copies(slice(accepted)), OurNetwork: described(true, "")},
+			network, "None TunnelEndpointNotFound the remote cluster has not described",
+		},
+		{
+			"not answered there", Facts{InternalNetwork: true, Outgoing: true, OurNetwork: described(false, ""), PeerNetwork: described(true, "")},
+			network, "None TunnelEndpointNotFound the remote cluster has not answered",
+		},
+		{
+			"not answered here", Facts{InternalNetwork: true, Outgoing: true, OurNetwork: described(true, ""), PeerNetwork: described(false, "")},
+			network, "None TunnelEndpointNotFound this cluster has not processed",
+		},
+		{
+			"refused here", Facts{InternalNetwork: true, Outgoing: true, PeerNetwork: described(true, "too large")}, network,
+			"None TunnelEndpointNotFound this cluster does not accept the network of the remote one: too large",
+		},
+		{
+			"refused there",
+			Facts{InternalNetwork: true, Outgoing: true, OurNetwork: described(true, "no capacity"), PeerNetwork: described(true, "")}, network,
+			"None TunnelEndpointNotFound the remote cluster does not accept the network of this one: no capacity",
+		},
+		{
+			"refused there, and reported", Facts{InternalNetwork: true, Outgoing: true, OurNetwork: repeated, PeerNetwork: described(true, "")},
+			network, "None TunnelEndpointNotFound the peer refuses this cluster's network: no capacity",
+		},
+		{
+			"not published", Facts{InternalNetwork: true, Outgoing: true, OurNetwork: unpublished, PeerNetwork: described(true, "")}, network,
+			"None TunnelEndpointNotFound there is no gateway",
+		},
+		{
+			"agreed, no tunnel yet",
+			Facts{InternalNetwork: true, Outgoing: true, OurNetwork: described(true, ""), PeerNetwork: described(true, "")}, network,
+			"None TunnelEndpointNotFound being created",
+		},
 		{"tunnel not reported", Facts{InternalNetwork: true, Tunnel: tunnel("", "")}, network, "Pending TunnelEndpointConnecting not reported"},
-		{"tunnel comes up", Facts{InternalNetwork: true, Tunnel: tunnel(netv1alpha1.Connecting, "no handshake yet")}, network, "Pending TunnelEndpointConnecting no handshake yet"},
+		{
+			"tunnel comes up", Facts{InternalNetwork: true, Tunnel: tunnel(netv1alpha1.Connecting, "no handshake yet")}, network,
+			"Pending TunnelEndpointConnecting no handshake yet",
+		},
 		{"tunnel", Facts{InternalNetwork: true, Tunnel: tunnel(netv1alpha1.Connected, "")}, network, "Established TunnelEndpointAvailable is up"},
-		{"tunnel fails", Facts{InternalNetwork: true, Tunnel: tunnel(netv1alpha1.ConnectionError, "3 of 3 probes lost")}, network, "Error TunnelEndpointError 3 of 3 probes lost"},
+		{
+			"tunnel fails", Facts{InternalNetwork: true, Tunnel: tunnel(netv1alpha1.ConnectionError, "3 of 3 probes lost")}, network,
+			"Error TunnelEndpointError 3 of 3 probes lost",
+		},
 		{"no connection", Facts{}, api, "None APIServerNotNeeded"},
 		{"connection ready", Facts{Connected: true, Probed: true, Ready: true}, api, "Established APIServerReady"},
 		{"connection not probed yet", Facts{Connected: true, ConnectionMessage: "under way"}, api, "Pending APIServerNotReady"},
 		{"connection fails", Facts{Connected: true, Probed: true, ConnectionMessage: "timeout"}, api, "Error APIServerNotReady timeout"},
-		{"connection without read access", Facts{Connected: true, Probed: true, Ready: true, ConnectionMessage: "forbidden"}, api, "Error APIServerNotReady forbidden"},
+		{
+			"connection without read access", Facts{Connected: true, Probed: true, Ready: true, ConnectionMessage: "forbidden"}, api,
+			"Error APIServerNotReady forbidden",
+		},
 		{"no identity needed", Facts{}, authn, "None IdentityNotNeeded"},
 		{"peer admitted", Facts{Admitted: true}, authn, "Established IdentityAccepted"},
 		{"accepted", Facts{Identity: IdentityAccepted}, authn, "Established IdentityAccepted"},
@@ -155,7 +195,8 @@ func TestStampConditions(t *testing.T) {
 // TestProxyProblemDisownsNothing: a ForeignCluster that cannot reach its peer still has to delete its tenant.
 func TestProxyProblemDisownsNothing(t *testing.T) {
 	for reason, want := range map[string]bool{
-		discoveryv1alpha1.ReasonInvalidProxyURL: false, discoveryv1alpha1.ReasonInBandNotSupported: false, discoveryv1alpha1.ReasonClusterIDRepetition: true, discoveryv1alpha1.ReasonLocalCluster: true,
+		discoveryv1alpha1.ReasonInvalidProxyURL: false, discoveryv1alpha1.ReasonInBandNotSupported: false,
+		discoveryv1alpha1.ReasonClusterIDRepetition: true, discoveryv1alpha1.ReasonLocalCluster: true,
 	} {
 		if have := (&Problem{Reason: reason}).Disowns(); have != want {
 			t.Errorf("%s: %t", reason, have)

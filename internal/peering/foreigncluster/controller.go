@@ -300,7 +300,10 @@ func (r *reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 		r.own.Forget(request.NamespacedName)
 		return reconcile.Result{}, client.IgnoreNotFound(err)
 	}
-	s := &scope{fc: &fc, now: r.options.Now(), forced: fc.Annotations[labels.ForceUnpeer] == labels.True, remote: fc.Status.TenantNamespace.Remote, version: fc.Status.RemoteVersion}
+	s := &scope{
+		fc: &fc, now: r.options.Now(), forced: fc.Annotations[labels.ForceUnpeer] == labels.True, remote: fc.Status.TenantNamespace.Remote,
+		version: fc.Status.RemoteVersion,
+	}
 	s.facts.Spec, s.facts.InternalNetwork = &fc.Spec, r.options.InternalNetwork
 	var failure error
 	for _, phase := range r.phases() {

@@ -144,10 +144,14 @@ func TestNetworkStatus(t *testing.T) {
 	b.Make(request)
 	untilNetwork(b, discoveryv1alpha1.StatusNone, "this cluster has not described its network yet")
 	rome := discoveryv1alpha1.ClusterIdentity{ClusterID: "rome-id", ClusterName: "rome"}
-	ours := &netv1alpha1.NetworkConfig{ObjectMeta: meta(rome.NetworkConfigName(), map[string]string{labels.Replication: "true", labels.RemoteID: milan.ClusterID}), Spec: spec}
+	ours := &netv1alpha1.NetworkConfig{
+		ObjectMeta: meta(rome.NetworkConfigName(), map[string]string{labels.Replication: "true", labels.RemoteID: milan.ClusterID}), Spec: spec,
+	}
 	b.Make(ours)
 	untilNetwork(b, discoveryv1alpha1.StatusNone, "the remote cluster has not described its network yet")
-	theirs := &netv1alpha1.NetworkConfig{ObjectMeta: meta(milan.NetworkConfigName(), map[string]string{labels.Replication: "false", labels.Replicated: "true"}), Spec: spec}
+	theirs := &netv1alpha1.NetworkConfig{
+		ObjectMeta: meta(milan.NetworkConfigName(), map[string]string{labels.Replication: "false", labels.Replicated: "true"}), Spec: spec,
+	}
 	b.Make(theirs)
 	untilNetwork(b, discoveryv1alpha1.StatusNone, "the remote cluster has not answered")
 	theirs.Status.Conditions = []metav1.Condition{{
@@ -197,7 +201,10 @@ func TestNetworkStatus(t *testing.T) {
 	untilNetwork(b, discoveryv1alpha1.StatusNone, "no peering is wanted")
 
 	// A peer that left an hour ago comes back, and its NetworkConfig arrives before its request.
-	back := &netv1alpha1.NetworkConfig{ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceDefault, Name: "back", Labels: map[string]string{labels.Replicated: "true"}}, Spec: spec}
+	back := &netv1alpha1.NetworkConfig{
+		ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceDefault, Name: "back", Labels: map[string]string{labels.Replicated: "true"}},
+		Spec:       spec,
+	}
 	b.Make(back)
 	naples := &discoveryv1alpha1.ForeignCluster{ObjectMeta: metav1.ObjectMeta{CreationTimestamp: metav1.NewTime(time.Now().Add(-time.Hour))}}
 	s := &scope{fc: naples, namespace: back.Namespace, now: time.Now()}
@@ -286,7 +293,8 @@ func TestDecisionEvent(t *testing.T) {
 	}
 }
 
-// TestAttackRequestName: a request of the peer that has the name of ours is not taken over: it would be ours and his at once, and no one would remove its finalizer.
+// TestAttackRequestName: a request of the peer that has the name of ours is not taken over: it would be ours and his at once, and no one would remove
+// its finalizer.
 func TestAttackRequestName(t *testing.T) {
 	t.Parallel()
 	b := newFCEnv(t)
@@ -323,6 +331,7 @@ func TestAttackRequestName(t *testing.T) {
 	b.Edit(theirs, func() { theirs.Finalizers = nil })
 	b.Until("our request is written", func() bool {
 		var ours sharingv1alpha1.ResourceSlice
-		return b.Get(t.Context(), client.ObjectKeyFromObject(theirs), &ours) == nil && ours.Labels[labels.Replication] == "true" && ours.Spec.ProviderClusterID == "milan-id"
+		return b.Get(t.Context(), client.ObjectKeyFromObject(theirs), &ours) == nil &&
+			ours.Labels[labels.Replication] == "true" && ours.Spec.ProviderClusterID == "milan-id"
 	})
 }

@@ -37,7 +37,8 @@ func (r *reconciler) discoverIdentity(ctx context.Context, s *scope) error {
 	defer cancel()
 	ids, err := registrar.IDs(ctx)
 	if err != nil {
-		s.facts.Identity, s.facts.IdentityMessage = conditions.IdentityUnreachable, fmt.Sprintf("asked %s which cluster it belongs to: %v", s.fc.Spec.ForeignAuthURL, err)
+		s.facts.Identity, s.facts.IdentityMessage = conditions.IdentityUnreachable,
+			fmt.Sprintf("asked %s which cluster it belongs to: %v", s.fc.Spec.ForeignAuthURL, err)
 		s.requeueWithin(5 * time.Second)
 		return errWaiting
 	}
@@ -122,7 +123,8 @@ func (r *reconciler) obtain(ctx context.Context, s *scope, held *identity.Held, 
 		defer func() { <-r.authSlots }()
 	default:
 		if last.State == conditions.IdentityNotNeeded {
-			last.State, last.Message = conditions.IdentityPending, "waiting for requests to other clusters, which use all slots; the next attempt follows within a second"
+			last.State, last.Message = conditions.IdentityPending,
+				"waiting for requests to other clusters, which use all slots; the next attempt follows within a second"
 		}
 		last.Next = s.now.Add(time.Second)
 		r.report(s, last, usable)

@@ -149,7 +149,8 @@ func TestOwnKeys(t *testing.T) {
 		t.Error("the peer does not know the new key, and is not asked to renew")
 	}
 	asked = &recordedRegistrar{}
-	if ask(asked, &identity.Held{Complete: true, OwnKey: held.OwnKey}, false); len(asked.renewals) != 1 || !asked.renewals[0].Equal(derive(oldRoot)) || len(asked.registrations) != 0 {
+	if ask(asked, &identity.Held{Complete: true, OwnKey: held.OwnKey}, false); len(asked.renewals) != 1 ||
+		!asked.renewals[0].Equal(derive(oldRoot)) || len(asked.registrations) != 0 {
 		t.Errorf("a peering that ends renews with the key that the provider knows: %+v", asked)
 	}
 	asked = &recordedRegistrar{}
@@ -158,7 +159,8 @@ func TestOwnKeys(t *testing.T) {
 		t.Fatalf("after the rotation: %+v", asked)
 	}
 	sent := asked.registrations[0]
-	if !sent.Key.Equal(derive(next.Current)) || !sent.ClusterKey.Equal(cluster.Current) || len(sent.Previous) != 2 || !sent.Previous[0].Equal(derive(oldRoot)) || !sent.Previous[1].Equal(oldCluster) {
+	if !sent.Key.Equal(derive(next.Current)) || !sent.ClusterKey.Equal(cluster.Current) ||
+		len(sent.Previous) != 2 || !sent.Previous[0].Equal(derive(oldRoot)) || !sent.Previous[1].Equal(oldCluster) {
 		t.Error("the registration does not prove the new keys with the old ones")
 	}
 	if held.Outdated(fc) {

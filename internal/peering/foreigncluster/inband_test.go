@@ -73,7 +73,10 @@ func TestInBand(t *testing.T) {
 	b := newFCEnv(t, func(o *Options) {
 		o.Dial = func(*discoveryv1alpha1.ForeignCluster) (Registrar, error) { return peer, nil }
 	})
-	service := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "liqo", Name: proxy.Service}, Spec: corev1.ServiceSpec{Ports: []corev1.ServicePort{{Port: proxy.Port}}}}
+	service := &corev1.Service{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "liqo", Name: proxy.Service},
+		Spec:       corev1.ServiceSpec{Ports: []corev1.ServicePort{{Port: proxy.Port}}},
+	}
 	b.Make(service)
 	milan := discoveryv1alpha1.ClusterIdentity{ClusterID: "milan-id", ClusterName: "milan"}
 	fc := &discoveryv1alpha1.ForeignCluster{ObjectMeta: metav1.ObjectMeta{Name: "milan"}, Spec: discoveryv1alpha1.ForeignClusterSpec{
@@ -150,8 +153,11 @@ func TestInBand(t *testing.T) {
 	mapping.Status.PeerAddresses = map[string]string{milan.ClusterID: "10.70.0.33", "another": "10.71.0.33"}
 	b.Must(b.Status().Update(t.Context(), &mapping))
 	request := &sharingv1alpha1.ResourceSlice{
-		ObjectMeta: metav1.ObjectMeta{Namespace: milan.TenantNamespace(), Name: "of-milan", Labels: map[string]string{labels.Replicated: "true", labels.Replication: "false", labels.OriginID: milan.ClusterID}},
-		Spec:       sharingv1alpha1.ResourceSliceSpec{ConsumerClusterID: milan.ClusterID, ProviderClusterID: "rome-id", NodeName: "liqo-rome"},
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: milan.TenantNamespace(), Name: "of-milan",
+			Labels: map[string]string{labels.Replicated: "true", labels.Replication: "false", labels.OriginID: milan.ClusterID},
+		},
+		Spec: sharingv1alpha1.ResourceSliceSpec{ConsumerClusterID: milan.ClusterID, ProviderClusterID: "rome-id", NodeName: "liqo-rome"},
 	}
 	b.Make(request)
 	request.Status.Phase = sharingv1alpha1.SliceAccepted
@@ -177,7 +183,10 @@ func TestInBand(t *testing.T) {
 
 	// A Service that was made again has another address.
 	b.Must(b.Delete(t.Context(), service))
-	service = &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "liqo", Name: proxy.Service}, Spec: corev1.ServiceSpec{Ports: []corev1.ServicePort{{Port: proxy.Port}}}}
+	service = &corev1.Service{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "liqo", Name: proxy.Service},
+		Spec:       corev1.ServiceSpec{Ports: []corev1.ServicePort{{Port: proxy.Port}}},
+	}
 	b.Make(service)
 	b.Edit(fc, func() { fc.Spec.IncomingPeeringEnabled = discoveryv1alpha1.PeeringYes })
 	mapped(service.Spec.ClusterIP)

@@ -18,9 +18,9 @@ import (
 	"liqo.io/liqo/internal/peering/invitation"
 )
 
-// A provider can invite a consumer to an in-band peering although no administrator has access to both clusters (docs/adr/0022-in-band.md). In the provider, the invitation is a
-// ForeignCluster whose tunnel leads to the proxy only. The consumer reaches that proxy from the process of its controllers, registers, and exchanges its
-// network as in any peering. As soon as the tunnel between the clusters is up, both go on through it.
+// A provider can invite a consumer to an in-band peering although no administrator has access to both clusters (docs/adr/0022-in-band.md). In the
+// provider, the invitation is a ForeignCluster whose tunnel leads to the proxy only. The consumer reaches that proxy from the process of its
+// controllers, registers, and exchanges its network as in any peering. As soon as the tunnel between the clusters is up, both go on through it.
 
 func isInvitation(fc *discoveryv1alpha1.ForeignCluster) bool {
 	return fc.Labels[labels.Invitation] != ""

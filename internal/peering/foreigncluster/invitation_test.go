@@ -72,16 +72,23 @@ func TestInvited(t *testing.T) {
 			return invited, nil
 		}
 	})
-	b.Make(&corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "liqo", Name: proxy.Service}, Spec: corev1.ServiceSpec{Ports: []corev1.ServicePort{{Port: proxy.Port}}}})
+	b.Make(&corev1.Service{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "liqo", Name: proxy.Service},
+		Spec:       corev1.ServiceSpec{Ports: []corev1.ServicePort{{Port: proxy.Port}}},
+	})
 	milan := discoveryv1alpha1.ClusterIdentity{ClusterID: "milan-id", ClusterName: "milan"}
 	private, public, err := invitation.NewKey()
 	b.Must(err)
 	text := invitation.Invitation{
-		PrivateKey: private, PublicKey: public, Endpoints: []string{"192.0.2.1:5871"}, Address: netip.MustParseAddr("172.31.1.65"), Proxy: netip.MustParseAddrPort("10.9.0.1:8118"), User: "invited", Pass: "pass",
+		PrivateKey: private, PublicKey: public, Endpoints: []string{"192.0.2.1:5871"}, Address: netip.MustParseAddr("172.31.1.65"),
+		Proxy: netip.MustParseAddrPort("10.9.0.1:8118"), User: "invited", Pass: "pass",
 	}.String()
 	token := &corev1.Secret{
-		ObjectMeta: metav1.ObjectMeta{Namespace: "liqo", Name: auth.TokenSecretName(milan.ClusterID), Labels: map[string]string{labels.ClusterID: milan.ClusterID, labels.AuthToken: ""}},
-		Data:       map[string][]byte{tokenKey: []byte("secret." + clusterkey.Fingerprint(key)), invitation.SecretKey: []byte("broken")},
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: "liqo", Name: auth.TokenSecretName(milan.ClusterID),
+			Labels: map[string]string{labels.ClusterID: milan.ClusterID, labels.AuthToken: ""},
+		},
+		Data: map[string][]byte{tokenKey: []byte("secret." + clusterkey.Fingerprint(key)), invitation.SecretKey: []byte("broken")},
 	}
 	b.Make(token)
 	fc := &discoveryv1alpha1.ForeignCluster{ObjectMeta: metav1.ObjectMeta{Name: "milan"}, Spec: discoveryv1alpha1.ForeignClusterSpec{
@@ -107,9 +114,11 @@ func TestInvited(t *testing.T) {
 				return err
 			}
 			identity, err := remote.ParseIdentity(secret.Data)
-			if err != nil || !strings.HasSuffix(identity.ProxyURL, to) || connection.last().ProxyURL != identity.ProxyURL || identity.Invited != strings.Contains(to, "invitation") {
+			if err != nil || !strings.HasSuffix(identity.ProxyURL, to) ||
+				connection.last().ProxyURL != identity.ProxyURL || identity.Invited != strings.Contains(to, "invitation") {
 				b.Read(fc)
-				return fmt.Errorf("it leads to %s, invited %t, the connection to %s, %v; %s, %+v", identity.ProxyURL, identity.Invited, connection.last().ProxyURL, err, fc.Spec.ForeignProxyURL, fc.Status.PeeringConditions)
+				return fmt.Errorf("it leads to %s, invited %t, the connection to %s, %v; %s, %+v", identity.ProxyURL, identity.Invited, connection.last().
+					ProxyURL, err, fc.Spec.ForeignProxyURL, fc.Status.PeeringConditions)
 			}
 			return nil
 		})
@@ -146,7 +155,10 @@ func TestInvited(t *testing.T) {
 	b.Edit(fc, func() { fc.Spec.IncomingPeeringEnabled = discoveryv1alpha1.PeeringAuto })
 	b.Until("the change is handled", func() bool { b.Read(fc); return fc.Status.ObservedGeneration == fc.Generation })
 	if connection.last().Dial != nil || len(direct.all()) != 1 || !strings.HasSuffix(fc.Spec.ForeignProxyURL, "@10.9.0.7:8118") {
-		t.Errorf("after the tunnel is up, the invitation is used, or the peer was asked %d times through the tunnel, at %s", len(direct.all()), fc.Spec.ForeignProxyURL)
+		t.Errorf(
+			"after the tunnel is up, the invitation is used, or the peer was asked %d times through the tunnel, at %s", len(direct.all()),
+			fc.Spec.ForeignProxyURL,
+		)
 	}
 }
 
@@ -154,7 +166,10 @@ func TestInvited(t *testing.T) {
 func TestEndInvitation(t *testing.T) {
 	t.Parallel()
 	b := newFCEnv(t)
-	b.Make(&corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "liqo", Name: proxy.Service}, Spec: corev1.ServiceSpec{Ports: []corev1.ServicePort{{Port: proxy.Port}}}})
+	b.Make(&corev1.Service{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "liqo", Name: proxy.Service},
+		Spec:       corev1.ServiceSpec{Ports: []corev1.ServicePort{{Port: proxy.Port}}},
+	})
 	invite := func(name, token string, expires time.Time) *discoveryv1alpha1.ForeignCluster {
 		fc := &discoveryv1alpha1.ForeignCluster{
 			ObjectMeta: metav1.ObjectMeta{
@@ -162,8 +177,9 @@ func TestEndInvitation(t *testing.T) {
 				Annotations: map[string]string{labels.InvitationExpires: expires.UTC().Format(time.RFC3339)},
 			},
 			Spec: discoveryv1alpha1.ForeignClusterSpec{
-				PeeringType: discoveryv1alpha1.InBand, ClusterIdentity: &discoveryv1alpha1.ClusterIdentity{ClusterID: name + "-id", ClusterName: name}, ForeignAuthURL: discoveryv1alpha1.AuthURLInside,
-				ClusterKey: strings.Repeat("k", 43), OutgoingPeeringEnabled: discoveryv1alpha1.PeeringNo, IncomingPeeringEnabled: discoveryv1alpha1.PeeringManual,
+				PeeringType: discoveryv1alpha1.InBand, ClusterIdentity: &discoveryv1alpha1.ClusterIdentity{ClusterID: name + "-id", ClusterName: name},
+				ForeignAuthURL: discoveryv1alpha1.AuthURLInside,
+				ClusterKey:     strings.Repeat("k", 43), OutgoingPeeringEnabled: discoveryv1alpha1.PeeringNo, IncomingPeeringEnabled: discoveryv1alpha1.PeeringManual,
 			},
 		}
 		b.Make(fc)
@@ -191,7 +207,9 @@ func TestEndInvitation(t *testing.T) {
 
 	// A consumer registers with it, and has a tunnel since some minutes.
 	rome := discoveryv1alpha1.ClusterIdentity{ClusterID: "rome-2-id", ClusterName: "rome-2"}
-	consumer := &discoveryv1alpha1.ForeignCluster{ObjectMeta: metav1.ObjectMeta{Name: "rome-2", Labels: map[string]string{labels.DiscoveryType: labels.DiscoveryIncoming}}, Spec: discoveryv1alpha1.ForeignClusterSpec{
+	consumer := &discoveryv1alpha1.ForeignCluster{ObjectMeta: metav1.ObjectMeta{
+		Name: "rome-2", Labels: map[string]string{labels.DiscoveryType: labels.DiscoveryIncoming},
+	}, Spec: discoveryv1alpha1.ForeignClusterSpec{
 		PeeringType: discoveryv1alpha1.InBand, ClusterIdentity: &rome, OutgoingPeeringEnabled: discoveryv1alpha1.PeeringAuto,
 	}}
 	r := &reconciler{options: Options{Namespace: "liqo"}, client: b.Client, watched: b.Client}
@@ -209,7 +227,9 @@ func TestEndInvitation(t *testing.T) {
 	since(time.Time{}) // it has registered, and that is all
 	scheme := consumer.DeepCopy()
 	at := metav1.NewTime(time.Now().Add(-5 * time.Minute)).Rfc3339Copy()
-	scheme.Status.PeeringConditions = []discoveryv1alpha1.PeeringCondition{{Type: discoveryv1alpha1.NetworkStatus, Status: discoveryv1alpha1.StatusEstablished, LastTransitionTime: at}}
+	scheme.Status.PeeringConditions = []discoveryv1alpha1.PeeringCondition{
+		{Type: discoveryv1alpha1.NetworkStatus, Status: discoveryv1alpha1.StatusEstablished, LastTransitionTime: at},
+	}
 	if got := spec.WithoutTunnelSince(scheme, at.Add(-time.Hour)); !got.Equal(at.Time) {
 		t.Errorf("without a tunnel since %s, want %s", got, at)
 	}

@@ -100,7 +100,9 @@ func (r *reconciler) observeSlices(ctx context.Context, s *scope) error {
 // observeNetwork reads the NetworkConfigs of both clusters and the TunnelEndpoint that resulted from them.
 func (r *reconciler) observeNetwork(ctx context.Context, s *scope) error {
 	// Two objects by name, not a list: a peer may have written any number.
-	for name, into := range map[string]**netv1alpha1.NetworkConfig{r.options.Local.NetworkConfigName(): &s.facts.OurNetwork, s.peer.NetworkConfigName(): &s.facts.PeerNetwork} {
+	for name, into := range map[string]**netv1alpha1.NetworkConfig{
+		r.options.Local.NetworkConfigName(): &s.facts.OurNetwork, s.peer.NetworkConfigName(): &s.facts.PeerNetwork,
+	} {
 		var config netv1alpha1.NetworkConfig
 		err := r.client.Get(ctx, client.ObjectKey{Namespace: s.namespace, Name: name}, &config)
 		if client.IgnoreNotFound(err) != nil {
@@ -132,7 +134,10 @@ func (r *reconciler) ensureProcessable(ctx context.Context, s *scope) error {
 	case s.fc.DeletionTimestamp != nil:
 		return r.removeFinalizer(ctx, s)
 	case s.fc.Spec.ForeignAuthURL == "":
-		s.facts.Problem = conditions.NewProblem(discoveryv1alpha1.ReasonIdentityMismatch, "neither clusterIdentity nor foreignAuthUrl is set; set foreignAuthUrl to the URL that `liqoctl generate peer-command` prints in the remote cluster")
+		s.facts.Problem = conditions.NewProblem(
+			discoveryv1alpha1.ReasonIdentityMismatch,
+			"neither clusterIdentity nor foreignAuthUrl is set; set foreignAuthUrl to the URL that `liqoctl generate peer-command` prints in the remote cluster",
+		)
 		return errWaiting
 	}
 	return r.discoverIdentity(ctx, s)
@@ -233,7 +238,9 @@ func (s *scope) taken(err error) bool {
 		return false
 	}
 	s.namespace = ""
-	s.facts.Problem = conditions.NewProblem(discoveryv1alpha1.ReasonTenantNamespaceTaken, err.Error()+"; delete this ForeignCluster, and peer again under another name")
+	s.facts.Problem = conditions.NewProblem(
+		discoveryv1alpha1.ReasonTenantNamespaceTaken, err.Error()+"; delete this ForeignCluster, and peer again under another name",
+	)
 	return true
 }
 

@@ -15,8 +15,8 @@ import (
 	"liqo.io/liqo/internal/peering/reach"
 )
 
-// An authentication service that everyone can reach can be held by everyone, the way there be closed, or someone else answer there. A consumer with a tunnel then renews its identity
-// through that, and the provider's proxy (docs/adr/0037-a-second-way-to-renew.md).
+// An authentication service that everyone can reach can be held by everyone, the way there be closed, or someone else answer there. A consumer with a
+// tunnel then renews its identity through that, and the provider's proxy (docs/adr/0037-a-second-way-to-renew.md).
 
 // renewsInside reports whether the peer, a consumer, is to reach our authentication service through the tunnel: to renew its identity only.
 func (s *scope) renewsInside() bool {

@@ -102,8 +102,11 @@ func newTunnelEnv(t *testing.T) *tunnelEnv {
 	})
 	milan := e.milan.Local
 	e.rome.Make(&corev1.Secret{
-		ObjectMeta: metav1.ObjectMeta{Namespace: "liqo", Name: auth.TokenSecretName(milan.ClusterID), Labels: map[string]string{labels.ClusterID: milan.ClusterID, labels.AuthToken: ""}},
-		Data:       map[string][]byte{tokenKey: []byte(e.milan.Secret + "." + e.milan.Provider.Fingerprint)},
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: "liqo", Name: auth.TokenSecretName(milan.ClusterID),
+			Labels: map[string]string{labels.ClusterID: milan.ClusterID, labels.AuthToken: ""},
+		},
+		Data: map[string][]byte{tokenKey: []byte(e.milan.Secret + "." + e.milan.Provider.Fingerprint)},
 	})
 	e.fc = &discoveryv1alpha1.ForeignCluster{ObjectMeta: metav1.ObjectMeta{Name: "milan"}, Spec: discoveryv1alpha1.ForeignClusterSpec{
 		ClusterIdentity: &milan, ForeignAuthURL: "https://" + e.front.Address(),
@@ -142,7 +145,10 @@ func (e *tunnelEnv) serveProxy(t *testing.T) {
 	e.milan.Must(err)
 	e.proxy = at.Addr().String()
 	kubetest.Start(t, "proxy", func(ctx context.Context) error { return served.Serve(ctx, at) })
-	e.milan.Make(&corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "liqo", Name: proxy.Service}, Spec: corev1.ServiceSpec{Ports: []corev1.ServicePort{{Port: proxy.Port}}}})
+	e.milan.Make(&corev1.Service{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "liqo", Name: proxy.Service},
+		Spec:       corev1.ServiceSpec{Ports: []corev1.ServicePort{{Port: proxy.Port}}},
+	})
 }
 
 // join makes the tunnel between the clusters, and brings rome the answer to its request. It returns milan's copy of the request.
@@ -169,7 +175,8 @@ func (e *tunnelEnv) answer(t *testing.T, request *sharingv1alpha1.ResourceSlice)
 	kubetest.Eventually(t, "milan makes its proxy reachable for rome", func() error {
 		return e.milan.Get(t.Context(), client.ObjectKey{Name: ownproxy.Name(romeIdentity)}, &mapping)
 	})
-	if spec := mapping.Spec; len(spec.ClusterIDs) != 1 || spec.ClusterIDs[0] != romeIdentity.ClusterID || len(spec.Ports) != 1 || spec.Ports[0].Port != proxy.Port {
+	if spec := mapping.Spec; len(spec.ClusterIDs) != 1 || spec.ClusterIDs[0] != romeIdentity.ClusterID ||
+		len(spec.Ports) != 1 || spec.Ports[0].Port != proxy.Port {
 		t.Errorf("the mapping is %+v", spec)
 	}
 	e.milan.EditStatus(&mapping, func() { mapping.Status.PeerAddresses = map[string]string{romeIdentity.ClusterID: inside} })
@@ -254,7 +261,10 @@ func TestAttackNH2Tunnel(t *testing.T) {
 		name, reason string
 		by           http.Handler
 	}{
-		{"busy", "what answers at https://" + e.front.Address() + " gave no identity, and has not proven that it is the provider (busy)", http.HandlerFunc(answerBusy)},
+		{
+			"busy", "what answers at https://" + e.front.Address() + " gave no identity, and has not proven that it is the provider (busy)",
+			http.HandlerFunc(answerBusy),
+		},
 		{"that of another cluster", "an unproven service answers at https://" + e.front.Address(), e.impostor()},
 	} {
 		service := httptest.NewTLSServer(attack.by)
@@ -324,7 +334,10 @@ func (e *tunnelEnv) asksForMore(t *testing.T, through string) {
 	connection, err := net.Dial("tcp", e.proxy)
 	e.milan.Must(err)
 	defer connection.Close()
-	fmt.Fprintf(connection, "CONNECT %s HTTP/1.1\r\nHost: a\r\nProxy-Authorization: Basic %s\r\n\r\n", proxy.APIServer, base64.StdEncoding.EncodeToString([]byte(parsed.User.String())))
+	fmt.Fprintf(
+		connection, "CONNECT %s HTTP/1.1\r\nHost: a\r\nProxy-Authorization: Basic %s\r\n\r\n", proxy.APIServer,
+		base64.StdEncoding.EncodeToString([]byte(parsed.User.String())),
+	)
 	response, err := http.ReadResponse(bufio.NewReader(connection), &http.Request{Method: http.MethodConnect})
 	e.milan.Must(err)
 	if response.Body.Close(); response.StatusCode != http.StatusForbidden || e.api.Load() != 0 {
@@ -337,7 +350,10 @@ func (e *tunnelEnv) asksForMore(t *testing.T, through string) {
 func TestRenewsInside(t *testing.T) {
 	t.Parallel()
 	p := newMilan(t)
-	p.Make(&corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "liqo", Name: proxy.Service}, Spec: corev1.ServiceSpec{Ports: []corev1.ServicePort{{Port: proxy.Port}}}})
+	p.Make(&corev1.Service{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "liqo", Name: proxy.Service},
+		Spec:       corev1.ServiceSpec{Ports: []corev1.ServicePort{{Port: proxy.Port}}},
+	})
 	p.Make(&corev1.Service{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "liqo", Name: published.Service, Annotations: map[string]string{labels.OverrideAddress: "milan.example.org"}},
 		Spec:       corev1.ServiceSpec{Ports: []corev1.ServicePort{{Port: 443}}},
@@ -427,8 +443,11 @@ func TestRenewsInside(t *testing.T) {
 // request is milan's copy of rome's request.
 func (e *tunnelEnv) request() *sharingv1alpha1.ResourceSlice {
 	return &sharingv1alpha1.ResourceSlice{
-		ObjectMeta: metav1.ObjectMeta{Namespace: romeIdentity.TenantNamespace(), Name: "rome", Labels: map[string]string{labels.Replicated: "true", labels.Replication: "false", labels.OriginID: romeIdentity.ClusterID}},
-		Spec:       sharingv1alpha1.ResourceSliceSpec{ConsumerClusterID: romeIdentity.ClusterID, ProviderClusterID: e.milan.Local.ClusterID, NodeName: "liqo-milan"},
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: romeIdentity.TenantNamespace(), Name: "rome",
+			Labels: map[string]string{labels.Replicated: "true", labels.Replication: "false", labels.OriginID: romeIdentity.ClusterID},
+		},
+		Spec: sharingv1alpha1.ResourceSliceSpec{ConsumerClusterID: romeIdentity.ClusterID, ProviderClusterID: e.milan.Local.ClusterID, NodeName: "liqo-milan"},
 	}
 }
 

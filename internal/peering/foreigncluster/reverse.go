@@ -22,7 +22,8 @@ import (
 // offers reports whether the remote cluster, which this one uses, may use this one in turn. A cluster of an in-band peering may in any case: an
 // administrator of this one has pinned its key.
 func (s *scope) offers() bool {
-	if s.fc.DeletionTimestamp != nil || isInvitation(s.fc) || !s.facts.Outgoing && !s.fc.InBand() || s.facts.Problem != nil || s.fc.Spec.ClusterKey == "" || s.facts.Incoming == nil {
+	if s.fc.DeletionTimestamp != nil || isInvitation(s.fc) || !s.facts.Outgoing && !s.fc.InBand() ||
+		s.facts.Problem != nil || s.fc.Spec.ClusterKey == "" || s.facts.Incoming == nil {
 		return false
 	}
 	state := s.facts.Incoming.State

@@ -37,7 +37,10 @@ func TestOffer(t *testing.T) {
 		OutgoingPeeringEnabled: discoveryv1alpha1.PeeringYes, IncomingPeeringEnabled: discoveryv1alpha1.PeeringAuto,
 	}}
 	b.Make(fc)
-	b.Make(&corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "liqo", Name: proxy.Service}, Spec: corev1.ServiceSpec{Ports: []corev1.ServicePort{{Port: proxy.Port}}}})
+	b.Make(&corev1.Service{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "liqo", Name: proxy.Service},
+		Spec:       corev1.ServiceSpec{Ports: []corev1.ServicePort{{Port: proxy.Port}}},
+	})
 	inside := func(want bool) {
 		t.Helper()
 		kubetest.Eventually(t, fmt.Sprintf("its proxy is offered: %v", want), func() error {
@@ -52,7 +55,8 @@ func TestOffer(t *testing.T) {
 			}
 			var slices sharingv1alpha1.ResourceSliceList
 			b.Must(b.List(t.Context(), &slices))
-			if len(slices.Items) != 1 || want != strings.HasSuffix(slices.Items[0].Spec.ProxyURL, "@10.9.0.7:8118") || want != strings.HasPrefix(slices.Items[0].Spec.ProxyURL, "http://milan-id:") {
+			if len(slices.Items) != 1 || want != strings.HasSuffix(slices.Items[0].Spec.ProxyURL, "@10.9.0.7:8118") ||
+				want != strings.HasPrefix(slices.Items[0].Spec.ProxyURL, "http://milan-id:") {
 				return fmt.Errorf("requests: %+v", slices.Items)
 			}
 			return nil
@@ -111,8 +115,11 @@ func TestFollowAddress(t *testing.T) {
 		return b.Get(t.Context(), client.ObjectKey{Name: rome.TenantNamespace()}, &corev1.Namespace{})
 	})
 	request := &sharingv1alpha1.ResourceSlice{
-		ObjectMeta: metav1.ObjectMeta{Namespace: rome.TenantNamespace(), Name: rome.ClusterName, Labels: map[string]string{labels.Replicated: "true", labels.Replication: "false", labels.OriginID: rome.ClusterID}},
-		Spec:       sharingv1alpha1.ResourceSliceSpec{ConsumerClusterID: rome.ClusterID, ProviderClusterID: "rome-id", NodeName: rome.NodeName()},
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: rome.TenantNamespace(), Name: rome.ClusterName,
+			Labels: map[string]string{labels.Replicated: "true", labels.Replication: "false", labels.OriginID: rome.ClusterID},
+		},
+		Spec: sharingv1alpha1.ResourceSliceSpec{ConsumerClusterID: rome.ClusterID, ProviderClusterID: "rome-id", NodeName: rome.NodeName()},
 	}
 	b.Make(request)
 	follows := func(want string) {

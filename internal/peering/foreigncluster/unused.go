@@ -31,7 +31,9 @@ func (r *reconciler) forgetNetwork(ctx context.Context, s *scope) error {
 		return nil
 	}
 	var configs netv1alpha1.NetworkConfigList
-	if err := r.client.List(ctx, &configs, client.InNamespace(s.namespace), client.MatchingLabels{labels.Replicated: labels.True}, client.UnsafeDisableDeepCopy); err != nil {
+	if err := r.client.List(
+		ctx, &configs, client.InNamespace(s.namespace), client.MatchingLabels{labels.Replicated: labels.True}, client.UnsafeDisableDeepCopy,
+	); err != nil {
 		return fmt.Errorf("list network configurations of %s: %w", s.namespace, err)
 	}
 	for i := range configs.Items {

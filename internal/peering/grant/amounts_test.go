@@ -150,7 +150,10 @@ func TestDiffers(t *testing.T) {
 }
 
 func TestParsePercentage(t *testing.T) {
-	for text, want := range map[string]int{"0": 0, "90": 90, " 90\n": 90, "90%": 90, "90 %": 90, "100": 100, "": -1, "%": -1, "-1": -1, "101": -1, "9.5": -1, "0x10": -1, "ninety": -1} {
+	for text, want := range map[string]int{
+		"0": 0, "90": 90, " 90\n": 90, "90%": 90, "90 %": 90, "100": 100, "": -1, "%": -1, "-1": -1, "101": -1, "9.5": -1, "0x10": -1,
+		"ninety": -1,
+	} {
 		got, err := ParsePercentage(text)
 		if (err != nil) != (want < 0) || err == nil && got != want {
 			t.Errorf("%q: got %d, %v; want %d", text, got, err, want)

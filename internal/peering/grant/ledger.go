@@ -186,8 +186,8 @@ type Capacity struct {
 	Used map[string]Amounts
 	// Held is what the pods of each peer use on nodes that do not count, such as cordoned ones: they stay there until something else ends them.
 	Held map[string]Amounts
-	// Architectures and OperatingSystems of the nodes that count, the most frequent first. If none counts, of the others: their pods have not moved. Then come architectures
-	// that only nodes have which are cordoned or not Ready: pods wait for them.
+	// Architectures and OperatingSystems of the nodes that count, the most frequent first. If none counts, of the others: their pods have not moved.
+	// Then come architectures that only nodes have which are cordoned or not Ready: pods wait for them.
 	Architectures, OperatingSystems []string
 }
 

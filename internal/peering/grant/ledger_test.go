@@ -125,7 +125,11 @@ func TestFree(t *testing.T) {
 			list("cpu", "39"),
 		},
 		{"cordoned", []*corev1.Node{node("n1", list("cpu", "60"), cordoned), node("n2", list("cpu", "40"))}, nil, list("cpu", "40")},
-		{"for control planes", []*corev1.Node{tainted("n1", "node-role.kubernetes.io/control-plane", corev1.TaintEffectNoSchedule), node("n2", list("cpu", "40"))}, nil, list("cpu", "40")},
+		{
+			"for control planes",
+			[]*corev1.Node{tainted("n1", "node-role.kubernetes.io/control-plane", corev1.TaintEffectNoSchedule), node("n2", list("cpu", "40"))},
+			nil, list("cpu", "40"),
+		},
 		{"set apart", []*corev1.Node{tainted("n1", "team", corev1.TaintEffectNoExecute), node("n2", list("cpu", "40"))}, nil, list("cpu", "40")},
 		{"set apart, open to peers", []*corev1.Node{tainted("n1", "nvidia.com/gpu", corev1.TaintEffectNoSchedule)}, nil, list("cpu", "60")},
 		{"set apart, if possible", []*corev1.Node{tainted("n1", "team", corev1.TaintEffectPreferNoSchedule)}, nil, list("cpu", "60")},
@@ -138,8 +142,14 @@ func TestFree(t *testing.T) {
 			list("cpu", "40"),
 		},
 		{"more than there is", hundred, []*corev1.Pod{pod("a", "n1", "", list("cpu", "500"))}, list("cpu", "0")},
-		{"what no node has", []*corev1.Node{node("n1", list("cpu", "1", "hugepages-2Mi", "0"))}, []*corev1.Pod{pod("a", "n1", "", list("moon/dust", "1"))}, list("cpu", "1")},
-		{"each pod is one of the pods", []*corev1.Node{node("n1", list("cpu", "1", "pods", "110"))}, []*corev1.Pod{pod("a", "n1", "", nil)}, list("cpu", "1", "pods", "109")},
+		{
+			"what no node has", []*corev1.Node{node("n1", list("cpu", "1", "hugepages-2Mi", "0"))},
+			[]*corev1.Pod{pod("a", "n1", "", list("moon/dust", "1"))}, list("cpu", "1"),
+		},
+		{
+			"each pod is one of the pods", []*corev1.Node{node("n1", list("cpu", "1", "pods", "110"))}, []*corev1.Pod{pod("a", "n1", "", nil)},
+			list("cpu", "1", "pods", "109"),
+		},
 		{
 			"a device in use",
 			[]*corev1.Node{node("n1", list("cpu", "1", "nvidia.com/gpu", "1"))},
@@ -297,7 +307,10 @@ func TestGrant(t *testing.T) {
 		open  int
 	}{
 		{"open", []*corev1.Node{node("n1", list("cpu", "60"))}, []*corev1.Pod{pod("a", "n1", "rome", list("cpu", "10"))}, list("cpu", "30"), 1},
-		{"the only node is cordoned", []*corev1.Node{node("n1", list("cpu", "60", "pods", "9"), cordoned)}, []*corev1.Pod{pod("a", "n1", "rome", list("cpu", "10"))}, list("cpu", "10", "pods", "1"), 0},
+		{
+			"the only node is cordoned", []*corev1.Node{node("n1", list("cpu", "60", "pods", "9"), cordoned)},
+			[]*corev1.Pod{pod("a", "n1", "rome", list("cpu", "10"))}, list("cpu", "10", "pods", "1"), 0,
+		},
 		{
 			"all nodes are drained, and what was evicted waits for one",
 			[]*corev1.Node{node("n1", list("cpu", "60"), cordoned), node("n2", list("cpu", "40"), cordoned)},
@@ -311,18 +324,31 @@ func TestGrant(t *testing.T) {
 			list("cpu", "30", "pods", "1"), 1,
 		},
 		{"and nothing runs", []*corev1.Node{node("n1", list("cpu", "60"), cordoned)}, nil, list(), 0},
-		{"and only others' pods run", []*corev1.Node{node("n1", list("cpu", "60"), cordoned)}, []*corev1.Pod{pod("a", "n1", "", list("cpu", "1")), pod("b", "n1", "milan", list("cpu", "1"))}, list(), 0},
+		{
+			"and only others' pods run", []*corev1.Node{node("n1", list("cpu", "60"), cordoned)},
+			[]*corev1.Pod{pod("a", "n1", "", list("cpu", "1")), pod("b", "n1", "milan", list("cpu", "1"))}, list(), 0,
+		},
 		{
 			"one of two is cordoned",
 			[]*corev1.Node{node("n1", list("cpu", "60"), cordoned), node("n2", list("cpu", "40"))},
 			[]*corev1.Pod{pod("a", "n1", "rome", list("cpu", "30")), pod("b", "n2", "", list("cpu", "10"))},
 			list("cpu", "45", "pods", "1"), 1,
 		},
-		{"set apart", []*corev1.Node{tainted("n1", "team", corev1.TaintEffectNoExecute)}, []*corev1.Pod{pod("a", "n1", "rome", list("cpu", "10"))}, list("cpu", "10", "pods", "1"), 0},
-		{"not Ready", []*corev1.Node{node("n1", list("cpu", "60"), notReady)}, []*corev1.Pod{pod("a", "n1", "rome", list("cpu", "10"))}, list("cpu", "10", "pods", "1"), 0},
+		{
+			"set apart", []*corev1.Node{tainted("n1", "team", corev1.TaintEffectNoExecute)},
+			[]*corev1.Pod{pod("a", "n1", "rome", list("cpu", "10"))}, list("cpu", "10", "pods", "1"), 0,
+		},
+		{
+			"not Ready", []*corev1.Node{node("n1", list("cpu", "60"), notReady)}, []*corev1.Pod{pod("a", "n1", "rome", list("cpu", "10"))},
+			list("cpu", "10", "pods", "1"), 0,
+		},
 		{"on a virtual node", []*corev1.Node{node("n1", list("cpu", "60"), virtual)}, []*corev1.Pod{pod("a", "n1", "rome", list("cpu", "10"))}, list(), 0},
 		{"on a node that is gone", nil, []*corev1.Pod{pod("a", "n1", "rome", list("cpu", "10"))}, list(), 0},
-		{"a device", []*corev1.Node{node("n1", list("cpu", "60", "nvidia.com/gpu", "2"), cordoned)}, []*corev1.Pod{pod("a", "n1", "rome", list("cpu", "10", "nvidia.com/gpu", "2"))}, list("cpu", "10", "pods", "1", "nvidia.com/gpu", "2"), 0},
+		{
+			"a device", []*corev1.Node{node("n1", list("cpu", "60", "nvidia.com/gpu", "2"), cordoned)},
+			[]*corev1.Pod{pod("a", "n1", "rome", list("cpu", "10", "nvidia.com/gpu", "2"))}, list("cpu", "10", "pods", "1", "nvidia.com/gpu", "2"),
+			0,
+		},
 	} {
 		ledger := NewLedger(nil)
 		for _, pod := range test.pods {
@@ -442,7 +468,9 @@ func TestTrimKeepsWhatOthersNeed(t *testing.T) {
 	big := pod("a", "n1", "rome", list("cpu", "1"), func(p *corev1.Pod) {
 		p.UID, p.ResourceVersion = "uid", "7"
 		p.Labels["app"] = "x"
-		p.Annotations = map[string]string{"kubectl.kubernetes.io/last-applied-configuration": "long", corev1.MirrorPodAnnotationKey: "yes", labels.ForceUnpeer: "true"}
+		p.Annotations = map[string]string{
+			"kubectl.kubernetes.io/last-applied-configuration": "long", corev1.MirrorPodAnnotationKey: "yes", labels.ForceUnpeer: "true",
+		}
 		p.OwnerReferences = []metav1.OwnerReference{{Name: "set"}}
 		p.Spec.Containers[0].Image = "image"
 		p.Spec.Volumes = []corev1.Volume{{Name: "v"}}
@@ -462,8 +490,12 @@ func TestTrimKeepsWhatOthersNeed(t *testing.T) {
 		p.Status.PodIPs = []corev1.PodIP{{IP: "10.1.0.5"}}
 		p.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodScheduled}, {Type: corev1.PodReady, Status: corev1.ConditionTrue, Message: "long"}}
 	}
-	endpoint := trim(t, TrimPod, pod("a", "n1", "", list("cpu", "1"), status, func(p *corev1.Pod) { p.Labels = map[string]string{labels.ManagedBy: labels.ManagedByShadowPod} }))
-	if len(endpoint.Status.PodIPs) != 1 || len(endpoint.Status.Conditions) != 1 || endpoint.Status.Conditions[0].Status != corev1.ConditionTrue || endpoint.Status.Conditions[0].Message != "" {
+	endpoint := trim(
+		t, TrimPod,
+		pod("a", "n1", "", list("cpu", "1"), status, func(p *corev1.Pod) { p.Labels = map[string]string{labels.ManagedBy: labels.ManagedByShadowPod} }),
+	)
+	if len(endpoint.Status.PodIPs) != 1 || len(endpoint.Status.Conditions) != 1 ||
+		endpoint.Status.Conditions[0].Status != corev1.ConditionTrue || endpoint.Status.Conditions[0].Message != "" {
 		t.Errorf("a pod of a peer, which may be an endpoint of its Services: %+v", endpoint.Status)
 	}
 	if other := trim(t, TrimPod, pod("a", "n1", "", list("cpu", "1"), status)); other.Status.PodIPs != nil || other.Status.Conditions != nil {

@@ -17,8 +17,8 @@ import (
 const ours = "liqo.io/"
 
 // TrimPod is a transform function for a cache of pods: it keeps the identity of a pod, its node, its phase, our labels and
-// annotations, and its requests, summed up in one container; of a pod of a peer also its addresses and whether it is ready. A pod of the usual size shrinks from 6.7 to 2.6 kB. It is
-// idempotent.
+// annotations, and its requests, summed up in one container; of a pod of a peer also its addresses and whether it is ready. A pod of the usual size
+// shrinks from 6.7 to 2.6 kB. It is idempotent.
 func TrimPod(object any) (any, error) {
 	pod, ok := object.(*corev1.Pod)
 	if !ok {

@@ -29,8 +29,8 @@ func silentFor(so time.Duration) error {
 	return &auth.Error{Reason: auth.ReasonUnreachable, Message: fmt.Sprintf("silent for %v", so)}
 }
 
-// secondTimeout is how long the second way may take after a service answered by the first one and gave no identity: what that answer means has to be handled within
-// the same time.
+// secondTimeout is how long the second way may take after a service answered by the first one and gave no identity: what that answer means has to be
+// handled within the same time.
 const secondTimeout = 5 * time.Second
 
 // Either asks by the first way, and by the second one as well as soon as the first one fails, or is silent for long. A grant counts at once: it is signed, and
@@ -113,7 +113,8 @@ func noAnswer(err error) bool {
 	return errors.Is(err, auth.ErrUnreachable) || errors.Is(err, context.DeadlineExceeded)
 }
 
-// unprovenInside is the prefix of whyInside if another service answers in the place of the provider's. What a service sends follows later in the text, and cannot imitate it.
+// unprovenInside is the prefix of whyInside if another service answers in the place of the provider's. What a service sends follows later in the
+// text, and cannot imitate it.
 const unprovenInside = "an unproven service answers at "
 
 // WhyInside is why an identity was renewed through the tunnel although the provider is usually reached at a URL.
@@ -121,7 +122,8 @@ func WhyInside(url string, failed error) string {
 	const limit = 384
 	switch {
 	case errors.Is(failed, auth.ErrUnproven):
-		return printable.Line(unprovenInside+url+", and the provider has proven itself through the tunnel: another cluster may have this address now, or a machine on the way "+
+		return printable.Line(unprovenInside+url+
+			", and the provider has proven itself through the tunnel: another cluster may have this address now, or a machine on the way "+
 			"answers in its place; correct spec.foreignAuthUrl, or find out what answers there", limit)
 	case noAnswer(failed):
 		return printable.Line(fmt.Sprintf("no authentication service answered at %s (%v)", url, failed), limit)

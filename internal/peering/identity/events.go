@@ -20,11 +20,17 @@ func GrantEvent(before *remote.Identity, grant remote.Identity, now time.Time) t
 	case before == nil || before.APIServerURL == "":
 		return trust.Event{}
 	case before.APIServerURL != grant.APIServerURL:
-		return trust.Warning(reasons.ProviderMoved, fmt.Sprintf("the provider's signed grant names another API server: %s instead of %s", grant.APIServerURL, before.APIServerURL))
+		return trust.Warning(
+			reasons.ProviderMoved,
+			fmt.Sprintf("the provider's signed grant names another API server: %s instead of %s", grant.APIServerURL, before.APIServerURL),
+		)
 	case !bytes.Equal(before.APIServerCA, grant.APIServerCA):
 		return trust.Warning(reasons.ProviderCAChanged, "the provider's signed grant has another certificate authority for its API server, "+grant.APIServerURL)
 	case !before.ExpiresAt.IsZero() && now.After(before.ExpiresAt):
-		return trust.Normal(reasons.IdentityRenewed, fmt.Sprintf("the provider has renewed the identity of this cluster, which had expired %s before", now.Sub(before.ExpiresAt).Round(time.Second)))
+		return trust.Normal(
+			reasons.IdentityRenewed,
+			fmt.Sprintf("the provider has renewed the identity of this cluster, which had expired %s before", now.Sub(before.ExpiresAt).Round(time.Second)),
+		)
 	}
 	return trust.Event{}
 }

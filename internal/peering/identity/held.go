@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package identity is what this cluster has as a consumer of a provider: a stored identity, what became of the last request for another one, and how two ways to
-// the provider are asked at a time. Package foreigncluster decides when. TestEither plays every answer of both ways.
+// Package identity is what this cluster has as a consumer of a provider: a stored identity, what became of the last request for another one, and how
+// two ways to the provider are asked at a time. Package foreigncluster decides when. TestEither plays every answer of both ways.
 package identity
 
 import (

@@ -76,7 +76,9 @@ func Classify(err error, fc *discoveryv1alpha1.ForeignCluster) (conditions.Ident
 		return conditions.IdentityEmptyDenied, fmt.Sprintf("the remote cluster requires a token, and Secret %s is missing or empty: "+
 			"run `liqoctl generate peer-command` there, and paste its output here", auth.TokenSecretName(fc.Spec.ClusterIdentity.ClusterID))
 	case errors.Is(err, auth.ErrDenied):
-		return conditions.IdentityDenied, fmt.Sprintf("the remote cluster refuses the token (%v): run `liqoctl generate peer-command` there, and paste its output here", err)
+		return conditions.IdentityDenied, fmt.Sprintf(
+			"the remote cluster refuses the token (%v): run `liqoctl generate peer-command` there, and paste its output here", err,
+		)
 	case errors.Is(err, auth.ErrConflict):
 		return conditions.IdentityDenied, fmt.Sprintf("the remote cluster refuses our key: %v", err)
 	case errors.Is(err, auth.ErrVersion):
@@ -85,10 +87,12 @@ func Classify(err error, fc *discoveryv1alpha1.ForeignCluster) (conditions.Ident
 		return conditions.IdentityError, fmt.Sprintf("the remote cluster asks us to slow down: %v", err)
 	case errors.Is(err, auth.ErrUnreachable), errors.Is(err, context.DeadlineExceeded):
 		if fc.Inside() {
-			return conditions.IdentityUnreachable, fmt.Sprintf("the tunnel is up, but no authentication service answers through the proxy of the remote cluster (%v): check that its Deployments "+
+			return conditions.IdentityUnreachable, fmt.Sprintf("the tunnel is up, but no authentication service answers through the proxy of the "+
+				"remote cluster (%v): check that its Deployments "+
 				"liqo-proxy and liqo-auth run; if its addresses have changed, run `liqoctl peer in-band` again", err)
 		}
-		return conditions.IdentityUnreachable, fmt.Sprintf("no authentication service answers at %s (%v): check that the address is right and reachable from this cluster, "+
+		return conditions.IdentityUnreachable, fmt.Sprintf("no authentication service answers at %s (%v): check that the address is right and "+
+			"reachable from this cluster, "+
 			"and that `liqoctl status` reports no problem in the remote cluster", fc.Spec.ForeignAuthURL, err)
 	default:
 		return conditions.IdentityError, fmt.Sprintf("the authentication service of %s failed: %v", peer, err)

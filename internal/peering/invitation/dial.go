@@ -25,8 +25,8 @@ const (
 	keepalive = 5
 )
 
-// tries are how long an endpoint may take to answer. Each has a tunnel of its own until one has answered: WireGuard repeats a lost handshake only after 5 s, and the
-// first one is lost if the gateway of the provider learns of the invitation at that moment.
+// tries are how long an endpoint may take to answer. Each has a tunnel of its own until one has answered: WireGuard repeats a lost handshake only
+// after 5 s, and the first one is lost if the gateway of the provider learns of the invitation at that moment.
 var tries = []time.Duration{time.Second, 2 * time.Second, 4 * time.Second}
 
 // Dialer opens connections.
@@ -131,7 +131,10 @@ func (w *way) through(ctx context.Context) (connection net.Conn, endpoint string
 			break
 		}
 	}
-	return nil, endpoint, fmt.Errorf("no answer through the gateway of the provider at UDP %s; the invitation may have been used, have expired or been withdrawn: %w", endpoint, err)
+	return nil, endpoint, fmt.Errorf(
+		"no answer through the gateway of the provider at UDP %s; the invitation may have been used, have expired or been withdrawn: %w",
+		endpoint, err,
+	)
 }
 
 // note ends a tunnel that has never answered: the next try makes another one. One that has answered may carry other connections.

@@ -26,7 +26,10 @@ func valid(t testing.TB) Invitation {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return Invitation{PrivateKey: private, PublicKey: make([]byte, keySize), Endpoints: []string{"192.0.2.1:5871"}, Address: address, Proxy: proxy, User: "id", Pass: "pass"}
+	return Invitation{
+		PrivateKey: private, PublicKey: make([]byte, keySize), Endpoints: []string{"192.0.2.1:5871"}, Address: address, Proxy: proxy, User: "id",
+		Pass: "pass",
+	}
 }
 
 func TestText(t *testing.T) {
@@ -106,7 +109,10 @@ func gateway(t *testing.T) (endpoint string, public, inviteKey []byte) {
 	free.Close()
 	made := device.NewDevice(inside, conn.NewDefaultBind(), &device.Logger{Verbosef: device.DiscardLogf, Errorf: t.Logf})
 	t.Cleanup(made.Close)
-	if err := made.IpcSet(fmt.Sprintf("private_key=%s\nlisten_port=%d\npublic_key=%s\nallowed_ip=%s/32\n", hex.EncodeToString(private), port, hex.EncodeToString(invitePublic), address)); err != nil {
+	if err := made.IpcSet(fmt.Sprintf(
+		"private_key=%s\nlisten_port=%d\npublic_key=%s\nallowed_ip=%s/32\n", hex.EncodeToString(private), port, hex.EncodeToString(invitePublic),
+		address,
+	)); err != nil {
 		t.Fatal(err)
 	}
 	if err := made.Up(); err != nil {
@@ -256,8 +262,8 @@ func TestLostHandshake(t *testing.T) {
 	connection.Close()
 }
 
-// TestSlowProvider: while the gateway of one provider is looked up, which its DNS can make slow, neither the way to another one is waited for nor the end of the
-// slow one's.
+// TestSlowProvider: while the gateway of one provider is looked up, which its DNS can make slow, neither the way to another one is waited for nor the
+// end of the slow one's.
 func TestSlowProvider(t *testing.T) {
 	ways := &Ways{}
 	ways.Dial("slow", valid(t))

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package ownkeys has the keys and tokens of this cluster: Secrets of the install namespace, created when they are first needed. It must not know a peer but its
-// ID. TestOwnKeys, in package foreigncluster, shows which of them a provider gets before and after a rotation.
+// Package ownkeys has the keys and tokens of this cluster: Secrets of the install namespace, created when they are first needed. It must not know a
+// peer but its ID. TestOwnKeys, in package foreigncluster, shows which of them a provider gets before and after a rotation.
 package ownkeys
 
 import (

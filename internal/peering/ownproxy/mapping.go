@@ -47,7 +47,10 @@ func (m Mappings) Find(ctx context.Context, peer discoveryv1alpha1.ClusterIdenti
 		return nil, nil
 	}
 	if have.Labels[labels.ClusterID] != peer.ClusterID {
-		return nil, fmt.Errorf("address mapping %s is that of cluster %q, and cluster %s needs one of this name; delete it", have.Name, have.Labels[labels.ClusterID], peer.ClusterID)
+		return nil, fmt.Errorf(
+			"address mapping %s is that of cluster %q, and cluster %s needs one of this name; delete it", have.Name, have.Labels[labels.ClusterID],
+			peer.ClusterID,
+		)
 	}
 	return &have, nil
 }
@@ -87,7 +90,8 @@ func (m Mappings) Apply(ctx context.Context, fc *discoveryv1alpha1.ForeignCluste
 	peer := *fc.Spec.ClusterIdentity
 	intent := netapply.IPMapping(Name(peer)).
 		WithLabels(map[string]string{labels.ClusterID: peer.ClusterID, labels.AppPartOf: labels.PartOf}).
-		WithOwnerReferences(metav1ac.OwnerReference().WithAPIVersion(discoveryv1alpha1.GroupVersion.String()).WithKind("ForeignCluster").WithName(fc.Name).WithUID(fc.UID)).
+		WithOwnerReferences(metav1ac.OwnerReference().WithAPIVersion(discoveryv1alpha1.GroupVersion.String()).WithKind("ForeignCluster").WithName(fc.Name).
+			WithUID(fc.UID)).
 		WithSpec(netapply.IPMappingSpec().WithAddress(address).WithClusterIDs(peer.ClusterID).
 			WithPorts(netapply.MappingPort().WithProtocol(corev1.ProtocolTCP).WithPort(proxy.Port)))
 	if !opens {

@@ -29,9 +29,13 @@ func admissionRefusal(pin *auth.Pin, fc *discoveryv1alpha1.ForeignCluster, regis
 		return fmt.Sprintf("this cluster uses %s already and knows it by another key, with the fingerprint %s; if it has a new key, "+
 			"an administrator of this cluster peers with it again, using the output of `liqoctl generate peer-command` there", pin.Cluster.ClusterID, fc.Spec.ClusterKey)
 	case limits.Total > 0 && registered.total >= limits.Total:
-		return fmt.Sprintf("this cluster has %d peers, and admits no more than %d; an administrator raises auth.config.maxPeers, or unpeers another cluster", registered.total, limits.Total)
+		return fmt.Sprintf(
+			"this cluster has %d peers, and admits no more than %d; an administrator raises auth.config.maxPeers, or unpeers another cluster",
+			registered.total, limits.Total,
+		)
 	case limits.PerToken > 0 && pin.TokenID != "" && registered.withToken >= limits.PerToken:
-		return fmt.Sprintf("%d clusters have registered with this token, and no more than %d may; an administrator raises auth.config.maxPeersPerToken, or issues another token with `liqoctl generate peer-command --for %s`",
+		return fmt.Sprintf("%d clusters have registered with this token, and no more than %d may; an administrator raises "+
+			"auth.config.maxPeersPerToken, or issues another token with `liqoctl generate peer-command --for %s`",
 			registered.withToken, limits.PerToken, pin.Cluster.ClusterName)
 	}
 	return ""

@@ -31,7 +31,9 @@ func newPinsEnv(t *testing.T, limits Limits) *peeringtest.Provider {
 	return peeringtest.NewProvider(t, func(mgr manager.Manager, local discoveryv1alpha1.ClusterIdentity) error {
 		tenants := tenant.New(mgr.GetClient(), mgr.GetAPIReader(), "liqo")
 		return errors.Join(
-			foreigncluster.Setup(mgr, foreigncluster.Options{Local: local, Namespace: "liqo", SharedToken: true, Connector: peeringtest.NewNoConnector(), Tenants: tenants}),
+			foreigncluster.Setup(mgr, foreigncluster.Options{
+				Local: local, Namespace: "liqo", SharedToken: true, Connector: peeringtest.NewNoConnector(), Tenants: tenants,
+			}),
 			Setup(mgr, Options{Local: local, Namespace: "liqo", Limits: limits, Tenants: tenants}))
 	})
 }
@@ -60,8 +62,11 @@ func TestAttackSameName(t *testing.T) {
 
 	// Its ForeignCluster exists nevertheless, from an administrator or an earlier release.
 	thief := &discoveryv1alpha1.ForeignCluster{
-		ObjectMeta: metav1.ObjectMeta{Name: "thief", Labels: map[string]string{labels.ClusterID: peeringtest.LikeRome.ClusterID, labels.DiscoveryType: labels.DiscoveryIncoming}},
-		Spec:       discoveryv1alpha1.ForeignClusterSpec{ClusterIdentity: &peeringtest.LikeRome},
+		ObjectMeta: metav1.ObjectMeta{
+			Name:   "thief",
+			Labels: map[string]string{labels.ClusterID: peeringtest.LikeRome.ClusterID, labels.DiscoveryType: labels.DiscoveryIncoming},
+		},
+		Spec: discoveryv1alpha1.ForeignClusterSpec{ClusterIdentity: &peeringtest.LikeRome},
 	}
 	p.Make(thief)
 	kubetest.Eventually(t, "it has no tenant namespace", func() error {
@@ -92,11 +97,13 @@ func TestAttackNames(t *testing.T) {
 		known []discoveryv1alpha1.ForeignCluster
 		want  string
 	}{
-		"none known":                      {},
-		"it is known":                     {[]discoveryv1alpha1.ForeignCluster{known("rome", peeringtest.Rome), known(peeringtest.Rome.UniqueName(), other)}, ""},
-		"another one of this name":        {[]discoveryv1alpha1.ForeignCluster{known("rome", other)}, ""},
-		"the same unique name":            {[]discoveryv1alpha1.ForeignCluster{known("roma", peeringtest.LikeRome)}, "hash of its ID"},
-		"both names are taken":            {[]discoveryv1alpha1.ForeignCluster{known("rome", other), known(peeringtest.Rome.UniqueName(), other)}, "knows other ones"},
+		"none known":               {},
+		"it is known":              {[]discoveryv1alpha1.ForeignCluster{known("rome", peeringtest.Rome), known(peeringtest.Rome.UniqueName(), other)}, ""},
+		"another one of this name": {[]discoveryv1alpha1.ForeignCluster{known("rome", other)}, ""},
+		"the same unique name":     {[]discoveryv1alpha1.ForeignCluster{known("roma", peeringtest.LikeRome)}, "hash of its ID"},
+		"both names are taken": {
+			[]discoveryv1alpha1.ForeignCluster{known("rome", other), known(peeringtest.Rome.UniqueName(), other)}, "knows other ones",
+		},
 		"the second by one without an ID": {[]discoveryv1alpha1.ForeignCluster{known("rome", other), unknown}, "knows other ones"},
 	} {
 		if got := nameRefusal(peeringtest.Rome, c.known); (got == "") != (c.want == "") || !strings.Contains(got, c.want) {
@@ -119,7 +126,9 @@ func TestAttackH1Limits(t *testing.T) {
 	if err != nil || refusal != "" {
 		t.Errorf("the first peer: %q, %v", refusal, err)
 	}
-	b.Make(&discoveryv1alpha1.ForeignCluster{ObjectMeta: metav1.ObjectMeta{Name: "rome"}, Spec: discoveryv1alpha1.ForeignClusterSpec{ClusterIdentity: &peeringtest.Rome}})
+	b.Make(&discoveryv1alpha1.ForeignCluster{
+		ObjectMeta: metav1.ObjectMeta{Name: "rome"}, Spec: discoveryv1alpha1.ForeignClusterSpec{ClusterIdentity: &peeringtest.Rome},
+	})
 	if refusal, err = r.refusal(t.Context(), next); err != nil || !strings.Contains(refusal, "no more than 1") {
 		t.Errorf("the second peer: %q, %v", refusal, err)
 	}
@@ -193,7 +202,10 @@ func TestAdmitsInBand(t *testing.T) {
 		"in-band-no-net": {true, false, discoveryv1alpha1.OutOfBand},
 	} {
 		r := &reconciler{client: b.Client, live: b.Client, options: Options{Namespace: "liqo", InternalNetwork: row.network}}
-		pin := auth.Pin{Cluster: discoveryv1alpha1.ClusterIdentity{ClusterID: name + "-id", ClusterName: name}, ClusterKey: make([]byte, ed25519.PublicKeySize), InBand: row.inBand}
+		pin := auth.Pin{
+			Cluster: discoveryv1alpha1.ClusterIdentity{ClusterID: name + "-id", ClusterName: name}, ClusterKey: make([]byte, ed25519.PublicKeySize),
+			InBand: row.inBand,
+		}
 		b.Make(&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "liqo", Name: auth.PinName(pin.Cluster.ClusterID)}})
 		fc, err := r.foreignCluster(t.Context(), &pin)
 		b.Must(err)

@@ -46,7 +46,9 @@ func TestReplacedKeys(t *testing.T) {
 	replacementGone := func() {
 		t.Helper()
 		b.Until("the request is handled", func() bool {
-			return apierrors.IsNotFound(b.Get(t.Context(), client.ObjectKey{Namespace: "liqo", Name: auth.ReplacementName(peeringtest.Rome.ClusterID)}, &corev1.ConfigMap{}))
+			return apierrors.IsNotFound(b.Get(t.Context(), client.ObjectKey{
+				Namespace: "liqo", Name: auth.ReplacementName(peeringtest.Rome.ClusterID),
+			}, &corev1.ConfigMap{}))
 		})
 	}
 
@@ -54,10 +56,14 @@ func TestReplacedKeys(t *testing.T) {
 	text := func(bytes []byte) string { return base64.StdEncoding.EncodeToString(bytes) }
 	thief := newKey()
 	b.Make(&corev1.ConfigMap{
-		ObjectMeta: metav1.ObjectMeta{Namespace: "liqo", Name: auth.ReplacementName(peeringtest.Rome.ClusterID), Labels: map[string]string{labels.PinnedKey: auth.PinReplacement, labels.ClusterID: peeringtest.Rome.ClusterID}},
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: "liqo", Name: auth.ReplacementName(peeringtest.Rome.ClusterID),
+			Labels: map[string]string{labels.PinnedKey: auth.PinReplacement, labels.ClusterID: peeringtest.Rome.ClusterID},
+		},
 		Data: map[string]string{
-			auth.PinClusterID: peeringtest.Rome.ClusterID, "provider": milan.ClusterID, auth.PinPublicKey: text(clusterkey.Public(thief)), auth.PinClusterKey: text(clusterkey.Public(thief)),
-			"proofs": text(ed25519.Sign(thief, []byte("anything"))),
+			auth.PinClusterID: peeringtest.Rome.ClusterID, "provider": milan.ClusterID, auth.PinPublicKey: text(clusterkey.Public(thief)),
+			auth.PinClusterKey: text(clusterkey.Public(thief)),
+			"proofs":           text(ed25519.Sign(thief, []byte("anything"))),
 		},
 	})
 	replacementGone()
@@ -82,7 +88,8 @@ func TestReplacedKeys(t *testing.T) {
 	if again.Namespace != grant.Namespace {
 		t.Errorf("another tenant: %s, before %s", again.Namespace, grant.Namespace)
 	}
-	if pin, fc := known(); !pin.Key.Equal(clusterkey.Public(second.Key)) || fc.Spec.ClusterKey != fingerprint(second.ClusterKey) || pin.Namespace != grant.Namespace {
+	if pin, fc := known(); !pin.Key.Equal(clusterkey.Public(second.Key)) ||
+		fc.Spec.ClusterKey != fingerprint(second.ClusterKey) || pin.Namespace != grant.Namespace {
 		t.Errorf("pinned %+v, foreign cluster %s", pin, fc.Spec.ClusterKey)
 	}
 	replacementGone()

@@ -58,7 +58,10 @@ func tlsConfig(dir string) (*tls.Config, error) {
 	}
 	own, err := tls.LoadX509KeyPair(filepath.Join(dir, certFile), filepath.Join(dir, keyFile))
 	if err != nil {
-		return nil, fmt.Errorf("read what this cluster shows to the resource plugin: %w; put a certificate and its key into %s and %s, in PEM, or leave out both", err, certFile, keyFile)
+		return nil, fmt.Errorf(
+			"read what this cluster shows to the resource plugin: %w; put a certificate and its key into %s and %s, in PEM, or leave out both", err,
+			certFile, keyFile,
+		)
 	}
 	config.Certificates = []tls.Certificate{own}
 	return config, nil

@@ -121,8 +121,8 @@ func serve(t *testing.T, with credentials.TransportCredentials) string {
 	return at.Addr().String()
 }
 
-// TestAttackL9: with the authority of the plugin, what answers at its address in its place decides nothing, and the error reports what to try. The real plugin is
-// used, also with a certificate of this cluster.
+// TestAttackL9: with the authority of the plugin, what answers at its address in its place decides nothing, and the error reports what to try. The
+// real plugin is used, also with a certificate of this cluster.
 func TestAttackL9(t *testing.T) {
 	ours, other := newAuthority(t), newAuthority(t)
 	client, foreign := ours.sign(clientTemplate()), other.sign(clientTemplate())
@@ -145,7 +145,10 @@ func TestAttackL9(t *testing.T) {
 	}{
 		{"the plugin", shows(ours.sign(serverTemplate("127.0.0.1"))), nil, false, ""},
 		{"the plugin, which asks who we are", asks, &client, false, ""},
-		{"another with a certificate of its own", shows(other.sign(serverTemplate("127.0.0.1"))), nil, true, "ca.crt must hold the certificate that signs the plugin's"},
+		{
+			"another with a certificate of its own", shows(other.sign(serverTemplate("127.0.0.1"))), nil, true,
+			"ca.crt must hold the certificate that signs the plugin's",
+		},
 		{"another of the same authority", shows(ours.sign(serverTemplate("192.0.2.1"))), nil, true, "must be for the host in the plugin's address"},
 		{"an old certificate", shows(ours.sign(expired)), nil, true, "renew the plugin's certificate"},
 		{"another without TLS", nil, nil, true, "the plugin serves without TLS"},
@@ -179,7 +182,9 @@ func TestAttackL9(t *testing.T) {
 func TestReplacedAuthority(t *testing.T) {
 	before, after := newAuthority(t), newAuthority(t)
 	dir := before.folder(nil)
-	plugin, err := New(serve(t, credentials.NewTLS(&tls.Config{MinVersion: tls.VersionTLS12, Certificates: []tls.Certificate{after.sign(serverTemplate("127.0.0.1"))}})), dir, 0)
+	plugin, err := New(serve(t, credentials.NewTLS(&tls.Config{
+		MinVersion: tls.VersionTLS12, Certificates: []tls.Certificate{after.sign(serverTemplate("127.0.0.1"))},
+	})), dir, 0)
 	if err != nil {
 		t.Fatal(err)
 	}

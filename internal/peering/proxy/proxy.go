@@ -100,7 +100,10 @@ func New(o Options) (*Proxy, error) {
 		return nil, err
 	}
 	o.Limits.complete()
-	p := &Proxy{options: o, shared: map[string]*sharing{}, waiting: listener.NewPlaces(listener.Limits{All: o.Limits.Waiting}), all: map[net.Conn]bool{}, peers: map[string]int{}}
+	p := &Proxy{
+		options: o, shared: map[string]*sharing{}, waiting: listener.NewPlaces(listener.Limits{All: o.Limits.Waiting}), all: map[net.Conn]bool{},
+		peers: map[string]int{},
+	}
 	for to, upstream := range o.Upstreams {
 		p.shared[to] = newSharing(upstream.Share)
 	}

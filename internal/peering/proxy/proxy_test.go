@@ -92,7 +92,10 @@ func start(t *testing.T, limits Limits) *fixture {
 			t.Errorf("Serve: %v", err)
 		}
 		if len(served.all) != 0 || served.waiting.Guests() != 0 || served.busy != 0 || len(served.peers) != 0 {
-			t.Errorf("after its end, the proxy counts %d connections, %d waiting, %d busy, of %d peers", len(served.all), served.waiting.Guests(), served.busy, len(served.peers))
+			t.Errorf(
+				"after its end, the proxy counts %d connections, %d waiting, %d busy, of %d peers", len(served.all), served.waiting.Guests(),
+				served.busy, len(served.peers),
+			)
 		}
 	})
 	return f
@@ -195,32 +198,47 @@ func TestHostileRequests(t *testing.T) {
 		text string
 		want int
 	}{
-		"another host":                {to(other), http.StatusForbidden},
-		"another port":                {to("kubernetes.default.svc:6443"), http.StatusForbidden},
-		"no port":                     {to("kubernetes.default.svc"), http.StatusForbidden},
-		"a longer name":               {to("kubernetes.default.svc.evil.example:443"), http.StatusForbidden},
-		"upper case":                  {to("KUBERNETES.default.svc:443"), http.StatusForbidden},
-		"the metadata service":        {to("169.254.169.254:80"), http.StatusForbidden},
-		"our own node":                {to("127.0.0.1:10250"), http.StatusForbidden},
-		"a user in the authority":     {to("liqo-auth@" + other), http.StatusForbidden},
-		"a path":                      {to("/" + other), http.StatusForbidden},
-		"another Host header":         {"CONNECT " + APIServer + " HTTP/1.1\r\nHost: " + other + "\r\n" + pass(rome) + "\r\n", http.StatusOK}, // it does not count
-		"two Host headers":            {"CONNECT " + APIServer + " HTTP/1.1\r\nHost: " + APIServer + "\r\nHost: " + other + "\r\n" + pass(rome) + "\r\n", http.StatusBadRequest},
-		"GET of an absolute URL":      {"GET http://" + other + "/ HTTP/1.1\r\nHost: " + other + "\r\n" + pass(rome) + "\r\n", http.StatusMethodNotAllowed},
-		"POST":                        {"POST / HTTP/1.1\r\nHost: liqo-auth\r\nContent-Length: 0\r\n" + pass(rome) + "\r\n", http.StatusMethodNotAllowed},
-		"HTTP/2 without TLS":          {"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", http.StatusMethodNotAllowed},
-		"smuggled length":             {"CONNECT " + Auth + " HTTP/1.1\r\nHost: " + Auth + "\r\n" + pass(rome) + "Content-Length: 44\r\n\r\nCONNECT " + other + " HTTP/1.1\r\nHost: x\r\n\r\n", http.StatusBadRequest},
-		"smuggled chunks":             {"CONNECT " + Auth + " HTTP/1.1\r\nHost: " + Auth + "\r\n" + pass(rome) + "Transfer-Encoding: chunked\r\n\r\n0\r\n\r\n", http.StatusBadRequest},
-		"both":                        {"CONNECT " + Auth + " HTTP/1.1\r\nHost: " + Auth + "\r\n" + pass(rome) + "Content-Length: 4\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n", http.StatusBadRequest},
+		"another host":            {to(other), http.StatusForbidden},
+		"another port":            {to("kubernetes.default.svc:6443"), http.StatusForbidden},
+		"no port":                 {to("kubernetes.default.svc"), http.StatusForbidden},
+		"a longer name":           {to("kubernetes.default.svc.evil.example:443"), http.StatusForbidden},
+		"upper case":              {to("KUBERNETES.default.svc:443"), http.StatusForbidden},
+		"the metadata service":    {to("169.254.169.254:80"), http.StatusForbidden},
+		"our own node":            {to("127.0.0.1:10250"), http.StatusForbidden},
+		"a user in the authority": {to("liqo-auth@" + other), http.StatusForbidden},
+		"a path":                  {to("/" + other), http.StatusForbidden},
+		"another Host header":     {"CONNECT " + APIServer + " HTTP/1.1\r\nHost: " + other + "\r\n" + pass(rome) + "\r\n", http.StatusOK}, // it does not count
+		"two Host headers": {
+			"CONNECT " + APIServer + " HTTP/1.1\r\nHost: " + APIServer + "\r\nHost: " + other + "\r\n" + pass(rome) + "\r\n", http.StatusBadRequest,
+		},
+		"GET of an absolute URL": {"GET http://" + other + "/ HTTP/1.1\r\nHost: " + other + "\r\n" + pass(rome) + "\r\n", http.StatusMethodNotAllowed},
+		"POST":                   {"POST / HTTP/1.1\r\nHost: liqo-auth\r\nContent-Length: 0\r\n" + pass(rome) + "\r\n", http.StatusMethodNotAllowed},
+		"HTTP/2 without TLS":     {"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", http.StatusMethodNotAllowed},
+		"smuggled length": {
+			"CONNECT " + Auth + " HTTP/1.1\r\nHost: " + Auth + "\r\n" + pass(rome) + "Content-Length: 44\r\n\r\nCONNECT " + other + " HTTP/1.1\r\nHost: x\r\n\r\n",
+			http.StatusBadRequest,
+		},
+		"smuggled chunks": {
+			"CONNECT " + Auth + " HTTP/1.1\r\nHost: " + Auth + "\r\n" + pass(rome) + "Transfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
+			http.StatusBadRequest,
+		},
+		"both": {
+			"CONNECT " + Auth + " HTTP/1.1\r\nHost: " + Auth + "\r\n" + pass(rome) + "Content-Length: 4\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
+			http.StatusBadRequest,
+		},
 		"a header folded over a line": {"CONNECT " + Auth + " HTTP/1.1\r\nHost: " + Auth + "\r\n X-More: 1\r\n" + pass(rome) + "\r\n", http.StatusOK}, // the same
 		"an upgrade":                  {"CONNECT " + Auth + " HTTP/1.1\r\nHost: " + Auth + "\r\nUpgrade: websocket\r\n" + pass(rome) + "\r\n", http.StatusBadRequest},
 		"no pass":                     {"CONNECT " + Auth + " HTTP/1.1\r\nHost: " + Auth + "\r\n\r\n", http.StatusProxyAuthRequired},
-		"the pass of another peer":    {"CONNECT " + Auth + " HTTP/1.1\r\nHost: " + Auth + "\r\n" + strings.Replace(pass(rome), "Basic ", "Basic "+base64.StdEncoding.EncodeToString([]byte(milan))[:16], 1) + "\r\n", http.StatusProxyAuthRequired},
-		"two passes":                  {"CONNECT " + Auth + " HTTP/1.1\r\nHost: " + Auth + "\r\n" + pass(rome) + pass(milan) + "\r\n", http.StatusProxyAuthRequired},
-		"a long request":              {"CONNECT " + Auth + " HTTP/1.1\r\nHost: " + Auth + "\r\nX: " + strings.Repeat("a", 2*maxRequest) + "\r\n\r\n", http.StatusRequestHeaderFieldsTooLarge},
-		"TLS":                         {"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03\r\n\r\n", http.StatusBadRequest},
-		"a destination that is down":  {to("gone:443"), http.StatusBadGateway},
-		"half of a request":           {"CONNECT " + Auth + " HTTP/1.1\r\nHost:", http.StatusBadRequest}, // after the deadline
+		"the pass of another peer": {"CONNECT " + Auth + " HTTP/1.1\r\nHost: " + Auth + "\r\n" +
+			strings.Replace(pass(rome), "Basic ", "Basic "+base64.StdEncoding.EncodeToString([]byte(milan))[:16], 1) + "\r\n", http.StatusProxyAuthRequired},
+		"two passes": {"CONNECT " + Auth + " HTTP/1.1\r\nHost: " + Auth + "\r\n" + pass(rome) + pass(milan) + "\r\n", http.StatusProxyAuthRequired},
+		"a long request": {
+			"CONNECT " + Auth + " HTTP/1.1\r\nHost: " + Auth + "\r\nX: " + strings.Repeat("a", 2*maxRequest) + "\r\n\r\n",
+			http.StatusRequestHeaderFieldsTooLarge,
+		},
+		"TLS":                        {"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03\r\n\r\n", http.StatusBadRequest},
+		"a destination that is down": {to("gone:443"), http.StatusBadGateway},
+		"half of a request":          {"CONNECT " + Auth + " HTTP/1.1\r\nHost:", http.StatusBadRequest}, // after the deadline
 	} {
 		t.Run(name, func(t *testing.T) {
 			if got := ask(t, f.dial(t), row.text); got != row.want {
@@ -334,7 +352,10 @@ func ends(t *testing.T, connection net.Conn) bool {
 
 // TestSlowClients: a client that does not go on loses its connection at each step, and gives its place back.
 func TestSlowClients(t *testing.T) {
-	f := start(t, Limits{Peer: 1, Total: 2, Request: 50 * time.Millisecond, Handshake: 50 * time.Millisecond, Idle: 50 * time.Millisecond, Write: 50 * time.Millisecond})
+	f := start(t, Limits{
+		Peer: 1, Total: 2, Request: 50 * time.Millisecond, Handshake: 50 * time.Millisecond, Idle: 50 * time.Millisecond,
+		Write: 50 * time.Millisecond,
+	})
 	t.Run("no request", func(t *testing.T) {
 		if !ends(t, f.dial(t)) {
 			t.Error("still open")
@@ -458,7 +479,8 @@ func TestHalfClosed(t *testing.T) {
 // FuzzRequest: only the exact text of a destination, with the pass of a peer, leads to it, and nothing is lost of what follows the request.
 func FuzzRequest(f *testing.F) {
 	for _, seed := range []string{
-		asking(rome, APIServer), asking(milan, Auth) + "\x16\x03", askingOnly(rome, Auth), askingOnly(rome, APIServer), "GET / HTTP/1.1\r\nHost: a\r\n\r\n", "CONNECT " + Auth + " HTTP/1.1\r\n" + pass(rome) + "\r\n",
+		asking(rome, APIServer), asking(milan, Auth) + "\x16\x03", askingOnly(rome, Auth), askingOnly(rome, APIServer),
+		"GET / HTTP/1.1\r\nHost: a\r\n\r\n", "CONNECT " + Auth + " HTTP/1.1\r\n" + pass(rome) + "\r\n",
 		strings.Replace(asking(rome, Auth), "Basic ", "Basic  ", 1), strings.Replace(asking(rome, Auth), "\r\n\r\n", "\r\nContent-Length: 0\r\n\r\n", 1), "\n", "",
 	} {
 		f.Add([]byte(seed))

@@ -47,7 +47,8 @@ func (r *refusal) answer() string {
 	case http.StatusMethodNotAllowed:
 		more = "Allow: CONNECT\r\n"
 	}
-	return "HTTP/1.1 " + strconv.Itoa(r.code) + " " + http.StatusText(r.code) + "\r\n" + more + "Content-Type: text/plain; charset=utf-8\r\nConnection: close\r\nContent-Length: " +
+	return "HTTP/1.1 " + strconv.Itoa(r.code) + " " + http.StatusText(r.code) + "\r\n" + more +
+		"Content-Type: text/plain; charset=utf-8\r\nConnection: close\r\nContent-Length: " +
 		strconv.Itoa(len(r.text)) + "\r\n\r\n" + r.text
 }
 

@@ -25,7 +25,8 @@ type Share struct {
 }
 
 // AuthShare is that of the authentication service, which ends the oldest connection of the address with the most, serves 8 requests on each, and of the most
-// expensive kind 5 in a second and 100 at once. An honest peer opens a connection for each renewal, and while it gets no answer, one after 1, 2, 4, 8, 16 and 30 s.
+// expensive kind 5 in a second and 100 at once. An honest peer opens a connection for each renewal, and while it gets no answer, one after 1, 2, 4,
+// 8, 16 and 30 s.
 func AuthShare() *Share { return &Share{Each: 4, All: 48, Burst: 8, Pause: 5 * time.Second} }
 
 // maxPaced bounds how many peers have a pace of their own; they are known by their passes.

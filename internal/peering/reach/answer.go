@@ -16,7 +16,8 @@ func WantsProxy(fc *discoveryv1alpha1.ForeignCluster) bool {
 		return false
 	}
 	return fc.Inside() || slices.ContainsFunc(fc.Status.PeeringConditions, func(c discoveryv1alpha1.PeeringCondition) bool {
-		return c.Reason == discoveryv1alpha1.ReasonAuthNotReachable || c.Reason == discoveryv1alpha1.ReasonAPIServerNotReady && c.Status == discoveryv1alpha1.StatusError
+		return c.Reason == discoveryv1alpha1.ReasonAuthNotReachable ||
+			c.Reason == discoveryv1alpha1.ReasonAPIServerNotReady && c.Status == discoveryv1alpha1.StatusError
 	})
 }
 

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package reach decides by which way another cluster is reached: directly, through the tunnel, by its invitation, or not yet. For is the one place where that is
-// decided, for all that ask for an identity there or renew it. It must not know how a way is used. TestFor holds every combination of what it depends on.
+// Package reach decides by which way another cluster is reached: directly, through the tunnel, by its invitation, or not yet. For is the one place
+// where that is decided, for all that ask for an identity there or renew it. It must not know how a way is used. TestFor holds every combination of
+// what it depends on.
 package reach
 
 import (
@@ -95,9 +96,10 @@ func For(seen Seen) Plan {
 	return plan
 }
 
-// offered is the address of a consumer that registered, after what its requests offer: directly as long as that works, else through the tunnel, which has no way
-// back. A proxy that is not in the network of that cluster does not count, and what works stays: each change costs this cluster requests, and the other one may
-// offer another proxy at any moment. An administrator who peers with that cluster out-of-band sets another address, and makes the object theirs.
+// offered is the address of a consumer that registered, after what its requests offer: directly as long as that works, else through the tunnel, which
+// has no way back. A proxy that is not in the network of that cluster does not count, and what works stays: each change costs this cluster requests,
+// and the other one may offer another proxy at any moment. An administrator who peers with that cluster out-of-band sets another address, and makes
+// the object theirs.
 func offered(now Address, seen *Seen) Address {
 	if seen.FC.Labels[labels.DiscoveryType] != labels.DiscoveryIncoming || len(seen.Copies) == 0 {
 		return now

@@ -101,7 +101,10 @@ func TestFor(t *testing.T) {
 									second := want == Direct && way == up && answer == proxied
 									if got.Kind != want || (got.Why != "") != (want == Wait) || got.Spec != (Address{authURL, proxy}) || got.Proxy != through ||
 										second != (got.Second == Address{inside, proxied}) || second == (got.NoSecond != "") {
-										t.Errorf("in-band %t, %q through %q, tunnel %s, invited %t, answer %q, %+v, ending %t: %+v, want %s", inBand, authURL, proxyURL, way, invited, answer, reached, ending, got, want)
+										t.Errorf(
+											"in-band %t, %q through %q, tunnel %s, invited %t, answer %q, %+v, ending %t: %+v, want %s", inBand, authURL, proxyURL, way,
+											invited, answer, reached, ending, got, want,
+										)
 									}
 								}
 							}
@@ -163,7 +166,10 @@ func TestWay(t *testing.T) {
 			Address{direct, "http://proxy.example.org:3128"}, Address{direct, proxied}, joined, false, Address{direct, "http://proxy.example.org:3128"},
 		},
 	} {
-		seen := Seen{FC: cluster(false, labels.DiscoveryIncoming, row.now.AuthURL, row.now.ProxyURL), Copies: copied(row.offer.AuthURL, row.offer.ProxyURL), Tunnel: row.tunnel, Unreachable: row.unreachable}
+		seen := Seen{
+			FC: cluster(false, labels.DiscoveryIncoming, row.now.AuthURL, row.now.ProxyURL), Copies: copied(row.offer.AuthURL, row.offer.ProxyURL),
+			Tunnel: row.tunnel, Unreachable: row.unreachable,
+		}
 		if got := For(seen).Spec; got != row.want {
 			t.Errorf("%s: %v, want %v", name, got, row.want)
 		}

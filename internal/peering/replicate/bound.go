@@ -83,7 +83,8 @@ func (p *peerCache) transform(in any) (any, error) {
 	fits, first := p.sizes.put(sizeID(object), objectBytes+len(text), time.Now())
 	if first {
 		p.conn.worker.log.Info("the peer has too many or too large objects in our tenant namespace; they are not cached any more", "namespace", p.namespace)
-		p.conn.setReadError(fmt.Sprintf("the provider has objects of more than %d bytes in our namespace %s there, so this cluster has stopped reading them and tries again in %s; ask its administrator to delete what is not of this peering",
+		p.conn.setReadError(fmt.Sprintf("the provider has objects of more than %d bytes in our namespace %s there, so this cluster has stopped "+
+			"reading them and tries again in %s; ask its administrator to delete what is not of this peering",
 			p.sizes.limit, p.namespace, overflowPause))
 		p.end()
 	}

@@ -50,12 +50,18 @@ func TestCarryNetwork(t *testing.T) {
 	b.answer(b.there, ours, "10.9.0.0/16")
 	b.must(carry.Network(ctx, here, there))
 
-	before := map[string]string{"copy": b.config(b.there, ours).ResourceVersion, "original": b.config(b.here, ours).ResourceVersion, "theirs": b.config(b.here, theirs).ResourceVersion}
+	before := map[string]string{
+		"copy": b.config(b.there, ours).ResourceVersion, "original": b.config(b.here, ours).ResourceVersion,
+		"theirs": b.config(b.here, theirs).ResourceVersion,
+	}
 	b.start()
 	b.connect(b.peer(""))
 	b.ready()
 	b.settled("networkconfigs")
-	after := map[string]string{"copy": b.config(b.there, ours).ResourceVersion, "original": b.config(b.here, ours).ResourceVersion, "theirs": b.config(b.here, theirs).ResourceVersion}
+	after := map[string]string{
+		"copy": b.config(b.there, ours).ResourceVersion, "original": b.config(b.here, ours).ResourceVersion,
+		"theirs": b.config(b.here, theirs).ResourceVersion,
+	}
 	for what := range before {
 		if before[what] != after[what] {
 			t.Errorf("the connection wrote the %s again", what)

@@ -256,7 +256,8 @@ func TestAttackM7Message(t *testing.T) {
 	b.start()
 	b.connect(peer)
 	b.probes(2)
-	if message := b.r.State(b.provider).Message; message == "" || len(message) > 2*printable.MaxLine || strings.ContainsFunc(message, func(r rune) bool { return !unicode.IsPrint(r) }) {
+	if message := b.r.State(b.provider).Message; message == "" || len(message) > 2*printable.MaxLine ||
+		strings.ContainsFunc(message, func(r rune) bool { return !unicode.IsPrint(r) }) {
 		t.Errorf("%d bytes: %.200q", len(message), message)
 	}
 }

@@ -64,7 +64,9 @@ func newEnv(t testing.TB) *env {
 	t.Helper()
 	b := &env{t: t, scheme: runtime.NewScheme()}
 	b.hereConfig, b.thereConfig = kubetest.SharedPair(t)
-	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, netv1alpha1.AddToScheme, sharingv1alpha1.AddToScheme, vkv1alpha1.AddToScheme, apiextensionsv1.AddToScheme} {
+	for _, add := range []func(*runtime.Scheme) error{
+		clientgoscheme.AddToScheme, netv1alpha1.AddToScheme, sharingv1alpha1.AddToScheme, vkv1alpha1.AddToScheme, apiextensionsv1.AddToScheme,
+	} {
 		b.must(add(b.scheme))
 	}
 	b.here, b.there = b.client(b.hereConfig), b.client(b.thereConfig)
@@ -127,9 +129,15 @@ func (b *env) tenant() {
 	meta := metav1.ObjectMeta{Namespace: b.name, Name: "liqo-peer"}
 	b.must(b.there.Create(ctx, &corev1.ServiceAccount{ObjectMeta: meta}))
 	b.must(b.there.Create(ctx, &rbacv1.Role{ObjectMeta: meta, Rules: []rbacv1.PolicyRule{
-		{APIGroups: []string{"sharing.liqo.io"}, Resources: []string{"resourceslices"}, Verbs: []string{"get", "list", "watch", "create", "update", "patch", "delete"}},
+		{
+			APIGroups: []string{"sharing.liqo.io"}, Resources: []string{"resourceslices"},
+			Verbs: []string{"get", "list", "watch", "create", "update", "patch", "delete"},
+		},
 		{APIGroups: []string{"sharing.liqo.io"}, Resources: []string{"resourceslices/status"}, Verbs: []string{"get"}},
-		{APIGroups: []string{"virtualkubelet.liqo.io"}, Resources: []string{"namespacemaps"}, Verbs: []string{"get", "list", "watch", "create", "update", "patch", "delete"}},
+		{
+			APIGroups: []string{"virtualkubelet.liqo.io"}, Resources: []string{"namespacemaps"},
+			Verbs: []string{"get", "list", "watch", "create", "update", "patch", "delete"},
+		},
 		{APIGroups: []string{"virtualkubelet.liqo.io"}, Resources: []string{"namespacemaps/status"}, Verbs: []string{"get"}},
 		{APIGroups: []string{"net.liqo.io"}, Resources: []string{"networkconfigs"}, Verbs: []string{"get", "list", "watch", "create", "update", "patch", "delete"}},
 		{APIGroups: []string{"net.liqo.io"}, Resources: []string{"networkconfigs/status"}, Verbs: []string{"get", "patch", "update"}},
@@ -162,7 +170,10 @@ func (b *env) peer(through string) Peer {
 // start runs a replicator in its own manager until stop, or until the test ends.
 func (b *env) start(change ...func(*Options)) {
 	b.t.Helper()
-	options := Options{LocalClusterID: b.origin, Network: true, ProbeInterval: 100 * time.Millisecond, ProbeTimeout: time.Second, RetryInterval: 50 * time.Millisecond}
+	options := Options{
+		LocalClusterID: b.origin, Network: true, ProbeInterval: 100 * time.Millisecond, ProbeTimeout: time.Second,
+		RetryInterval: 50 * time.Millisecond,
+	}
 	for _, change := range change {
 		change(&options)
 	}

@@ -35,7 +35,8 @@ func TestNamespaceMap(t *testing.T) {
 	key := client.ObjectKeyFromObject(local)
 	var there vkv1alpha1.NamespaceMap
 	kubetest.Eventually(b.t, "the copy is there", func() error { return b.there.Get(t.Context(), key, &there) })
-	if !maps.Equal(there.Spec.DesiredMapping, local.Spec.DesiredMapping) || len(there.Spec.WithoutAPIServer) > 0 || there.Labels[labels.RemoteClusterID] != b.origin || there.Labels[labels.Replicated] != "true" {
+	if !maps.Equal(there.Spec.DesiredMapping, local.Spec.DesiredMapping) || len(there.Spec.WithoutAPIServer) > 0 ||
+		there.Labels[labels.RemoteClusterID] != b.origin || there.Labels[labels.Replicated] != "true" {
 		t.Errorf("%+v", there)
 	}
 	kubetest.Eventually(b.t, "the provider writes its status", func() error {

@@ -47,7 +47,10 @@ type peerCache struct {
 
 // newPeerCache is called with the connection locked.
 func newPeerCache(c *connection) *peerCache {
-	p := &peerCache{conn: c, client: c.api.Client(), namespace: c.api.Namespace(), synced: make([]atomic.Bool, len(c.worker.r.kinds)), sizes: newSizes(c.worker.r.options.PeerBytes)}
+	p := &peerCache{
+		conn: c, client: c.api.Client(), namespace: c.api.Namespace(), synced: make([]atomic.Bool, len(c.worker.r.kinds)),
+		sizes: newSizes(c.worker.r.options.PeerBytes),
+	}
 	p.applier = ssa.NewApplier(p.client, labels.OwnerReplicate)
 	p.life, p.end = context.WithCancel(c.life)
 	return p

@@ -60,7 +60,8 @@ type worker struct {
 
 func newWorker(r *Replicator, id string) *worker {
 	return &worker{
-		r: r, id: id, waiting: map[key]struct{}{}, deletions: map[types.UID]*deletion{}, limiters: ratelimit.New[types.NamespacedName](writeRate, writeBurst, maxLimited),
+		r: r, id: id, waiting: map[key]struct{}{}, deletions: map[types.UID]*deletion{},
+		limiters:     ratelimit.New[types.NamespacedName](writeRate, writeBurst, maxLimited),
 		fetchLimiter: rate.NewLimiter(writeRate, writeBurst),
 		log:          r.mgr.GetLogger().WithName("replicate").WithValues("peer", id),
 		queue: workqueue.NewTypedRateLimitingQueue(
@@ -183,7 +184,10 @@ func (w *worker) sync(ctx context.Context, k key, c *connection) (requeueAfter t
 		return 0, nil // the copy of an earlier object with this name; its status is not that of this object
 	}
 	if remote != nil && kinds.IsOriginal(remote) {
-		return 0, fmt.Errorf("the provider has its own %s with the name %s, so ours cannot be copied there; give the clusters different names", kind.Name, k.name.Name)
+		return 0, fmt.Errorf(
+			"the provider has its own %s with the name %s, so ours cannot be copied there; give the clusters different names", kind.Name,
+			k.name.Name,
+		)
 	}
 	if kind.Held {
 		if kept, err := w.finalizer(ctx, local, controllerutil.AddFinalizer); err != nil || !kept {
@@ -200,8 +204,8 @@ func (w *worker) sync(ctx context.Context, k key, c *connection) (requeueAfter t
 	return w.writeStatus(ctx, kind, local, remote)
 }
 
-// finalizer adds or removes ours. It is added before the object is sent, so that the object stays until its copy is deleted. done is false if the object changed
-// meanwhile: then its event triggers the next sync.
+// finalizer adds or removes ours. It is added before the object is sent, so that the object stays until its copy is deleted. done is false if the
+// object changed meanwhile: then its event triggers the next sync.
 func (w *worker) finalizer(ctx context.Context, local client.Object, change func(client.Object, string) bool) (done bool, err error) {
 	return finalizer.Patch(ctx, client.WithFieldOwner(w.r.client, labels.OwnerReplicate), local, labels.FinalizerReplication, change)
 }

@@ -145,13 +145,18 @@ func Setup(mgr manager.Manager, o Options) error {
 	}
 	r.percentage.Store(int64(o.SharingPercentage))
 	allTenants := handler.EnqueueRequestsFromMapFunc(func(context.Context, client.Object) []reconcile.Request { return tenants.requests() })
-	specChanged := predicate.Or(predicate.Predicate(predicate.GenerationChangedPredicate{}), predicate.AnnotationChangedPredicate{}, predicate.LabelChangedPredicate{})
+	specChanged := predicate.Or(
+		predicate.Predicate(predicate.GenerationChangedPredicate{}), predicate.AnnotationChangedPredicate{}, predicate.LabelChangedPredicate{},
+	)
 
 	b := builder.ControllerManagedBy(mgr).Named("resourceslice").
 		WithOptions(controller.Options{MaxConcurrentReconciles: sliceWorkers}).
 		Watches(&sharingv1alpha1.ResourceSlice{}, handler.EnqueueRequestsFromMapFunc(tenantOfSlice)).
 		Watches(&corev1.Namespace{}, handler.EnqueueRequestsFromMapFunc(tenantOfNamespace), builder.WithPredicates(predicate.LabelChangedPredicate{})).
-		Watches(&discoveryv1alpha1.ForeignCluster{}, handler.EnqueueRequestsFromMapFunc(r.tenantsOfPeer), builder.WithPredicates(predicate.Or(specChanged, proxyWantedChanged, decisionChanged))).
+		Watches(
+			&discoveryv1alpha1.ForeignCluster{}, handler.EnqueueRequestsFromMapFunc(r.tenantsOfPeer),
+			builder.WithPredicates(predicate.Or(specChanged, proxyWantedChanged, decisionChanged)),
+		).
 		Watches(&storagev1.StorageClass{}, allTenants).
 		Watches(&storagev1.CSIDriver{}, allTenants).
 		Watches(&networkingv1.IngressClass{}, allTenants).

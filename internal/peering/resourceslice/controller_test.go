@@ -47,7 +47,8 @@ func TestResourceSlice(t *testing.T) {
 		if gpu.String() != "1" || memory.String() != "90G" || pods.String() != "99" {
 			t.Errorf("granted %v", status.Resources)
 		}
-		if !slices.Equal(status.Architectures, []string{"amd64"}) || status.Labels["topology.liqo.io/region"] != "west" || status.ObservedGeneration != rome.Generation {
+		if !slices.Equal(status.Architectures, []string{"amd64"}) ||
+			status.Labels["topology.liqo.io/region"] != "west" || status.ObservedGeneration != rome.Generation {
 			t.Errorf("status %+v", status)
 		}
 		if want := []sharingv1alpha1.StorageClass{{StorageClassName: "fast", Default: true}, {StorageClassName: "slow"}}; !slices.Equal(status.StorageClasses, want) {
@@ -330,13 +331,14 @@ func TestStaleCacheEndsNoPeering(t *testing.T) {
 	earlier.DeletionTimestamp, earlier.Finalizers = new(metav1.Now()), []string{labels.FinalizerGrant}
 	plain, err := client.NewWithWatch(b.admin, client.Options{Scheme: b.scheme})
 	b.Must(err)
-	stale := interceptor.NewClient(plain, interceptor.Funcs{List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, opts ...client.ListOption) error {
+	withEarlier := func(ctx context.Context, c client.WithWatch, list client.ObjectList, opts ...client.ListOption) error {
 		err := c.List(ctx, list, opts...)
 		if slices, ok := list.(*sharingv1alpha1.ResourceSliceList); ok {
 			slices.Items = append(slices.Items, *earlier)
 		}
 		return err
-	}})
+	}
+	stale := interceptor.NewClient(plain, interceptor.Funcs{List: withEarlier})
 	r := &reconciler{options: Options{Namespace: "liqo"}, client: stale, live: plain, tenants: newSliceTenants()}
 	_, err = r.Reconcile(t.Context(), sliceRequest("tenant-rome"))
 	b.Must(err)

@@ -149,7 +149,9 @@ func (b *sliceEnv) tenant(name string, change ...func(*discoveryv1alpha1.Foreign
 		apply(peer)
 	}
 	b.Make(peer)
-	b.Make(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "tenant-" + name, Labels: map[string]string{labels.TenantNamespace: "true", labels.ClusterID: name + "-id"}}})
+	b.Make(&corev1.Namespace{
+		ObjectMeta: metav1.ObjectMeta{Name: "tenant-" + name, Labels: map[string]string{labels.TenantNamespace: "true", labels.ClusterID: name + "-id"}},
+	})
 	return peer
 }
 

@@ -217,7 +217,8 @@ func pluginFailure(address string, err error) string {
 		return fmt.Sprintf("the provider's resource plugin returned an invalid answer (%v)", errors.Unwrap(err))
 	}
 	if errors.Is(err, plugin.ErrUnproven) {
-		return fmt.Sprintf("what answers at %s did not prove by its certificate that it is the provider's resource plugin; its administrator should read the log of the controller manager", address)
+		return fmt.Sprintf("what answers at %s did not prove by its certificate that it is the provider's resource plugin; its administrator "+
+			"should read the log of the controller manager", address)
 	}
 	seen := ""
 	if code := status.Code(err); code != codes.Unavailable && code != codes.DeadlineExceeded {
@@ -312,7 +313,8 @@ func sliceStatus(slice *sharingv1alpha1.ResourceSlice, answer *sharingv1alpha1.R
 		status = status.WithResources(answer.Resources)
 	}
 	for _, class := range answer.StorageClasses {
-		status = status.WithStorageClasses(applyv1alpha1.StorageClass().WithStorageClassName(class.StorageClassName).WithDefault(class.Default).WithClones(class.Clones))
+		status = status.WithStorageClasses(applyv1alpha1.StorageClass().WithStorageClassName(class.StorageClassName).WithDefault(class.Default).
+			WithClones(class.Clones))
 	}
 	for _, class := range answer.IngressClasses {
 		status = status.WithIngressClasses(applyv1alpha1.IngressClass().WithIngressClassName(class.IngressClassName).WithDefault(class.Default))

@@ -113,14 +113,19 @@ func TestSharedClasses(t *testing.T) {
 	byDefault := map[string]string{storageclass.DefaultAnnotation: "true"}
 	classes := []storagev1.StorageClass{
 		{ObjectMeta: metav1.ObjectMeta{Name: "c", CreationTimestamp: old, Annotations: byDefault}, Provisioner: "x"},
-		{ObjectMeta: metav1.ObjectMeta{Name: "b", CreationTimestamp: young, Annotations: map[string]string{storageclass.OlderDefaultAnnotation: "true"}}, Provisioner: "x"},
+		{
+			ObjectMeta:  metav1.ObjectMeta{Name: "b", CreationTimestamp: young, Annotations: map[string]string{storageclass.OlderDefaultAnnotation: "true"}},
+			Provisioner: "x",
+		},
 		{ObjectMeta: metav1.ObjectMeta{Name: "liqo", CreationTimestamp: young, Annotations: byDefault}, Provisioner: virtualProvisioner},
 		{ObjectMeta: metav1.ObjectMeta{Name: "a", CreationTimestamp: young}, Provisioner: "x"},
 	}
 	classes[0].Provisioner = "disk.example.com"
 	drivers := []storagev1.CSIDriver{{ObjectMeta: metav1.ObjectMeta{Name: "disk.example.com"}}}
 	storage := sharedStorageClasses(classes, drivers, []string{"*"})
-	if want := []sharingv1alpha1.StorageClass{{StorageClassName: "a"}, {StorageClassName: "b", Default: true}, {StorageClassName: "c", Clones: true}}; !slices.Equal(storage, want) {
+	if want := []sharingv1alpha1.StorageClass{
+		{StorageClassName: "a"}, {StorageClassName: "b", Default: true}, {StorageClassName: "c", Clones: true},
+	}; !slices.Equal(storage, want) {
 		t.Errorf("storage classes %v", storage)
 	}
 	if some := sharedStorageClasses(classes, nil, []string{"a", "liqo", "d"}); !slices.Equal(some, []sharingv1alpha1.StorageClass{{StorageClassName: "a"}}) {
@@ -140,7 +145,8 @@ func TestSharedClasses(t *testing.T) {
 // TestWantsProxy: a provider asks its consumer to open its proxy only if it is to use that cluster, and does not reach it.
 func TestWantsProxy(t *testing.T) {
 	t.Parallel()
-	condition := func(kind discoveryv1alpha1.PeeringConditionType, status discoveryv1alpha1.PeeringConditionStatus, reason string) discoveryv1alpha1.PeeringCondition {
+	type made = discoveryv1alpha1.PeeringCondition
+	condition := func(kind discoveryv1alpha1.PeeringConditionType, status discoveryv1alpha1.PeeringConditionStatus, reason string) made {
 		return discoveryv1alpha1.PeeringCondition{Type: kind, Status: status, Reason: reason}
 	}
 	silent := condition(discoveryv1alpha1.AuthenticationStatus, discoveryv1alpha1.StatusError, discoveryv1alpha1.ReasonAuthNotReachable)
@@ -179,8 +185,10 @@ func TestWantsProxy(t *testing.T) {
 	if reach.WantsProxy(nil) {
 		t.Error("a cluster that is not known is asked")
 	}
-	before, after := consumer(func(fc *discoveryv1alpha1.ForeignCluster) { fc.Status.PeeringConditions = nil }), consumer(func(*discoveryv1alpha1.ForeignCluster) {})
-	if !proxyWantedChanged.Update(event.UpdateEvent{ObjectOld: before, ObjectNew: after}) || proxyWantedChanged.Update(event.UpdateEvent{ObjectOld: after, ObjectNew: after}) {
+	before, after := consumer(func(fc *discoveryv1alpha1.ForeignCluster) { fc.Status.PeeringConditions = nil }),
+		consumer(func(*discoveryv1alpha1.ForeignCluster) {})
+	if !proxyWantedChanged.Update(event.UpdateEvent{ObjectOld: before, ObjectNew: after}) ||
+		proxyWantedChanged.Update(event.UpdateEvent{ObjectOld: after, ObjectNew: after}) {
 		t.Error("the change is not noticed, or what is none is")
 	}
 	asked := sharingv1alpha1.ResourceSliceStatus{}

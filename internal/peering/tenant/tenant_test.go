@@ -198,7 +198,10 @@ func unfinished(t *testing.T, config *rest.Config, api client.Client) {
 	manager := &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: "liqo-controller-manager"}, Rules: []rbacv1.PolicyRule{
 		{APIGroups: []string{""}, Resources: []string{"namespaces"}, Verbs: []string{"get", "delete"}},
 		{APIGroups: []string{"rbac.authorization.k8s.io"}, Resources: []string{"rolebindings"}, Verbs: []string{"get", "create", "patch"}},
-		{APIGroups: []string{"rbac.authorization.k8s.io"}, Resources: []string{"clusterroles"}, Verbs: []string{"bind"}, ResourceNames: []string{"liqo-controller-manager-tenant"}},
+		{
+			APIGroups: []string{"rbac.authorization.k8s.io"}, Resources: []string{"clusterroles"}, Verbs: []string{"bind"},
+			ResourceNames: []string{"liqo-controller-manager-tenant"},
+		},
 	}}
 	inside := &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: "liqo-controller-manager-tenant"}, Rules: []rbacv1.PolicyRule{
 		{APIGroups: []string{""}, Resources: []string{"serviceaccounts"}, Verbs: []string{"delete"}},
@@ -211,7 +214,9 @@ func unfinished(t *testing.T, config *rest.Config, api client.Client) {
 			RoleRef:    rbacv1.RoleRef{APIGroup: "rbac.authorization.k8s.io", Kind: "ClusterRole", Name: "liqo-controller-manager"},
 			Subjects:   []rbacv1.Subject{{Kind: "ServiceAccount", Namespace: "liqo", Name: tenant.ManagerAccount}},
 		},
-		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: half.Namespace, Labels: map[string]string{labels.TenantNamespace: "true", labels.ClusterID: "half-id"}}},
+		&corev1.Namespace{
+			ObjectMeta: metav1.ObjectMeta{Name: half.Namespace, Labels: map[string]string{labels.TenantNamespace: "true", labels.ClusterID: "half-id"}},
+		},
 	} {
 		if err := api.Create(ctx, object); err != nil {
 			t.Fatal(err)

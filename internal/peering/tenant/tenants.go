@@ -81,7 +81,10 @@ func checkOwner(namespace *corev1.Namespace, peer discovery.ClusterIdentity) err
 	case peer.ClusterID:
 		return nil
 	case "":
-		return fmt.Errorf("namespace %s exists and does not belong to cluster %s; move its contents to another namespace and delete it", namespace.Name, peer.ClusterID)
+		return fmt.Errorf(
+			"namespace %s exists and does not belong to cluster %s; move its contents to another namespace and delete it", namespace.Name,
+			peer.ClusterID,
+		)
 	default:
 		return fmt.Errorf("namespace %s cannot be that of cluster %s: %w", namespace.Name, peer.ClusterID, ErrTaken)
 	}

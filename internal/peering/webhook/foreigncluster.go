@@ -113,7 +113,10 @@ func validate(old, fc *discoveryv1alpha1.ForeignCluster, local string) string {
 	case old == nil && is.ClusterID != "" && is.ClusterID == local:
 		return fmt.Sprintf("%s is the ID of this cluster; use the peer command of another cluster", local)
 	case old == nil && is.ClusterName != "" && len(validation.IsDNS1123Label(is.ClusterName)) > 0:
-		return fmt.Sprintf("spec.clusterIdentity.clusterName %q is not a DNS-1123 label: %s", is.ClusterName, strings.Join(validation.IsDNS1123Label(is.ClusterName), "; "))
+		return fmt.Sprintf(
+			"spec.clusterIdentity.clusterName %q is not a DNS-1123 label: %s", is.ClusterName,
+			strings.Join(validation.IsDNS1123Label(is.ClusterName), "; "),
+		)
 	}
 	if address := fc.Spec.ForeignAuthURL; address != "" && (old == nil || old.Spec.ForeignAuthURL != address) {
 		if parsed, err := url.Parse(address); err != nil || parsed.Scheme != "https" || parsed.Hostname() == "" || parsed.User != nil {

@@ -127,7 +127,10 @@ func granted(a auth.GrantAnswer, token string) (auth.Grant, error) {
 	case a.ExpiresIn < int64(minLifetime/time.Second) || a.ExpiresIn > int64(maxLifetime/time.Second):
 		return auth.Grant{}, fmt.Errorf("the lifetime of its token is %d s; it must be between ten minutes and a year", a.ExpiresIn)
 	}
-	return auth.Grant{Namespace: a.Namespace, Token: token, Lifetime: time.Duration(a.ExpiresIn) * time.Second, APIServerURL: address, APIServerCA: a.APIServerCA}, nil
+	return auth.Grant{
+		Namespace: a.Namespace, Token: token, Lifetime: time.Duration(a.ExpiresIn) * time.Second, APIServerURL: address,
+		APIServerCA: a.APIServerCA,
+	}, nil
 }
 
 // clean makes a refusal safe for conditions, logs and terminals: one short line without control characters, and without

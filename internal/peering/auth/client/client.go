@@ -253,7 +253,10 @@ func (c *Client) question(ctx context.Context, provider Provider, us asker) (aut
 	case answer.Challenge == "" || len(answer.Challenge) > auth.MaxChallenge:
 		return auth.Question{}, nil, c.notAuthService("an empty or too long challenge")
 	case answer.ProviderKey == nil:
-		return auth.Question{}, nil, &auth.Error{Reason: auth.ReasonVersion, Message: c.url + " does not prove which cluster it belongs to, as services of older versions: upgrade Liqo in the remote cluster"}
+		return auth.Question{}, nil, &auth.Error{
+			Reason:  auth.ReasonVersion,
+			Message: c.url + " does not prove which cluster it belongs to, as services of older versions: upgrade Liqo in the remote cluster",
+		}
 	case len(answer.ProviderKey) != ed25519.PublicKeySize || !ed25519.Verify(answer.ProviderKey, answer.Signed(request), answer.Signature):
 		return auth.Question{}, nil, c.unproven("it does not prove that it has the key that it sends")
 	}
@@ -266,7 +269,8 @@ func (c *Client) question(ctx context.Context, provider Provider, us asker) (aut
 
 // unproven is the error for a service that may be another one in the place of the provider.
 func (c *Client) unproven(what string) *auth.Error {
-	return &auth.Error{Reason: auth.ReasonUnproven, Message: fmt.Sprintf("the service at %s is not proven to be that of the provider: %s. A machine on the way may answer in its place, "+
+	return &auth.Error{Reason: auth.ReasonUnproven, Message: fmt.Sprintf("the service at %s is not proven to be that of the provider: %s. A "+
+		"machine on the way may answer in its place, "+
 		"or the provider has a new key: run `liqoctl generate peer-command` there, and the printed command here", c.url, what)}
 }
 
@@ -312,7 +316,8 @@ func (c *Client) do(ctx context.Context, method, path string, question, answer a
 // refusal decodes an answer with an error status.
 func (c *Client) refusal(response *http.Response, text []byte) *auth.Error {
 	var refusal auth.Error
-	if err := json.Unmarshal(text, &refusal); err != nil || refusal.Code != response.StatusCode || refusal.Reason == "" || refusal.Reason == auth.ReasonUnreachable || refusal.Reason == auth.ReasonUnproven {
+	if err := json.Unmarshal(text, &refusal); err != nil || refusal.Code != response.StatusCode ||
+		refusal.Reason == "" || refusal.Reason == auth.ReasonUnreachable || refusal.Reason == auth.ReasonUnproven {
 		return c.notAuthService("HTTP status " + strconv.Itoa(response.StatusCode))
 	}
 	if seconds, err := strconv.ParseUint(response.Header.Get("Retry-After"), 10, 16); err == nil {
@@ -323,7 +328,10 @@ func (c *Client) refusal(response *http.Response, text []byte) *auth.Error {
 
 // notAuthService is the error of an answer that no honest authentication service sends.
 func (c *Client) notAuthService(what string) *auth.Error {
-	return &auth.Error{Reason: auth.ReasonUnreachable, Message: fmt.Sprintf("%s answered with %s; check that this is the URL of the authentication service of a Liqo cluster", c.url, what)}
+	return &auth.Error{
+		Reason:  auth.ReasonUnreachable,
+		Message: fmt.Sprintf("%s answered with %s; check that this is the URL of the authentication service of a Liqo cluster", c.url, what),
+	}
 }
 
 // wasEnded reports whether the connection ended before there was an answer.

@@ -30,7 +30,10 @@ func TestKeyExchange(t *testing.T) {
 	_ = free.Close()
 	kubetest.Start(t, "service", func(ctx context.Context) error {
 		handler := http.HandlerFunc(func(http.ResponseWriter, *http.Request) {})
-		return endpoint.Serve(ctx, func() {}, endpoint.Service(address, handler, func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return &own, nil }, logr.Discard()))
+		return endpoint.Serve(
+			ctx, func() {},
+			endpoint.Service(address, handler, func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return &own, nil }, logr.Discard()),
+		)
 	})
 	client, err := New("https://"+address, Options{InsecureSkipTLSVerify: true})
 	if err != nil {

@@ -84,7 +84,10 @@ func (f Facts) Endpoint() (host string, port int32, err error) {
 	if override := service.Annotations[labels.OverridePort]; override != "" {
 		number, err := strconv.ParseUint(override, 10, 16)
 		if err != nil || number == 0 {
-			return "", 0, fmt.Errorf("annotation %s=%q of the Service %s/%s is not a port number from 1 to 65535", labels.OverridePort, override, service.Namespace, service.Name)
+			return "", 0, fmt.Errorf(
+				"annotation %s=%q of the Service %s/%s is not a port number from 1 to 65535", labels.OverridePort, override, service.Namespace,
+				service.Name,
+			)
 		}
 		port = int32(number)
 	}
@@ -133,7 +136,8 @@ func (f Facts) published() (host string, port int32, err error) {
 			}
 		}
 		return "", 0, fmt.Errorf("the Service %s/%s has type %s and no Ingress with a host leads to it, so other clusters cannot reach it; "+
-			"annotate it with %s=ADDRESS, or run `liqoctl upgrade` with --service-type LoadBalancer or NodePort, or with --set auth.ingress.enable=true,auth.ingress.host=HOST",
+			"annotate it with %s=ADDRESS, or run `liqoctl upgrade` with --service-type LoadBalancer or NodePort, or with --set "+
+			"auth.ingress.enable=true,auth.ingress.host=HOST",
 			service.Namespace, service.Name, service.Spec.Type, labels.OverrideAddress)
 	}
 }

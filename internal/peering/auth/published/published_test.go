@@ -75,10 +75,14 @@ func TestURL(t *testing.T) {
 			"https://10.0.0.2:30443", "",
 		},
 		"node port: no Ready node": {
-			Facts{Service: service(corev1.ServiceTypeNodePort, nil), Nodes: []corev1.Node{node("n1", "10.0.0.1", corev1.ConditionUnknown)}}, "", "none of the 1 nodes is Ready",
+			Facts{Service: service(corev1.ServiceTypeNodePort, nil), Nodes: []corev1.Node{node("n1", "10.0.0.1", corev1.ConditionUnknown)}}, "",
+			"none of the 1 nodes is Ready",
 		},
 		"ingress": {
-			Facts{Service: service(corev1.ServiceTypeClusterIP, nil), Ingresses: []networkingv1.Ingress{ingress("other.example.org", "shop"), ingress("auth.example.org", "liqo-auth")}},
+			Facts{
+				Service:   service(corev1.ServiceTypeClusterIP, nil),
+				Ingresses: []networkingv1.Ingress{ingress("other.example.org", "shop"), ingress("auth.example.org", "liqo-auth")},
+			},
 			"https://auth.example.org", "",
 		},
 		"cluster IP alone": {Facts{Service: service(corev1.ServiceTypeClusterIP, nil)}, "", labels.OverrideAddress},

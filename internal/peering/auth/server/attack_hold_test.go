@@ -28,7 +28,9 @@ import (
 // The honest cluster renews its identity ten times, each time with a new connection, and each time in time.
 func TestAttackNH2(t *testing.T) {
 	if raceDetector {
-		t.Skip("SKIPPED: seconds are what the finding is about, and the race detector slows each of a thousand handshakes; `make unit` plays it, and test/e2e on clusters")
+		t.Skip(
+			"SKIPPED: seconds are what the finding is about, and the race detector slows each of a thousand handshakes; `make unit` plays it, and test/e2e on clusters",
+		)
 	}
 	// usual is what a renewal may take. It takes some milliseconds.
 	const connections, usual = 700, 5 * time.Second

@@ -238,7 +238,8 @@ func TestUnprovenProvider(t *testing.T) {
 	client := b.between(t, m)
 	r := registration("key")
 	r.Provider.Fingerprint = ""
-	if _, err := client.Register(t.Context(), r); !errors.Is(err, auth.ErrUnproven) || len(m.passed) > 0 || !strings.Contains(err.Error(), "generate peer-command") {
+	if _, err := client.Register(t.Context(), r); !errors.Is(err, auth.ErrUnproven) ||
+		len(m.passed) > 0 || !strings.Contains(err.Error(), "generate peer-command") {
 		t.Errorf("%v, after %s", err, m.passed)
 	}
 	r.Provider.Unproven = true
@@ -248,7 +249,8 @@ func TestUnprovenProvider(t *testing.T) {
 	}
 	other := milan
 	other.Fingerprint = clusterkey.Fingerprint(clusterkey.Public(newKey("other")))
-	if _, err := client.Renew(t.Context(), other, consumer, newKey("key")); !errors.Is(err, auth.ErrUnproven) || !strings.Contains(err.Error(), other.Fingerprint) {
+	if _, err := client.Renew(t.Context(), other, consumer, newKey("key")); !errors.Is(err, auth.ErrUnproven) ||
+		!strings.Contains(err.Error(), other.Fingerprint) {
 		t.Errorf("%v", err)
 	}
 }

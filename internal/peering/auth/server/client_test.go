@@ -28,13 +28,15 @@ func TestIDs(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if ids.ClusterID != provider.ClusterID || ids.ClusterName != provider.ClusterName || ids.Protocol != auth.ProtocolRange || len(ids.Capabilities) == 0 || ids.Version == "" {
+	if ids.ClusterID != provider.ClusterID || ids.ClusterName != provider.ClusterName ||
+		ids.Protocol != auth.ProtocolRange || len(ids.Capabilities) == 0 || ids.Version == "" {
 		t.Errorf("%+v", ids)
 	}
 	if !ids.Date.Equal(b.clock.Now()) {
 		t.Errorf("the provider's clock is %s, read as %s", b.clock.Now(), ids.Date)
 	}
-	if facts := ids.TLS; facts.Trusted || facts.Problem == "" || !facts.SelfSigned || facts.NotAfter.IsZero() || len(facts.Fingerprint) != 64 || !strings.HasPrefix(facts.Version, "TLS 1.") {
+	if facts := ids.TLS; facts.Trusted || facts.Problem == "" || !facts.SelfSigned ||
+		facts.NotAfter.IsZero() || len(facts.Fingerprint) != 64 || !strings.HasPrefix(facts.Version, "TLS 1.") {
 		t.Errorf("%+v", facts)
 	}
 }
@@ -196,7 +198,10 @@ func TestProxy(t *testing.T) {
 }
 
 func TestNewClient(t *testing.T) {
-	for _, url := range []string{"", "milan", "http://milan", "https://", "https://a:secret@milan", "https://milan?x=secret", "https://milan#secret", "ftp://milan", "https://milan:port", "\x00"} {
+	for _, url := range []string{
+		"", "milan", "http://milan", "https://", "https://a:secret@milan", "https://milan?x=secret", "https://milan#secret", "ftp://milan",
+		"https://milan:port", "\x00",
+	} {
 		if _, err := client.New(url, client.Options{}); err == nil || strings.Contains(err.Error(), "secret") {
 			t.Errorf("%q: %v", url, err)
 		}

@@ -46,7 +46,8 @@ type SecretKeys struct {
 	read time.Time
 }
 
-var errNoClusterKey = errors.New("the Secret " + clusterkey.Secret + " is missing; the controller manager creates it: see the logs of Deployment liqo-controller-manager")
+var errNoClusterKey = errors.New("the Secret " + clusterkey.Secret +
+	" is missing; the controller manager creates it: see the logs of Deployment liqo-controller-manager")
 
 // ClusterKeys returns the keys.
 func (s *SecretKeys) ClusterKeys(ctx context.Context) (clusterkey.Keys, error) {

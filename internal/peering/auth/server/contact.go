@@ -65,7 +65,10 @@ func (s *Server) register(ctx context.Context, request auth.RegistrationRequest)
 				"the token was used by another cluster; `liqoctl generate peer-command`, run for this cluster, prints another one")
 		}
 	}
-	pinned, created, err := s.options.Peers.Pin(call, auth.Pin{Cluster: request.Cluster, Key: request.PublicKey, ClusterKey: request.ClusterKey, AuthURL: request.AuthURL, TokenID: request.TokenID, InBand: request.Question.InBand})
+	pinned, created, err := s.options.Peers.Pin(call, auth.Pin{
+		Cluster: request.Cluster, Key: request.PublicKey, ClusterKey: request.ClusterKey, AuthURL: request.AuthURL, TokenID: request.TokenID,
+		InBand: request.Question.InBand,
+	})
 	if err != nil {
 		return peer, nil, err
 	}
@@ -124,11 +127,15 @@ func (s *Server) checkToken(ctx context.Context, r auth.RegistrationRequest, tra
 			continue
 		}
 		if !one.Expires.IsZero() && !s.options.Now().Before(one.Expires) {
-			return nil, auth.Refuse(http.StatusUnauthorized, auth.ReasonDenied, "the token expired; `liqoctl generate peer-command`, run for this cluster, prints another one")
+			return nil, auth.Refuse(
+				http.StatusUnauthorized, auth.ReasonDenied,
+				"the token expired; `liqoctl generate peer-command`, run for this cluster, prints another one",
+			)
 		}
 		if one.For != "" && one.For != r.Cluster.ClusterID && one.For != r.Cluster.ClusterName {
 			return nil, auth.Refuse(http.StatusUnauthorized, auth.ReasonDenied,
-				"the token is for another cluster; `liqoctl generate peer-command --for %s`, run for this cluster, prints one for the requesting cluster", r.Cluster.ClusterName)
+				"the token is for another cluster; `liqoctl generate peer-command --for %s`, run for this cluster, prints one for the requesting cluster",
+				r.Cluster.ClusterName)
 		}
 		return one, nil
 	}

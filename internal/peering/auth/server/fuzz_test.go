@@ -50,11 +50,15 @@ func FuzzParseRegistration(f *testing.F) {
 
 func FuzzParseRenewal(f *testing.F) {
 	good := mustJSON(renewal(consumer, "x", newKey("key")))
-	for _, seed := range []string{good, "", "null", "{}", `{"clusterID":"` + consumer.ClusterID + `"}`, good[:40], strings.Replace(good, `"x"`, strings.Repeat("A", 300), 1)} {
+	for _, seed := range []string{
+		good, "", "null", "{}", `{"clusterID":"` + consumer.ClusterID + `"}`, good[:40],
+		strings.Replace(good, `"x"`, strings.Repeat("A", 300), 1),
+	} {
 		f.Add([]byte(seed))
 	}
 	f.Fuzz(func(t *testing.T, body []byte) {
-		if r, refusal := auth.ParseRenewal(body); refusal == nil && (auth.CheckClusterID(r.ClusterID) != nil || len(r.Signature) != ed25519.SignatureSize || len(r.Question.Challenge) > auth.MaxChallenge) {
+		if r, refusal := auth.ParseRenewal(body); refusal == nil && (auth.CheckClusterID(r.ClusterID) != nil ||
+			len(r.Signature) != ed25519.SignatureSize || len(r.Question.Challenge) > auth.MaxChallenge) {
 			t.Errorf("passed: %+v", r)
 		}
 		if r, refusal := auth.ParseChallengeRequest(body); refusal == nil && auth.CheckClusterID(r.ClusterID) != nil {

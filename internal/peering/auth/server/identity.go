@@ -130,7 +130,8 @@ func (r Registry) Replace(ctx context.Context, pin auth.Pin, by auth.Replacement
 	}
 	return auth.Pin{}, &auth.Error{
 		Code: http.StatusServiceUnavailable, Reason: auth.ReasonUnavailable, Cause: err,
-		Message: "the provider has not stored the new keys of this cluster; its administrator finds the cause in the events of the ForeignCluster, and in the logs of Deployment liqo-controller-manager",
+		Message: "the provider has not stored the new keys of this cluster; its administrator finds the cause in the events of the " +
+			"ForeignCluster, and in the logs of Deployment liqo-controller-manager",
 	}
 }
 

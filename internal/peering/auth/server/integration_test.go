@@ -73,7 +73,9 @@ func (c *cluster) install(t *testing.T) {
 	must(c.admin.CoreV1().Secrets(install).Create(ctx, &corev1.Secret{
 		ObjectMeta: metav1.ObjectMeta{Name: auth.SharedTokenSecret}, StringData: map[string]string{auth.SharedTokenKey: goodToken},
 	}, metav1.CreateOptions{}))(t)
-	must(c.admin.CoreV1().ServiceAccounts(install).Create(ctx, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "liqo-auth"}}, metav1.CreateOptions{}))(t)
+	must(
+		c.admin.CoreV1().ServiceAccounts(install).Create(ctx, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "liqo-auth"}}, metav1.CreateOptions{}),
+	)(t)
 
 	node := node("control-plane", true, "192.0.2.7")
 	node.Labels = map[string]string{controlPlaneRole: ""}
@@ -82,13 +84,17 @@ func (c *cluster) install(t *testing.T) {
 	must(c.admin.CoreV1().Nodes().UpdateStatus(ctx, made, metav1.UpdateOptions{}))(t)
 
 	roles := markers(t)
-	must(c.admin.RbacV1().Roles(install).Create(ctx, &rbacv1.Role{ObjectMeta: metav1.ObjectMeta{Name: "liqo-auth"}, Rules: roles["liqo"]}, metav1.CreateOptions{}))(t)
+	must(c.admin.RbacV1().Roles(install).Create(ctx, &rbacv1.Role{
+		ObjectMeta: metav1.ObjectMeta{Name: "liqo-auth"}, Rules: roles["liqo"],
+	}, metav1.CreateOptions{}))(t)
 	must(c.admin.RbacV1().RoleBindings(install).Create(ctx, bindingTo("Role", "liqo-auth"), metav1.CreateOptions{}))(t)
 	for name, rules := range map[string][]rbacv1.PolicyRule{"liqo-auth": roles[""], "liqo-auth-tenant": roles["liqo-tenant"]} {
 		must(c.admin.RbacV1().ClusterRoles().Create(ctx, &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: name}, Rules: rules}, metav1.CreateOptions{}))(t)
 	}
 	binding := bindingTo("ClusterRole", "liqo-auth")
-	must(c.admin.RbacV1().ClusterRoleBindings().Create(ctx, &rbacv1.ClusterRoleBinding{ObjectMeta: binding.ObjectMeta, RoleRef: binding.RoleRef, Subjects: binding.Subjects}, metav1.CreateOptions{}))(t)
+	must(c.admin.RbacV1().ClusterRoleBindings().Create(ctx, &rbacv1.ClusterRoleBinding{
+		ObjectMeta: binding.ObjectMeta, RoleRef: binding.RoleRef, Subjects: binding.Subjects,
+	}, metav1.CreateOptions{}))(t)
 
 	token := must(c.admin.CoreV1().ServiceAccounts(install).CreateToken(ctx, "liqo-auth", &authenticationv1.TokenRequest{}, metav1.CreateOptions{}))(t)
 	logged.secret(token.Status.Token)
@@ -163,7 +169,8 @@ func (c *cluster) makeTenant(ctx context.Context, pin *corev1.ConfigMap) {
 	pin.Data[auth.PinNamespace] = namespace
 	_, _ = c.admin.CoreV1().ConfigMaps(install).Update(ctx, pin, metav1.UpdateOptions{})
 	_, _ = c.admin.RbacV1().RoleBindings(namespace).Create(ctx, bindingTo("ClusterRole", "liqo-auth-tenant"), metav1.CreateOptions{})
-	_, _ = c.admin.CoreV1().ServiceAccounts(namespace).Create(ctx, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: PeerServiceAccount}}, metav1.CreateOptions{})
+	_, _ = c.admin.CoreV1().ServiceAccounts(namespace).
+		Create(ctx, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: PeerServiceAccount}}, metav1.CreateOptions{})
 }
 
 func (c *cluster) env(t *testing.T, change func(*Registry)) *env {
@@ -191,7 +198,8 @@ func of(cluster discoveryv1alpha1.ClusterIdentity) client.Registration {
 // whoami asks the API server who holds a token.
 func (c *cluster) whoami(t *testing.T, token string) (string, error) {
 	logged.secret(token)
-	answer, err := kubernetes.NewForConfigOrDie(c.as(token)).AuthenticationV1().SelfSubjectReviews().Create(t.Context(), &authenticationv1.SelfSubjectReview{}, metav1.CreateOptions{})
+	answer, err := kubernetes.NewForConfigOrDie(c.as(token)).AuthenticationV1().SelfSubjectReviews().
+		Create(t.Context(), &authenticationv1.SelfSubjectReview{}, metav1.CreateOptions{})
 	if err != nil {
 		return "", err
 	}
@@ -212,12 +220,14 @@ func (c *cluster) firstContact(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if first.Namespace != peer.TenantNamespace() || first.Lifetime != time.Hour || first.APIServerURL != "https://192.0.2.7:6443" || string(first.APIServerCA) != string(c.config.CAData) {
+	if first.Namespace != peer.TenantNamespace() || first.Lifetime != time.Hour ||
+		first.APIServerURL != "https://192.0.2.7:6443" || string(first.APIServerCA) != string(c.config.CAData) {
 		t.Errorf("%s, %s, %s", first.Namespace, first.Lifetime, first.APIServerURL)
 	}
 	inside := milan
 	inside.InBand = true
-	if grant, err := b.client.Renew(t.Context(), inside, peer, newKey(peer.ClusterID)); err != nil || grant.APIServerURL != "https://kubernetes.default.svc" || string(grant.APIServerCA) != string(c.config.CAData) {
+	if grant, err := b.client.Renew(t.Context(), inside, peer, newKey(peer.ClusterID)); err != nil ||
+		grant.APIServerURL != "https://kubernetes.default.svc" || string(grant.APIServerCA) != string(c.config.CAData) {
 		t.Errorf("in-band, the API server is %s, %v", grant.APIServerURL, err)
 	}
 	want := "system:serviceaccount:" + peer.TenantNamespace() + ":" + PeerServiceAccount
@@ -326,7 +336,8 @@ func (c *cluster) revoked(t *testing.T) {
 		t.Fatal(err)
 	}
 	var refusal *auth.Error
-	if _, err := b.client.Renew(t.Context(), milan, peer, newKey(peer.ClusterID)); !errors.As(err, &refusal) || refusal.Code != 403 || refusal.Reason != auth.ReasonRevoked {
+	if _, err := b.client.Renew(t.Context(), milan, peer, newKey(peer.ClusterID)); !errors.As(err, &refusal) ||
+		refusal.Code != 403 || refusal.Reason != auth.ReasonRevoked {
 		t.Errorf("renewed: %v", err)
 	}
 	// The same, if our own rights in the namespace went first.
@@ -421,7 +432,8 @@ func (c *cluster) rights(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	must(c.admin.CoreV1().ServiceAccounts(grant.Namespace).Create(t.Context(), &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "virtual-kubelet"}}, metav1.CreateOptions{}))(t)
+	must(c.admin.CoreV1().ServiceAccounts(grant.Namespace).
+		Create(t.Context(), &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "virtual-kubelet"}}, metav1.CreateOptions{}))(t)
 	for name, call := range map[string]func() error{
 		"token of another account": func() error {
 			_, err := c.service.ServiceAccounts(grant.Namespace).CreateToken(t.Context(), "virtual-kubelet", &authenticationv1.TokenRequest{}, metav1.CreateOptions{})
@@ -443,7 +455,9 @@ func (c *cluster) rights(t *testing.T) {
 			return c.service.ConfigMaps(install).Delete(t.Context(), auth.PinName(peer.ClusterID), metav1.DeleteOptions{})
 		},
 		"pinning anew": func() error {
-			_, err := c.service.ConfigMaps(install).Update(t.Context(), auth.Pin{Cluster: peer, Key: ed25519.PublicKey(newKey("x")[32:])}.ConfigMap(install), metav1.UpdateOptions{})
+			_, err := c.service.ConfigMaps(install).Update(
+				t.Context(), auth.Pin{Cluster: peer, Key: ed25519.PublicKey(newKey("x")[32:])}.ConfigMap(install), metav1.UpdateOptions{},
+			)
 			return err
 		},
 		"namespaces": func() error {

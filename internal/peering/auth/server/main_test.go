@@ -290,7 +290,10 @@ func newKey(seed string) ed25519.PrivateKey {
 var milan = client.Provider{ID: provider.ClusterID, Fingerprint: clusterkey.Fingerprint(clusterkey.Public(newKey("milan")))}
 
 func registration(seed string) client.Registration {
-	return client.Registration{Provider: milan, Cluster: consumer, AuthURL: "https://203.0.113.9", Secret: goodToken, Key: newKey(seed), ClusterKey: newKey("cluster " + seed)}
+	return client.Registration{
+		Provider: milan, Cluster: consumer, AuthURL: "https://203.0.113.9", Secret: goodToken, Key: newKey(seed),
+		ClusterKey: newKey("cluster " + seed),
+	}
 }
 
 func testQuestion(challenge string) auth.Question {

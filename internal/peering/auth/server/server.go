@@ -250,7 +250,8 @@ func (s *Server) challenge(ctx context.Context, request auth.ChallengeRequest) (
 		private = keys.Current // the client sees that it is not the one that it knows
 	}
 	answer := auth.ChallengeAnswer{
-		Challenge: s.challenges.Issue(request.ClusterID, s.options.Now()), ExpiresIn: int64(challenge.Lifetime / time.Second), ProviderKey: clusterkey.Public(private),
+		Challenge: s.challenges.Issue(request.ClusterID, s.options.Now()), ExpiresIn: int64(challenge.Lifetime / time.Second),
+		ProviderKey: clusterkey.Public(private),
 	}
 	answer.Signature = ed25519.Sign(private, answer.Signed(request))
 	return request.ClusterID, answer, nil

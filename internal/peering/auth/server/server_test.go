@@ -128,24 +128,56 @@ func TestRequests(t *testing.T) {
 		{"no key", "POST", auth.PathIdentity, before(func(r *auth.RegistrationRequest) { r.PublicKey = nil }), 400, auth.ReasonInvalid},
 		{"no cluster key", "POST", auth.PathIdentity, before(func(r *auth.RegistrationRequest) { r.ClusterKey = nil }), 400, auth.ReasonInvalid},
 		{"short key", "POST", auth.PathIdentity, before(func(r *auth.RegistrationRequest) { r.PublicKey = r.PublicKey[1:] }), 400, auth.ReasonInvalid},
-		{"key of another", "POST", auth.PathIdentity, before(func(r *auth.RegistrationRequest) { r.PublicKey = clusterkey.Public(newKey("other")) }), 400, auth.ReasonInvalid},
-		{"cluster key of another", "POST", auth.PathIdentity, before(func(r *auth.RegistrationRequest) { r.ClusterKey = clusterkey.Public(newKey("other")) }), 400, auth.ReasonInvalid},
-		{"changed after it was signed", "POST", auth.PathIdentity, after(func(r *auth.RegistrationRequest) { r.AuthURL = "https://203.0.113.66" }), 401, auth.ReasonDenied},
-		{"sealed to another key", "POST", auth.PathIdentity, after(func(r *auth.RegistrationRequest) { r.Question.SealTo = bytes.Repeat([]byte{8}, auth.SealKeySize) }), 401, auth.ReasonDenied},
+		{
+			"key of another", "POST", auth.PathIdentity,
+			before(func(r *auth.RegistrationRequest) { r.PublicKey = clusterkey.Public(newKey("other")) }), 400, auth.ReasonInvalid,
+		},
+		{
+			"cluster key of another", "POST", auth.PathIdentity,
+			before(func(r *auth.RegistrationRequest) { r.ClusterKey = clusterkey.Public(newKey("other")) }), 400, auth.ReasonInvalid,
+		},
+		{
+			"changed after it was signed", "POST", auth.PathIdentity,
+			after(func(r *auth.RegistrationRequest) { r.AuthURL = "https://203.0.113.66" }), 401, auth.ReasonDenied,
+		},
+		{
+			"sealed to another key", "POST", auth.PathIdentity,
+			after(func(r *auth.RegistrationRequest) { r.Question.SealTo = bytes.Repeat([]byte{8}, auth.SealKeySize) }), 401, auth.ReasonDenied,
+		},
 		{"no challenge", "POST", auth.PathIdentity, before(func(r *auth.RegistrationRequest) { r.Question.Challenge = "" }), 400, auth.ReasonChallenge},
-		{"invented challenge", "POST", auth.PathIdentity, before(func(r *auth.RegistrationRequest) { r.Question.Challenge = strings.Repeat("A", 75) }), 400, auth.ReasonChallenge},
-		{"long challenge", "POST", auth.PathIdentity, before(func(r *auth.RegistrationRequest) { r.Question.Challenge = strings.Repeat("A", auth.MaxChallenge+1) }), 400, auth.ReasonChallenge},
+		{
+			"invented challenge", "POST", auth.PathIdentity,
+			before(func(r *auth.RegistrationRequest) { r.Question.Challenge = strings.Repeat("A", 75) }), 400, auth.ReasonChallenge,
+		},
+		{
+			"long challenge", "POST", auth.PathIdentity,
+			before(func(r *auth.RegistrationRequest) { r.Question.Challenge = strings.Repeat("A", auth.MaxChallenge+1) }), 400,
+			auth.ReasonChallenge,
+		},
 		{"short nonce", "POST", auth.PathIdentity, before(func(r *auth.RegistrationRequest) { r.Question.Nonce = nonce[1:] }), 400, auth.ReasonInvalid},
 		{"no key to seal to", "POST", auth.PathIdentity, before(func(r *auth.RegistrationRequest) { r.Question.SealTo = nil }), 400, auth.ReasonInvalid},
 		{"for another provider key", "POST", auth.PathIdentity, before(func(r *auth.RegistrationRequest) {
 			r.Question.Provider = clusterkey.Fingerprint(clusterkey.Public(newKey("other")))
 		}), 403, auth.ReasonConflict},
 		{"for no provider key", "POST", auth.PathIdentity, before(func(r *auth.RegistrationRequest) { r.Question.Provider = "" }), 400, auth.ReasonInvalid},
-		{"protocol of the future", "POST", auth.PathIdentity, before(func(r *auth.RegistrationRequest) { r.Protocol = auth.Range{Min: 99, Max: 100} }), 400, auth.ReasonVersion},
-		{"protocol of the past", "POST", auth.PathIdentity, `{"cluster":{"clusterID":"` + consumer.ClusterID + `","clusterName":"rome"},"destinationClusterToken":"x","protocol":{"min":1,"max":1}}`, 400, auth.ReasonVersion},
+		{
+			"protocol of the future", "POST", auth.PathIdentity,
+			before(func(r *auth.RegistrationRequest) { r.Protocol = auth.Range{Min: 99, Max: 100} }), 400, auth.ReasonVersion,
+		},
+		{
+			"protocol of the past", "POST", auth.PathIdentity,
+			`{"cluster":{"clusterID":"` + consumer.ClusterID + `","clusterName":"rome"},"destinationClusterToken":"x","protocol":{"min":1,"max":1}}`,
+			400, auth.ReasonVersion,
+		},
 		{"no protocol", "POST", auth.PathIdentity, before(func(r *auth.RegistrationRequest) { r.Protocol = auth.Range{} }), 400, auth.ReasonVersion},
-		{"protocol backwards", "POST", auth.PathIdentity, before(func(r *auth.RegistrationRequest) { r.Protocol = auth.Range{Min: 2, Max: 1} }), 400, auth.ReasonInvalid},
-		{"long token ID", "POST", auth.PathIdentity, before(func(r *auth.RegistrationRequest) { r.TokenID = strings.Repeat("x", auth.MaxTokenID+1) }), 400, auth.ReasonInvalid},
+		{
+			"protocol backwards", "POST", auth.PathIdentity, before(func(r *auth.RegistrationRequest) { r.Protocol = auth.Range{Min: 2, Max: 1} }),
+			400, auth.ReasonInvalid,
+		},
+		{
+			"long token ID", "POST", auth.PathIdentity,
+			before(func(r *auth.RegistrationRequest) { r.TokenID = strings.Repeat("x", auth.MaxTokenID+1) }), 400, auth.ReasonInvalid,
+		},
 
 		{"challenge", "POST", auth.PathChallenge, auth.ChallengeRequest{ClusterID: consumer.ClusterID, Nonce: nonce}, 200, ""},
 		{"challenge of the past", "POST", auth.PathChallenge, `{"clusterID":"` + consumer.ClusterID + `"}`, 400, auth.ReasonVersion},
@@ -154,7 +186,10 @@ func TestRequests(t *testing.T) {
 		{"challenge, garbage", "POST", auth.PathChallenge, "\x00\xff", 400, auth.ReasonInvalid},
 		{"renewal, garbage", "POST", auth.PathRenewal, `[]`, 400, auth.ReasonInvalid},
 		{"renewal, no signature", "POST", auth.PathRenewal, auth.RenewalRequest{ClusterID: consumer.ClusterID, Question: testQuestion("x")}, 400, auth.ReasonInvalid},
-		{"renewal, no challenge", "POST", auth.PathRenewal, auth.RenewalRequest{ClusterID: consumer.ClusterID, Question: testQuestion(""), Signature: make([]byte, 64)}, 400, auth.ReasonChallenge},
+		{
+			"renewal, no challenge", "POST", auth.PathRenewal,
+			auth.RenewalRequest{ClusterID: consumer.ClusterID, Question: testQuestion(""), Signature: make([]byte, 64)}, 400, auth.ReasonChallenge,
+		},
 
 		{"wrong method", "POST", auth.PathIDs, "", 405, auth.ReasonMethod},
 		{"wrong method", "GET", auth.PathIdentity, "", 405, auth.ReasonMethod},
@@ -257,12 +292,14 @@ func TestRegisterAgain(t *testing.T) {
 	}
 	var refusal *auth.Error
 	_, err = b.client.Register(t.Context(), registration("another"))
-	if !errors.Is(err, auth.ErrConflict) || !errors.As(err, &refusal) || refusal.Reason != auth.ReasonConflict || !strings.Contains(err.Error(), "liqoctl unpeer out-of-band rome") {
+	if !errors.Is(err, auth.ErrConflict) || !errors.As(err, &refusal) || refusal.Reason != auth.ReasonConflict ||
+		!strings.Contains(err.Error(), "liqoctl unpeer out-of-band rome") {
 		t.Errorf("another key: %v", err)
 	}
 	renamed := registration("key")
 	renamed.Cluster.ClusterName = "paris"
-	if _, err = b.client.Register(t.Context(), renamed); !errors.Is(err, auth.ErrInvalid) || !strings.Contains(err.Error(), "rome") || !strings.Contains(err.Error(), "paris") {
+	if _, err = b.client.Register(t.Context(), renamed); !errors.Is(err, auth.ErrInvalid) ||
+		!strings.Contains(err.Error(), "rome") || !strings.Contains(err.Error(), "paris") {
 		t.Errorf("another name: %v", err)
 	}
 	sameNamed := registration("third")
@@ -335,7 +372,9 @@ func TestCapturedRegistration(t *testing.T) {
 
 func (b *env) newChallenge(t *testing.T, cluster discoveryv1alpha1.ClusterIdentity) string {
 	t.Helper()
-	code, text, _ := b.send(t, "POST", auth.PathChallenge, auth.ChallengeRequest{ClusterID: cluster.ClusterID, Provider: milan.Fingerprint, Nonce: make([]byte, auth.NonceSize)})
+	code, text, _ := b.send(t, "POST", auth.PathChallenge, auth.ChallengeRequest{
+		ClusterID: cluster.ClusterID, Provider: milan.Fingerprint, Nonce: make([]byte, auth.NonceSize),
+	})
 	var answer auth.ChallengeAnswer
 	if err := json.Unmarshal([]byte(text), &answer); err != nil || code != 200 {
 		t.Fatalf("%d %s: %v", code, text, err)
@@ -404,7 +443,8 @@ func TestRenewal(t *testing.T) {
 	}
 	b.peers.revoked[consumer.ClusterID] = true
 	var refusal *auth.Error
-	if _, err := b.client.Renew(t.Context(), milan, consumer, private); !errors.Is(err, auth.ErrConflict) || !errors.As(err, &refusal) || refusal.Reason != auth.ReasonRevoked {
+	if _, err := b.client.Renew(t.Context(), milan, consumer, private); !errors.Is(err, auth.ErrConflict) ||
+		!errors.As(err, &refusal) || refusal.Reason != auth.ReasonRevoked {
 		t.Errorf("revoked: %v", err)
 	}
 }

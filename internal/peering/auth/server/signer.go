@@ -34,7 +34,8 @@ func (s *Server) signer(ctx context.Context, q auth.Question) (signer, error) {
 // answer seals the token of a grant and signs all of it.
 func (s signer) answer(g auth.Grant, to auth.AnswerTo) (auth.GrantAnswer, error) {
 	answer := auth.GrantAnswer{
-		Namespace: g.Namespace, ExpiresIn: int64(g.Lifetime / time.Second), APIServerURL: g.APIServerURL, APIServerCA: g.APIServerCA, Ways: g.Ways, Successor: s.successor,
+		Namespace: g.Namespace, ExpiresIn: int64(g.Lifetime / time.Second), APIServerURL: g.APIServerURL, APIServerCA: g.APIServerCA, Ways: g.Ways,
+		Successor: s.successor,
 	}
 	if g.Token != "" {
 		var err error

@@ -78,4 +78,5 @@ func (s SecretTokens) read(ctx context.Context, name string) (*corev1.Secret, er
 	return secret, nil
 }
 
-var errNoToken = errors.New("the Secret " + auth.SharedTokenSecret + " has no key " + auth.SharedTokenKey + "; delete it, then `liqoctl upgrade` creates it again")
+var errNoToken = errors.New("the Secret " + auth.SharedTokenSecret + " has no key " +
+	auth.SharedTokenKey + "; delete it, then `liqoctl upgrade` creates it again")

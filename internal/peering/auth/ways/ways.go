@@ -128,7 +128,8 @@ func Parse(text []byte) (all []Way) {
 	kinds := []string{netv1alpha1.CarrierUDP, netv1alpha1.CarrierTLS, netv1alpha1.CarrierWebSocket, netv1alpha1.CarrierPlainWebSocket}
 	const longest = 253
 	for _, one := range stated {
-		usable := len(all) < maxWays && slices.Contains(kinds, one.Kind) && one.Port > 0 && one.Port <= 65535 && one.Host != "" && len(one.Host) <= longest && len(one.Path) <= longest
+		usable := len(all) < maxWays && slices.Contains(kinds, one.Kind) && one.Port > 0 &&
+			one.Port <= 65535 && one.Host != "" && len(one.Host) <= longest && len(one.Path) <= longest
 		if usable && printable(one.Host) && printable(one.Path) {
 			all = append(all, one)
 		}

@@ -46,9 +46,12 @@ func TestFind(t *testing.T) {
 		services []*corev1.Service
 		want     []Way
 	}{
-		"no gateway":        {nil, nil},
-		"UDP":               {[]*corev1.Service{udp, second}, onlyUDP},
-		"streams":           {[]*corev1.Service{stream, udp}, append(slices.Clone(onlyUDP), Way{"TLS", "192.0.2.9", 31000, ""}, Way{"WebSocket", "192.0.2.9", 31000, "/liqo/lane-0"})},
+		"no gateway": {nil, nil},
+		"UDP":        {[]*corev1.Service{udp, second}, onlyUDP},
+		"streams": {
+			[]*corev1.Service{stream, udp},
+			append(slices.Clone(onlyUDP), Way{"TLS", "192.0.2.9", 31000, ""}, Way{"WebSocket", "192.0.2.9", 31000, "/liqo/lane-0"}),
+		},
 		"not reached":       {[]*corev1.Service{udp, inside}, onlyUDP},
 		"behind an ingress": {[]*corev1.Service{udp, behind}, append(slices.Clone(onlyUDP), Way{"PlainWebSocket", "liqo.example.com", 8080, "/tunnel/lane-0"})},
 		"without ports":     {[]*corev1.Service{{ObjectMeta: udp.ObjectMeta}}, nil},

@@ -66,7 +66,9 @@ func Announce(ctx context.Context, to End, cluster string, spec *netv1alpha1.Net
 // Answer writes the answer of such a cluster, which sees the networks of the cluster as they are.
 func Answer(ctx context.Context, to End, ours *netv1alpha1.NetworkConfig, signed func(*netv1alpha1.NetworkConfigStatus) []netv1alpha1.Signature) error {
 	copy := ours.DeepCopy()
-	copy.Status = netv1alpha1.NetworkConfigStatus{Processed: true, PodCIDRNAT: netv1alpha1.NotRemapped, ExternalCIDRNAT: netv1alpha1.NotRemapped, ObservedGeneration: copy.Generation}
+	copy.Status = netv1alpha1.NetworkConfigStatus{
+		Processed: true, PodCIDRNAT: netv1alpha1.NotRemapped, ExternalCIDRNAT: netv1alpha1.NotRemapped, ObservedGeneration: copy.Generation,
+	}
 	copy.Status.Signatures = signed(&copy.Status)
 	if err := to.Client.Status().Apply(ctx, kinds.NetworkStatusIntent(ours, copy), client.FieldOwner(labels.OwnerReplicate), client.ForceOwnership); err != nil {
 		return fmt.Errorf("answer network configuration %s/%s: %w", ours.Namespace, ours.Name, err)

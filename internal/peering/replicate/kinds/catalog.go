@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package kinds decides what the clusters of a peering carry to each other: a file for each kind of object with the fields that are sent, the checks of what comes
-// back, and how much of it is accepted; copies.go has the labels of originals and copies. It must not know when and over which connection.
+// Package kinds decides what the clusters of a peering carry to each other: a file for each kind of object with the fields that are sent, the checks
+// of what comes back, and how much of it is accepted; copies.go has the labels of originals and copies. It must not know when and over which
+// connection.
 package kinds
 
 import (

@@ -47,17 +47,23 @@ func statusOf(t *testing.T, intent any, status any) {
 
 // FuzzSlice: a ResourceSlice that passes the check decodes quickly, and what is copied from its status is small and valid in this cluster.
 func FuzzSlice(f *testing.F) {
-	f.Add([]byte(`{"metadata":{"generation":2},"spec":{"nodeName":"n","resources":{"cpu":"4","memory":"8Gi"}},"status":{"phase":"Accepted","observedGeneration":2,` +
+	f.Add([]byte(`{"metadata":{"generation":2},"spec":{"nodeName":"n","resources":{"cpu":"4","memory":"8Gi"}},"status":{"phase":"Accepted",` +
+		`"observedGeneration":2,` +
 		`"resources":{"cpu":"3","memory":8589934592,"example.com/gpu":"1e1"},"prices":{"cpu":"1m"},"labels":{"topology.kubernetes.io/zone":"a","not a label":"x"},` +
 		`"architectures":["amd64","arm 64",""],"operatingSystems":["linux"],"images":[{"names":["a","b","c","d","e","f"],"sizeBytes":-1}],` +
 		`"storageClasses":[{"storageClassName":"fast","default":true},{"storageClassName":"../x"}],"ingressClasses":[{"ingressClassName":"NGINX"}],` +
-		`"conditions":[{"type":"Granted","status":"True","reason":"r","message":"m","lastTransitionTime":"2026-01-02T03:04:05Z"},{"type":"NodeReady","status":"True"}]}}`))
+		`"conditions":[{"type":"Granted","status":"True","reason":"r","message":"m","lastTransitionTime":"2026-01-02T03:04:05Z"},` +
+		`{"type":"NodeReady","status":"True"}]}}`))
 	f.Add([]byte(`{"status":{"phase":"Accepted","resources":{"cpu":"1e-999999999"}}}`))
 	f.Add([]byte(`{"status":{"phase":"Accepted","prices":{"cpu":"1234567890123456789e999999999"}}}`))
 	f.Add([]byte(`{"spec":{"resources":{"cpu":1.5}},"status":{"resources":["cpu"]}}`))
-	f.Add([]byte(`{"status":{"phase":"Evil","labels":{"a":"` + strings.Repeat("ä", 2000) + `"},"conditions":[{"type":"Granted","message":"` + strings.Repeat("ä", 2000) + `"}]}}`))
-	f.Add([]byte(`{"status":{"observedGeneration":1,"architectures":["` + strings.Repeat(`a","`, 40) + `"],"images":[{"names":["` + strings.Repeat("ä", 2000) + `"]}]}}`))
-	f.Add([]byte(`{"status":{"phase":"Accepted","storageClasses":[` + strings.Repeat(`{"storageClassName":"a"},`, 100) + `{}],"images":[` + strings.Repeat(`{"names":["a"]},`, 100) + `{}]}}`))
+	f.Add([]byte(`{"status":{"phase":"Evil","labels":{"a":"` + strings.Repeat("ä", 2000) +
+		`"},"conditions":[{"type":"Granted","message":"` + strings.Repeat("ä", 2000) + `"}]}}`))
+	f.Add([]byte(
+		`{"status":{"observedGeneration":1,"architectures":["` + strings.Repeat(`a","`, 40) + `"],"images":[{"names":["` + strings.Repeat("ä", 2000) + `"]}]}}`,
+	))
+	f.Add([]byte(`{"status":{"phase":"Accepted","storageClasses":[` + strings.Repeat(`{"storageClassName":"a"},`, 100) +
+		`{}],"images":[` + strings.Repeat(`{"names":["a"]},`, 100) + `{}]}}`))
 	f.Add([]byte(`{"status":{"phase":"Denied","conditions":[{"type":"Granted","message":"\u001b[2Jgranted\u009b1A"}]}}`))
 	f.Add([]byte(`{"status":{"phase":7}}`))
 	f.Fuzz(func(t *testing.T, text []byte) {
@@ -121,14 +127,17 @@ func FuzzSlice(f *testing.F) {
 // FuzzNetwork: a NetworkConfig that passes the check is bounded, and only an answer to our current network is copied.
 func FuzzNetwork(f *testing.F) {
 	const good = `{"metadata":{"generation":3},"spec":{"cluster":{"clusterID":"id","clusterName":"rome"},"podCIDR":"10.1.0.0/16","externalCIDR":"10.2.0.0/16",` +
-		`"backendType":"wireguard","backend_config":{"publicKey":"k"},"lanes":[{"number":0,"publicKey":"k","carriers":[{"type":"UDP","addresses":["192.0.2.1"],"port":5871}]}]},` +
-		`"status":{"processed":true,"podCIDRNAT":"None","externalCIDRNAT":"10.9.0.0/16","observedGeneration":3,"conditions":[{"type":"Ready","status":"True","reason":"r","message":"m"}]}}`
+		`"backendType":"wireguard","backend_config":{"publicKey":"k"},"lanes":[{"number":0,"publicKey":"k","carriers":[{"type":"UDP",` +
+		`"addresses":["192.0.2.1"],"port":5871}]}]},` +
+		`"status":{"processed":true,"podCIDRNAT":"None","externalCIDRNAT":"10.9.0.0/16","observedGeneration":3,"conditions":[{"type":"Ready",` +
+		`"status":"True","reason":"r","message":"m"}]}}`
 	f.Add([]byte(good))
 	for before, after := range map[string]string{
 		`"observedGeneration":3`: `"observedGeneration":2`, `"generation":3`: `"generation":-3`, `"number":0`: `"number":-1`, `"port":5871`: `"port":65536`,
 		`"10.1.0.0/16"`: `"10.3.0.0/16"`, `"message":"m"`: `"message":"` + strings.Repeat("ä", 2000) + `"`, `"192.0.2.1"`: `"` + strings.Repeat("a", 254) + `"`,
-		`["192.0.2.1"]`: `[` + strings.Repeat(`"a",`, 16) + `"a"]`, `"lanes":[`: `"lanes":[{"number":0,"publicKey":"other"},`, `"publicKey":"k"},`: `"` + strings.Repeat("k", 254) + `":""},`,
-		`"spec":{`: `"spec":{"additionalPodCIDRs":[` + strings.Repeat(`"a",`, 16) + `"a"],`,
+		`["192.0.2.1"]`: `[` + strings.Repeat(`"a",`, 16) + `"a"]`, `"lanes":[`: `"lanes":[{"number":0,"publicKey":"other"},`,
+		`"publicKey":"k"},`: `"` + strings.Repeat("k", 254) + `":""},`,
+		`"spec":{`:          `"spec":{"additionalPodCIDRs":[` + strings.Repeat(`"a",`, 16) + `"a"],`,
 	} {
 		f.Add([]byte(strings.Replace(good, before, after, 1)))
 	}
@@ -192,13 +201,21 @@ func FuzzNetwork(f *testing.F) {
 // FuzzNamespaces: of a provider's status, only namespaces that this cluster requests, or is giving up, are copied, under the names that it knows. A virtual
 // kubelet works in these.
 func FuzzNamespaces(f *testing.F) {
-	f.Add([]byte(`{"status":{"currentMapping":{"shop":{"remoteNamespace":"shop-rome","phase":"Accepted"},"old":{"remoteNamespace":"old-rome","phase":"Terminating"}}}}`))
-	f.Add([]byte(`{"status":{"currentMapping":{"shop":{"remoteNamespace":"kube-system","phase":"Accepted"},"old":{"remoteNamespace":"kube-system","phase":"Accepted"}}}}`))
-	f.Add([]byte(`{"status":{"currentMapping":{"shop":{"remoteNamespace":"","phase":"CreationLoopBackOff","message":"` + strings.Repeat("ä", 2000) + `"},"kube-system":{"remoteNamespace":"shop-rome","phase":"Accepted"}}}}`))
-	f.Add([]byte(`{"spec":{"desiredMapping":{"old":"kube-system"}},"status":{"currentMapping":{"shop":{"remoteNamespace":"shop-rome","phase":"Evil"},"old":{"remoteNamespace":"old-rome","phase":"Accepted"}}}}`))
+	f.Add([]byte(
+		`{"status":{"currentMapping":{"shop":{"remoteNamespace":"shop-rome","phase":"Accepted"},"old":{"remoteNamespace":"old-rome","phase":"Terminating"}}}}`,
+	))
+	f.Add([]byte(
+		`{"status":{"currentMapping":{"shop":{"remoteNamespace":"kube-system","phase":"Accepted"},"old":{"remoteNamespace":"kube-system","phase":"Accepted"}}}}`,
+	))
+	f.Add([]byte(`{"status":{"currentMapping":{"shop":{"remoteNamespace":"","phase":"CreationLoopBackOff","message":"` +
+		strings.Repeat("ä", 2000) + `"},"kube-system":{"remoteNamespace":"shop-rome","phase":"Accepted"}}}}`))
+	f.Add([]byte(`{"spec":{"desiredMapping":{"old":"kube-system"}},"status":{"currentMapping":{"shop":{"remoteNamespace":"shop-rome",` +
+		`"phase":"Evil"},"old":{"remoteNamespace":"old-rome","phase":"Accepted"}}}}`))
 	f.Add([]byte(`{"status":{"currentMapping":{"old":{"remoteNamespace":"old-rome","phase":"CreationLoopBackOff"}}}}`))
 	f.Add([]byte(`{"status":{"currentMapping":{"old":{"remoteNamespace":"old-rome","phase":"Accepted","message":"still used"}}}}`))
-	f.Add([]byte(`{"status":{"currentMapping":{"shop":{"remoteNamespace":"","phase":"CreationLoopBackOff","message":"\u001b[2J\u202eall is well\u0007\nReady"}}}}`))
+	f.Add(
+		[]byte(`{"status":{"currentMapping":{"shop":{"remoteNamespace":"","phase":"CreationLoopBackOff","message":"\u001b[2J\u202eall is well\u0007\nReady"}}}}`),
+	)
 	f.Add([]byte(`{"status":{"currentMapping":[]}}`))
 	f.Add([]byte(`{"status":{"currentMapping":{"shop":7}}}`))
 	f.Fuzz(func(t *testing.T, text []byte) {
@@ -211,7 +228,10 @@ func FuzzNamespaces(f *testing.F) {
 			return
 		}
 		local.Spec.DesiredMapping = map[string]string{"shop": "shop-rome", "web": "web-rome"}
-		local.Status.CurrentMapping = statuses{"shop": {RemoteNamespace: "before", Phase: vkv1alpha1.MappingAccepted}, "old": {RemoteNamespace: "old-rome", Phase: vkv1alpha1.MappingAccepted}}
+		local.Status.CurrentMapping = statuses{
+			"shop": {RemoteNamespace: "before", Phase: vkv1alpha1.MappingAccepted},
+			"old":  {RemoteNamespace: "old-rome", Phase: vkv1alpha1.MappingAccepted},
+		}
 		want := map[string]string{"shop": "shop-rome", "web": "web-rome", "old": "old-rome"}
 		var status vkv1alpha1.NamespaceMapStatus
 		statusOf(t, namespacesStatusIntent(&local, &remote), &status)

@@ -48,13 +48,18 @@ func TestPeerOf(t *testing.T) {
 		id   string
 		ours bool
 	}{
-		"wanted":                     {metav1.ObjectMeta{Labels: map[string]string{labels.Replication: "true", labels.RemoteID: "x"}}, "x", true},
-		"a copy":                     {metav1.ObjectMeta{Labels: map[string]string{labels.Replication: "false", labels.RemoteID: "x"}}, "x", false},
-		"a copy, with our finalizer": {metav1.ObjectMeta{Labels: map[string]string{labels.Replicated: "true", labels.RemoteID: "x"}, Finalizers: []string{labels.FinalizerReplication}}, "x", false},
-		"no peer named":              {metav1.ObjectMeta{Labels: map[string]string{labels.Replication: "true"}}, "", false},
-		"unmanaged":                  {metav1.ObjectMeta{}, "", false},
-		"lost its labels, was sent":  {metav1.ObjectMeta{Finalizers: []string{labels.FinalizerReplication}}, "", true},
-		"lost one label and is sent": {metav1.ObjectMeta{Labels: map[string]string{labels.RemoteID: "x"}, Finalizers: []string{labels.FinalizerReplication}}, "x", true},
+		"wanted": {metav1.ObjectMeta{Labels: map[string]string{labels.Replication: "true", labels.RemoteID: "x"}}, "x", true},
+		"a copy": {metav1.ObjectMeta{Labels: map[string]string{labels.Replication: "false", labels.RemoteID: "x"}}, "x", false},
+		"a copy, with our finalizer": {
+			metav1.ObjectMeta{Labels: map[string]string{labels.Replicated: "true", labels.RemoteID: "x"}, Finalizers: []string{labels.FinalizerReplication}},
+			"x", false,
+		},
+		"no peer named":             {metav1.ObjectMeta{Labels: map[string]string{labels.Replication: "true"}}, "", false},
+		"unmanaged":                 {metav1.ObjectMeta{}, "", false},
+		"lost its labels, was sent": {metav1.ObjectMeta{Finalizers: []string{labels.FinalizerReplication}}, "", true},
+		"lost one label and is sent": {
+			metav1.ObjectMeta{Labels: map[string]string{labels.RemoteID: "x"}, Finalizers: []string{labels.FinalizerReplication}}, "x", true,
+		},
 	} {
 		if id, ours := PeerOf(&test.meta); id != test.id || ours != test.ours {
 			t.Errorf("%s: %q %t, want %q %t", name, id, ours, test.id, test.ours)
@@ -87,7 +92,10 @@ func TestObservedGenerationIsTranslated(t *testing.T) {
 	if sliceStatusIntent(slice(1, 0, "a"), silent) != nil {
 		t.Error("the empty status of a provider was copied")
 	}
-	for _, url := range []string{"https://id:pass@10.9.0.7:8118", "http://10.9.0.7:8118", "http://id:pass@evil.example:8118", "http://id:pass@10.9.0.7:80", "http://" + strings.Repeat("a", maxProxyURL) + "@10.9.0.7:8118"} {
+	for _, url := range []string{
+		"https://id:pass@10.9.0.7:8118", "http://10.9.0.7:8118", "http://id:pass@evil.example:8118", "http://id:pass@10.9.0.7:80",
+		"http://" + strings.Repeat("a", maxProxyURL) + "@10.9.0.7:8118",
+	} {
 		odd := slice(1, 1, "a")
 		odd.Status.ProxyURL = url // our API server would refuse the whole status
 		if got := sliceStatusIntent(slice(1, 1, "a"), odd).Status.ProxyURL; got != nil {

@@ -25,18 +25,39 @@ func TestNamespacesStatusIntent(t *testing.T) {
 		remote  statuses          // the provider's status
 		want    statuses          // nil: nothing is written
 	}{
-		"nothing":             {},
-		"accepted":            {desired: map[string]string{"a": "x"}, remote: statuses{"a": {RemoteNamespace: "x", Phase: accepted}}, want: statuses{"a": {RemoteNamespace: "x", Phase: accepted}}},
-		"refused":             {desired: map[string]string{"a": "x"}, remote: statuses{"a": {Phase: refused, Message: "no"}}, want: statuses{"a": {RemoteNamespace: "x", Phase: refused, Message: "no"}}},
-		"another name":        {desired: map[string]string{"a": "x"}, remote: statuses{"a": {RemoteNamespace: "kube-system", Phase: accepted}}},
-		"another phase":       {desired: map[string]string{"a": "x"}, remote: statuses{"a": {RemoteNamespace: "x", Phase: "Evil"}}},
-		"not asked for":       {desired: map[string]string{"a": "x"}, remote: statuses{"kube-system": {RemoteNamespace: "x", Phase: accepted}}},
-		"long message":        {desired: map[string]string{"a": "x"}, remote: statuses{"a": {Phase: refused, Message: strings.Repeat("m", 10_000)}}, want: statuses{"a": {RemoteNamespace: "x", Phase: refused, Message: strings.Repeat("m", maxText-4) + " ..."}}},
-		"not wanted any more": {before: statuses{"a": {RemoteNamespace: "x", Phase: accepted}}, remote: statuses{"a": {RemoteNamespace: "x", Phase: accepted}}, want: statuses{"a": {RemoteNamespace: "x", Phase: terminating}}},
-		"the copy is older":   {before: statuses{"a": {RemoteNamespace: "x", Phase: accepted}}, copied: map[string]string{"a": "x"}, want: statuses{"a": {RemoteNamespace: "x", Phase: terminating}}},
-		"gone":                {before: statuses{"a": {RemoteNamespace: "x", Phase: terminating}}, want: statuses{}},
-		"never there":         {before: statuses{"a": {RemoteNamespace: "x", Phase: refused}}, remote: statuses{"a": {RemoteNamespace: "x", Phase: refused}}, want: statuses{}},
-		"gone, another one":   {before: statuses{"a": {RemoteNamespace: "x", Phase: terminating}}, remote: statuses{"a": {RemoteNamespace: "y", Phase: terminating}}, want: statuses{}},
+		"nothing": {},
+		"accepted": {
+			desired: map[string]string{"a": "x"}, remote: statuses{"a": {RemoteNamespace: "x", Phase: accepted}},
+			want: statuses{"a": {RemoteNamespace: "x", Phase: accepted}},
+		},
+		"refused": {
+			desired: map[string]string{"a": "x"}, remote: statuses{"a": {Phase: refused, Message: "no"}},
+			want: statuses{"a": {RemoteNamespace: "x", Phase: refused, Message: "no"}},
+		},
+		"another name":  {desired: map[string]string{"a": "x"}, remote: statuses{"a": {RemoteNamespace: "kube-system", Phase: accepted}}},
+		"another phase": {desired: map[string]string{"a": "x"}, remote: statuses{"a": {RemoteNamespace: "x", Phase: "Evil"}}},
+		"not asked for": {desired: map[string]string{"a": "x"}, remote: statuses{"kube-system": {RemoteNamespace: "x", Phase: accepted}}},
+		"long message": {
+			desired: map[string]string{"a": "x"}, remote: statuses{"a": {Phase: refused, Message: strings.Repeat("m", 10_000)}},
+			want: statuses{"a": {RemoteNamespace: "x", Phase: refused, Message: strings.Repeat("m", maxText-4) + " ..."}},
+		},
+		"not wanted any more": {
+			before: statuses{"a": {RemoteNamespace: "x", Phase: accepted}}, remote: statuses{"a": {RemoteNamespace: "x", Phase: accepted}},
+			want: statuses{"a": {RemoteNamespace: "x", Phase: terminating}},
+		},
+		"the copy is older": {
+			before: statuses{"a": {RemoteNamespace: "x", Phase: accepted}}, copied: map[string]string{"a": "x"},
+			want: statuses{"a": {RemoteNamespace: "x", Phase: terminating}},
+		},
+		"gone": {before: statuses{"a": {RemoteNamespace: "x", Phase: terminating}}, want: statuses{}},
+		"never there": {
+			before: statuses{"a": {RemoteNamespace: "x", Phase: refused}}, remote: statuses{"a": {RemoteNamespace: "x", Phase: refused}},
+			want: statuses{},
+		},
+		"gone, another one": {
+			before: statuses{"a": {RemoteNamespace: "x", Phase: terminating}}, remote: statuses{"a": {RemoteNamespace: "y", Phase: terminating}},
+			want: statuses{},
+		},
 	} {
 		local, remote := &vkv1alpha1.NamespaceMap{}, &vkv1alpha1.NamespaceMap{}
 		local.Spec.DesiredMapping, local.Status.CurrentMapping = test.desired, test.before

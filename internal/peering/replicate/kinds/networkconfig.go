@@ -27,7 +27,8 @@ func NetworkSpecIntent(original *netv1alpha1.NetworkConfig, copied Meta) *netcon
 	spec := netconfig.NetworkConfigSpec().
 		WithCluster(netconfig.ClusterIdentity().WithClusterID(from.Cluster.ClusterID).WithClusterName(from.Cluster.ClusterName)).
 		WithPodCIDR(from.PodCIDR).WithExternalCIDR(from.ExternalCIDR).WithAdditionalPodCIDRs(from.AdditionalPodCIDRs...).
-		WithEndpointIP(from.EndpointIP).WithBackendType(from.BackendType).WithBackendConfig(from.BackendConfig).WithVersion(from.Version).WithSignatures(signatures(from.Signatures)...)
+		WithEndpointIP(from.EndpointIP).WithBackendType(from.BackendType).WithBackendConfig(from.BackendConfig).WithVersion(from.Version).
+		WithSignatures(signatures(from.Signatures)...)
 	for _, row := range from.Networks {
 		spec.WithNetworks(netconfig.Networks().WithPodCIDR(row.PodCIDR).WithExternalCIDR(row.ExternalCIDR))
 	}
@@ -64,7 +65,8 @@ func signatures(from []netv1alpha1.Signature) (all []*netconfig.SignatureApplyCo
 // own generations: an answer to the copy's current spec is one to the original's if the specs are equal.
 func NetworkStatusIntent(original, copied *netv1alpha1.NetworkConfig) *netconfig.NetworkConfigApplyConfiguration {
 	from := copied.Status
-	if from.ObservedGeneration == 0 || from.ObservedGeneration != copied.Generation || !equality.Semantic.DeepEqual(original.Spec.Carried(), copied.Spec.Carried()) {
+	if from.ObservedGeneration == 0 || from.ObservedGeneration != copied.Generation ||
+		!equality.Semantic.DeepEqual(original.Spec.Carried(), copied.Spec.Carried()) {
 		return nil
 	}
 	status := netconfig.NetworkConfigStatus().WithProcessed(from.Processed).WithObservedGeneration(original.Generation)
@@ -120,7 +122,8 @@ func networkCheck(untyped map[string]any) error {
 	}
 	for _, err := range []error{
 		few("additional networks", len(spec.AdditionalPodCIDRs), maxNetworks), few("settings of its tunnel", len(spec.BackendConfig), maxSettings),
-		few("rows of networks", max(len(spec.Networks), len(status.Networks)), maxFamilies), few("lanes", len(spec.Lanes), maxLanes), few("conditions", len(status.Conditions), maxSettings),
+		few("rows of networks", max(len(spec.Networks), len(status.Networks)), maxFamilies), few("lanes", len(spec.Lanes), maxLanes),
+		few("conditions", len(status.Conditions), maxSettings),
 		few("signatures", len(spec.Signatures), maxSignatures), few("signatures of its answer", len(status.Signatures), maxSignatures),
 	} {
 		if err != nil {

@@ -38,9 +38,10 @@ func TestNetworkConfigIsCarriedWhole(t *testing.T) {
 		t.Errorf("carried %s, %v", sent, err)
 	}
 	original.Generation, copied.Generation = 3, 1
-	copied.Status = netv1alpha1.NetworkConfigStatus{Processed: true, PodCIDRNAT: "10.5.0.0/16", ExternalCIDRNAT: "None", ObservedGeneration: 1, Signatures: signed, Networks: []netv1alpha1.NetworksNAT{
-		{PodCIDRNAT: "10.5.0.0/16", ExternalCIDRNAT: "None"}, {PodCIDRNAT: "None", ExternalCIDRNAT: "None"},
-	}}
+	copied.Status = netv1alpha1.NetworkConfigStatus{Processed: true, PodCIDRNAT: "10.5.0.0/16", ExternalCIDRNAT: "None", ObservedGeneration: 1,
+		Signatures: signed, Networks: []netv1alpha1.NetworksNAT{
+			{PodCIDRNAT: "10.5.0.0/16", ExternalCIDRNAT: "None"}, {PodCIDRNAT: "None", ExternalCIDRNAT: "None"},
+		}}
 	var answer netv1alpha1.NetworkConfigStatus
 	statusOf(t, NetworkStatusIntent(original, &copied), &answer)
 	want := copied.Status
@@ -59,7 +60,8 @@ func TestEarlierPeer(t *testing.T) {
 		t.Fatal(err)
 	}
 	var copied netv1alpha1.NetworkConfig
-	if err := json.Unmarshal(sent, &copied); err != nil || len(original.Spec.Networks) != 1 || copied.Spec.Networks != nil || copied.Spec.PodCIDR != "10.1.0.0/16" {
+	if err := json.Unmarshal(sent, &copied); err != nil || len(original.Spec.Networks) != 1 ||
+		copied.Spec.Networks != nil || copied.Spec.PodCIDR != "10.1.0.0/16" {
 		t.Fatalf("sent %s, %v", sent, err)
 	}
 	original.Generation, copied.Generation = 3, 1
