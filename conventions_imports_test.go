@@ -90,7 +90,7 @@ func TestImportDirection(t *testing.T) {
 				continue
 			}
 			switch to := layerOf(inner); {
-			case isTestOnly(inner):
+			case isTestOnly(inner) && !isTestOnly(dir):
 				t.Errorf("%s imports %s: that is for _test.go files only", file.path, imported)
 			case to == "":
 				t.Errorf("%s imports %s, which no layer owns", file.path, imported)
