@@ -251,12 +251,12 @@ func TestManyNodes(t *testing.T) {
 func TestParsePeers(t *testing.T) {
 	for text, want := range map[string]string{
 		"": "", `[]`: "", `[{"ipBlock": {"cidr": "10.0.0.0/8", "except": ["10.1.0.0/16"]}}]`: "", `[{"namespaceSelector": {}}]`: "",
-		`[{}]`: "selects nothing", `[null]`: "selects nothing", `[{"ipBlock": {}}]`: "without cidr", `[{"ipBlock": {"cidr": "x"}}]`: "no network",
-		`[{"ipBlock": {"cidr": "10.0.0.0/8", "except": ["11.0.0.0/16"]}}]`: "no network inside",
+		`[{}]`: "selects nothing", `[null]`: "selects nothing", `[{"ipBlock": {}}]`: "without cidr", `[{"ipBlock": {"cidr": "x"}}]`: "not a network",
+		`[{"ipBlock": {"cidr": "10.0.0.0/8", "except": ["11.0.0.0/16"]}}]`: "not a network inside",
 		`[{"ipBlock": {"cidr": "10.0.0.0/8"}, "podSelector": {}}]`:         "make two entries",
 		`[{"namespaceselectors": {}}]`:                                     "unknown field",
 		`[] []`:                                                            "text after",
-		`{}`:                                                               "no list",
+		`{}`:                                                               "not a list",
 	} {
 		_, err := isolation.ParsePeers(text)
 		if got := fmt.Sprint(err); (err == nil) != (want == "") || !strings.Contains(got, want) && err != nil {
