@@ -123,13 +123,19 @@ func TestAPIsImportAlmostNothing(t *testing.T) {
 // patterns of folders (no suffix) and of files (*.go). Those not there yet bind
 // as soon as they are. exceptions name what one of them may import all the same.
 var pure = []string{
-	"internal/network/ipam", "internal/network/pace", "internal/network/plan", "internal/offloading/reflection/project", "internal/offloading/reflection/project/podspec", "internal/offloading/reflection/project/podstatus",
+	"internal/network/ipam", "internal/network/pace", "internal/network/plan", "internal/offloading/reflection/project",
+	"internal/offloading/reflection/project/podspec", "internal/offloading/reflection/project/podstatus",
 	"internal/offloading/reflection/disruption", "internal/offloading/shadow", "internal/offloading/quota", "internal/offloading/podplan",
-	"internal/action/install/clusters", "internal/offloading/networks/networks.go", "internal/offloading/lifecycle", "internal/offloading/endpoints", "internal/offloading/verdict", "internal/offloading/metadata", "internal/offloading/*/plan.go",
+	"internal/action/install/clusters", "internal/offloading/networks/networks.go", "internal/offloading/lifecycle",
+	"internal/offloading/endpoints", "internal/offloading/verdict", "internal/offloading/metadata", "internal/offloading/*/plan.go",
 	"internal/offloading/*/status.go", "internal/offloading/kubelet", "internal/offloading/remotename", "internal/offloading/provider",
-	"internal/network/hoststate", "internal/network/plan/carriers", "internal/network/keyring", "internal/network/networks", "internal/network/tunnelstatus", "internal/network/networkconfig/status.go",
-	"internal/peering/conditions", "internal/peering/spec", "internal/peering/grant", "internal/peering/reach", "internal/peering/resourceslice/status.go", "internal/peering/tenant/tenant.go", "internal/offloading/webhook/strategy.go",
-	"internal/storage/locality.go", "internal/storage/request.go", "internal/storage/volume.go", "internal/storage/claims/plan.go", "internal/storage/claims/project.go", "internal/storage/data", "internal/storage/home/astray.go", "internal/storage/home/keep.go", "internal/storage/move/plan",
+	"internal/network/hoststate", "internal/network/plan/carriers", "internal/network/keyring", "internal/network/networks",
+	"internal/network/tunnelstatus", "internal/network/networkconfig/status.go",
+	"internal/peering/conditions", "internal/peering/spec", "internal/peering/grant", "internal/peering/reach",
+	"internal/peering/resourceslice/status.go", "internal/peering/tenant/tenant.go", "internal/offloading/webhook/strategy.go",
+	"internal/storage/locality.go", "internal/storage/request.go", "internal/storage/volume.go", "internal/storage/claims/plan.go",
+	"internal/storage/claims/project.go", "internal/storage/data", "internal/storage/home/astray.go", "internal/storage/home/keep.go",
+	"internal/storage/move/plan",
 	"internal/*/*_status.go", "internal/*/*_plan.go", "internal/peering/cleanup/plan.go",
 	"internal/offloading/virtualkubelet/nodeobject.go", "internal/offloading/virtualkubelet/nodelabels.go", "internal/offloading/exposition",
 	"internal/offloading/choice", "internal/offloading/contents", "internal/offloading/kinds",
@@ -369,8 +375,15 @@ var forbidden = []struct {
 	prefixes     []string
 	why          string
 }{
-	{"playground", ".", []string{"k8s.io/", "sigs.k8s.io/", "go.etcd.io/"}, "the playground program is also the first process of every node, so its memory counts"},
-	{".", "./cmd/liqo", []string{"helm.sh/", "k8s.io/kubernetes", "go.etcd.io/etcd/server", "github.com/aws/", "cloud.google.com/", "github.com/Azure/"}, "every role would carry it"},
+	{
+		"playground", ".", []string{"k8s.io/", "sigs.k8s.io/", "go.etcd.io/"},
+		"the playground program is also the first process of every node, so its memory counts",
+	},
+	{
+		".", "./cmd/liqo",
+		[]string{"helm.sh/", "k8s.io/kubernetes", "go.etcd.io/etcd/server", "github.com/aws/", "cloud.google.com/", "github.com/Azure/"},
+		"every role would carry it",
+	},
 }
 
 func TestProgramsStayLean(t *testing.T) {

@@ -35,8 +35,9 @@ var securityRules = map[string]securityRule{
 		find:   imports(`^math/rand(/v2)?$`),
 		bad:    "rand.Int()", good: "crand.Text()",
 		accepted: map[string]string{
-			"internal/peering/resourceslice/controller.go": "delays of refreshes", "internal/network/probe/prober.go": "number of a sender of probes, which proves nothing",
-			"internal/network/agent/gateway/gateway.go": "delays of dials", "internal/network/carrier/hub.go": "first loopback address, on one host",
+			"internal/peering/resourceslice/controller.go": "delays of refreshes",
+			"internal/network/probe/prober.go":             "number of a sender of probes, which proves nothing",
+			"internal/network/agent/gateway/gateway.go":    "delays of dials", "internal/network/carrier/hub.go": "first loopback address, on one host",
 			"internal/action/install/chart.go": "name of a cluster", "internal/kube/fairqueue/queue.go": "delays", "internal/kube/manager/waitwatch.go": "delays",
 		},
 	},
@@ -58,7 +59,8 @@ var securityRules = map[string]securityRule{
 	"certificates": {
 		remedy: "a verification: RootCAs, or VerifyConnection with a pinned key",
 		find:   setting("InsecureSkipVerify", "Insecure"),
-		bad:    "_ = tls.Config{InsecureSkipVerify: true}\nx.InsecureSkipVerify = yes\n_ = rest.TLSClientConfig{Insecure: yes}\nx.TLSClientConfig.Insecure = true", good: "_ = tls.Config{InsecureSkipVerify: false}",
+		bad:    "_ = tls.Config{InsecureSkipVerify: true}\nx.InsecureSkipVerify = yes\n_ = rest.TLSClientConfig{Insecure: yes}\nx.TLSClientConfig.Insecure = true",
+		good:   "_ = tls.Config{InsecureSkipVerify: false}",
 		accepted: map[string]string{
 			"internal/peering/auth/client/client.go":     "answers are signed with the pinned key, inside TLS (ADR 17)",
 			"internal/network/carrier/listen.go":         "of WebSockets: accepts any Origin, as no browser comes",
@@ -75,22 +77,26 @@ var securityRules = map[string]securityRule{
 	"versions": {
 		remedy: "tls.VersionTLS12 or later",
 		find:   oldVersions,
-		bad:    "_ = tls.Config{MinVersion: tls.VersionTLS10}\nx.MinVersion = 0x0301\nx.MaxVersion = tls.VersionTLS11", good: "x.MinVersion = tls.VersionTLS13\n_ = tls.Config{MinVersion: tls.VersionTLS12}",
+		bad:    "_ = tls.Config{MinVersion: tls.VersionTLS10}\nx.MinVersion = 0x0301\nx.MaxVersion = tls.VersionTLS11",
+		good:   "x.MinVersion = tls.VersionTLS13\n_ = tls.Config{MinVersion: tls.VersionTLS12}",
 	},
 	"clients": {
 		remedy: "an http.Client with a Timeout or a Transport with deadlines: the default client waits for ever, and follows redirects with a token",
 		find:   defaultClients,
-		bad:    "http.Get(u)\nhttp.DefaultClient.Do(r)\n_ = http.Client{}\n_ = &http.Client{CheckRedirect: f}\nhttp.PostForm(u, v)\n_ = http.DefaultTransport", good: "_ = http.Client{Timeout: d}\n_ = http.Client{Transport: t}",
+		bad:    "http.Get(u)\nhttp.DefaultClient.Do(r)\n_ = http.Client{}\n_ = &http.Client{CheckRedirect: f}\nhttp.PostForm(u, v)\n_ = http.DefaultTransport",
+		good:   "_ = http.Client{Timeout: d}\n_ = http.Client{Transport: t}",
 	},
 	"bodies": {
 		remedy: "io.ReadAll(io.LimitReader(r, most)): the other side decides how much it sends",
 		find:   unboundedReads,
-		bad:    "io.ReadAll(r.Body)\nioutil.ReadAll(x)\nio.ReadAll(bufio.NewReader(r))", good: "io.ReadAll(io.LimitReader(r, 5))\nio.ReadAll(http.MaxBytesReader(w, r, 5))",
+		bad:    "io.ReadAll(r.Body)\nioutil.ReadAll(x)\nio.ReadAll(bufio.NewReader(r))",
+		good:   "io.ReadAll(io.LimitReader(r, 5))\nio.ReadAll(http.MaxBytesReader(w, r, 5))",
 	},
 	"modes": {
 		remedy: "a mode of at most 0600 for files and 0700 for folders",
 		find:   wideModes,
-		bad:    "os.WriteFile(n, b, 0o644)\nos.OpenFile(n, f, 0o640)\nos.MkdirAll(n, 0o755)\nos.Chmod(n, mode)\nroot.WriteFile(n, b, 0o666)\nos.Create(n)", good: "os.WriteFile(n, b, 0o600)\nos.MkdirAll(n, 0o700)\nos.OpenFile(n, f, 0o400)",
+		bad:    "os.WriteFile(n, b, 0o644)\nos.OpenFile(n, f, 0o640)\nos.MkdirAll(n, 0o755)\nos.Chmod(n, mode)\nroot.WriteFile(n, b, 0o666)\nos.Create(n)",
+		good:   "os.WriteFile(n, b, 0o600)\nos.MkdirAll(n, 0o700)\nos.OpenFile(n, f, 0o400)",
 		accepted: map[string]string{
 			"cmd/liqo/gateway.go":                          "/proc/sys/net/ipv4/ip_forward, which exists",
 			"internal/network/host/userspace/userspace.go": "/dev/net of the container, which holds a device and no secret",
@@ -99,9 +105,12 @@ var securityRules = map[string]securityRule{
 	"secrets": {
 		remedy: "the name of the secret, not its value, into errors, logs, events and output",
 		find:   printedSecrets,
-		bad: "fmt.Errorf(\"%v\", token)\nfmt.Sprintf(\"%s\", grant.Token)\nlog.Info(\"x\", \"token\", s.token)\nfmt.Errorf(\"%v\", secret)\nrecorder.Eventf(o, \"\", \"\", \"%s\", password)\n" +
-			"fmt.Println(secret.Data)\nfmt.Fprintf(w, \"%s\", privateKey)\nlogger.WithValues(\"x\", kubeconfig)\nerrors.New(\"x\" + token)\nfmt.Printf(\"%q\", string(token))\nfmt.Errorf(\"%s\", \"a \"+x.Password)",
-		good:     "fmt.Errorf(\"%s: %w\", secret.Name, err)\nfmt.Errorf(\"%d\", len(token))\nlog.Info(\"token\", \"secret\", klog.KObj(secret))\nfmt.Sprintf(\"%s\", tokenName)",
+		bad: "fmt.Errorf(\"%v\", token)\nfmt.Sprintf(\"%s\", grant.Token)\nlog.Info(\"x\", \"token\", s.token)\nfmt.Errorf(\"%v\", " +
+			"secret)\nrecorder.Eventf(o, \"\", \"\", \"%s\", password)\n" +
+			"fmt.Println(secret.Data)\nfmt.Fprintf(w, \"%s\", privateKey)\nlogger.WithValues(\"x\", kubeconfig)\nerrors.New(\"x\" + " +
+			"token)\nfmt.Printf(\"%q\", string(token))\nfmt.Errorf(\"%s\", \"a \"+x.Password)",
+		good: "fmt.Errorf(\"%s: %w\", secret.Name, err)\nfmt.Errorf(\"%d\", len(token))\nlog.Info(\"token\", \"secret\", " +
+			"klog.KObj(secret))\nfmt.Sprintf(\"%s\", tokenName)",
 		accepted: map[string]string{"internal/action/peer/facts.go": "an error about the token, which holds no token"},
 	},
 }
@@ -122,7 +131,8 @@ func TestSecurityRules(t *testing.T) {
 		used := map[string]bool{}
 		for _, file := range productSources(t) {
 			top, _, _ := strings.Cut(file.path, "/")
-			if file.test || file.generated || slices.Contains(outside, top) || isTestOnly(path.Dir(file.path)) || strings.HasPrefix(file.path, "deployments/liqo/charttest/") {
+			if file.test || file.generated || slices.Contains(outside, top) ||
+				isTestOnly(path.Dir(file.path)) || strings.HasPrefix(file.path, "deployments/liqo/charttest/") {
 				continue
 			}
 			rule.find(file.syntax, func(at ast.Node) {
@@ -145,7 +155,8 @@ func breaches(t *testing.T, rule securityRule, statement string) (n int) {
 	t.Helper()
 	var imported strings.Builder
 	for name, from := range map[string]string{
-		"rand": "math/rand/v2", "crand": "crypto/rand", "md5": "crypto/md5", "sha256": "crypto/sha256", "pprof": "net/http/pprof", "pprof2": "runtime/pprof", "exec": "os/exec",
+		"rand": "math/rand/v2", "crand": "crypto/rand", "md5": "crypto/md5", "sha256": "crypto/sha256", "pprof": "net/http/pprof",
+		"pprof2": "runtime/pprof", "exec": "os/exec",
 	} {
 		if regexp.MustCompile(`\b` + name + `\.`).MatchString(statement) {
 			imported.WriteString("import " + name + " " + strconv.Quote(from) + "\n")
@@ -351,8 +362,9 @@ func TestPodsAreHardened(t *testing.T) {
 		t.Errorf("%d files make containers; adapt makesContainers to how they do it", makers)
 	}
 	for source, want := range map[string]bool{
-		"var x = corev1.Container{Image: i}": true, "var x = []corev1.Container{{Name: n, Image: i}}": true, "var x = apply.Container().WithName(n).WithImage(i)": true,
-		"var x = corev1.Container{Name: n}": false,
+		"var x = corev1.Container{Image: i}": true, "var x = []corev1.Container{{Name: n, Image: i}}": true,
+		"var x = apply.Container().WithName(n).WithImage(i)": true,
+		"var x = corev1.Container{Name: n}":                  false,
 	} {
 		file, err := parser.ParseFile(token.NewFileSet(), "example.go", "package x\n"+source, parser.SkipObjectResolution)
 		if err != nil {

@@ -70,7 +70,8 @@ func TestAuthMakesACertificate(t *testing.T) {
 		}
 	}
 	key, _ := certificate.PublicKey.(*ecdsa.PublicKey)
-	if key == nil || key.Curve != elliptic.P256() || certificate.IsCA || !certificate.NotBefore.Before(now.Add(-24*time.Hour)) || !certificate.NotAfter.After(now.AddDate(9, 0, 0)) {
+	if key == nil || key.Curve != elliptic.P256() || certificate.IsCA ||
+		!certificate.NotBefore.Before(now.Add(-24*time.Hour)) || !certificate.NotAfter.After(now.AddDate(9, 0, 0)) {
 		t.Errorf("%T, CA %v, from %s to %s", certificate.PublicKey, certificate.IsCA, certificate.NotBefore, certificate.NotAfter)
 	}
 }

@@ -55,7 +55,8 @@ func TestProxyUpstreams(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if len(got) != 2 || got[proxy.APIServer].Address != o.apiServer || got[proxy.APIServer].TLS != nil || got[proxy.Auth].Address != o.auth || (got[proxy.Auth].TLS == nil) != tls {
+		if len(got) != 2 || got[proxy.APIServer].Address != o.apiServer || got[proxy.APIServer].TLS != nil ||
+			got[proxy.Auth].Address != o.auth || (got[proxy.Auth].TLS == nil) != tls {
 			t.Errorf("TLS of the authentication service %t: %+v", tls, got)
 		}
 	}
@@ -93,7 +94,10 @@ func TestAttackProxyShare(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			ask := fmt.Sprintf("CONNECT %s HTTP/1.1\r\nHost: %[1]s\r\nProxy-Authorization: Basic %s\r\n\r\n", proxy.Auth, base64.StdEncoding.EncodeToString([]byte(rome+":"+pass)))
+			ask := fmt.Sprintf(
+				"CONNECT %s HTTP/1.1\r\nHost: %[1]s\r\nProxy-Authorization: Basic %s\r\n\r\n", proxy.Auth,
+				base64.StdEncoding.EncodeToString([]byte(rome+":"+pass)),
+			)
 			ctx, cancel := context.WithCancel(t.Context())
 			defer cancel()
 			for range attack.connections {

@@ -80,7 +80,10 @@ func testGeneratePeerCommand(t *testing.T, config *rest.Config) {
 	if err == nil || !strings.Contains(err.Error(), "liqo-cluster-key") {
 		t.Errorf("without the cluster key: %v", err)
 	}
-	actiontest.Create(t, c, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: actiontest.Namespace, Name: "auth-token"}, Data: map[string][]byte{"token": []byte(sharedBefore)}})
+	actiontest.Create(t, c, &corev1.Secret{
+		ObjectMeta: metav1.ObjectMeta{Namespace: actiontest.Namespace, Name: "auth-token"},
+		Data:       map[string][]byte{"token": []byte(sharedBefore)},
+	})
 	actiontest.Create(t, c, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: actiontest.Namespace, Name: clusterkey.Secret}, Data: providerKeys.Data()})
 	if _, err = generate.ForPeer(t.Context(), c, actiontest.Namespace, tokens.Options{}, &actiontest.Recorder{}); !errors.Is(err, installed.ErrNotInstalled) {
 		t.Errorf("without a Service: %v", err)
@@ -116,7 +119,8 @@ func testGeneratePeerCommand(t *testing.T, config *rest.Config) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := "peer out-of-band rome --auth-url https://192.0.2.7 --cluster-id " + actiontest.LocalID + " --auth-token " + sharedBefore + "." + providerKeys.Fingerprint()
+	want := "peer out-of-band rome --auth-url https://192.0.2.7 --cluster-id " +
+		actiontest.LocalID + " --auth-token " + sharedBefore + "." + providerKeys.Fingerprint()
 	if got := strings.Join(command.Args(), " "); got != want {
 		t.Errorf("got  %s\nwant %s", got, want)
 	}
@@ -167,12 +171,15 @@ func testGeneratePeerCommand(t *testing.T, config *rest.Config) {
 		used[auth.SpentName(auth.TokenID(secret))] = true
 	}
 	for name := range used {
-		actiontest.Create(t, c, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: actiontest.Namespace, Name: name, Labels: map[string]string{labels.SpentToken: "true"}}})
+		actiontest.Create(t, c, &corev1.ConfigMap{
+			ObjectMeta: metav1.ObjectMeta{Namespace: actiontest.Namespace, Name: name, Labels: map[string]string{labels.SpentToken: "true"}},
+		})
 	}
 	records := func(want int) {
 		t.Helper()
 		var all corev1.ConfigMapList
-		if err := c.List(ctx, &all, client.InNamespace(actiontest.Namespace), client.MatchingLabels{labels.SpentToken: "true"}); err != nil || len(all.Items) != want {
+		if err := c.List(ctx, &all, client.InNamespace(actiontest.Namespace), client.MatchingLabels{labels.SpentToken: "true"}); err != nil ||
+			len(all.Items) != want {
 			t.Errorf("%d records of used tokens, want %d (%v)", len(all.Items), want, err)
 		}
 		for i := range all.Items {

@@ -116,23 +116,28 @@ func testBadInput(t *testing.T, config *rest.Config) {
 		change func(*peer.Options)
 		want   string
 	}{
-		"wrong token":              {nil, nil, func(o *peer.Options) { o.Token = wrong }, "does not accept the token"},
-		"token without the key":    {nil, nil, func(o *peer.Options) { o.Token = goodSecret }, "--insecure-skip-provider-verify"},
-		"token of another key":     {nil, nil, func(o *peer.Options) { o.Token = otherKey }, "is not proven"},
-		"key waived, wrong token":  {nil, nil, func(o *peer.Options) { o.Token, o.InsecureSkipProviderVerify = "wrong", true }, "does not accept the token"},
-		"empty token":              {nil, nil, func(o *peer.Options) { o.Token = "" }, "is empty"},
-		"no URL":                   {nil, nil, func(o *peer.Options) { o.AuthURL = "milan" }, "https://HOST"},
-		"URL without TLS":          {nil, nil, func(o *peer.Options) { o.AuthURL = "http://192.0.2.1" }, "https://HOST"},
-		"URL with a wrong port":    {nil, nil, func(o *peer.Options) { o.AuthURL = "https://192.0.2.1:70000" }, "not a port"},
-		"nothing listens":          {nil, nil, func(o *peer.Options) { o.AuthURL = "https://127.0.0.1:1" }, "does not answer"},
-		"own cluster ID":           {nil, nil, func(o *peer.Options) { o.ClusterID = actiontest.LocalID }, "this cluster's own ID"},
-		"no cluster ID":            {nil, nil, func(o *peer.Options) { o.ClusterID = "milan" }, "UUID"},
-		"bad name":                 {nil, nil, func(o *peer.Options) { o.Name = "Milan_1" }, "cannot be the name"},
-		"long name":                {nil, nil, func(o *peer.Options) { o.Name = strings.Repeat("m", 64) }, "no more than 63"},
-		"not installed":            {nil, nil, func(o *peer.Options) { o.Namespace = "default" }, "not installed"},
-		"name taken":               {actiontest.Known("milan", otherID, discoveryv1alpha1.OutOfBand, labels.DiscoveryManual), nil, nil, "belongs to another cluster"},
-		"known by another name":    {actiontest.Known("mailand", actiontest.RemoteID, discoveryv1alpha1.OutOfBand, labels.DiscoveryManual), nil, nil, `as ForeignCluster "mailand"`},
-		"peered in-band":           {actiontest.Known("milan", actiontest.RemoteID, discoveryv1alpha1.InBand, labels.DiscoveryManual), nil, nil, "peering type InBand"},
+		"wrong token":             {nil, nil, func(o *peer.Options) { o.Token = wrong }, "does not accept the token"},
+		"token without the key":   {nil, nil, func(o *peer.Options) { o.Token = goodSecret }, "--insecure-skip-provider-verify"},
+		"token of another key":    {nil, nil, func(o *peer.Options) { o.Token = otherKey }, "is not proven"},
+		"key waived, wrong token": {nil, nil, func(o *peer.Options) { o.Token, o.InsecureSkipProviderVerify = "wrong", true }, "does not accept the token"},
+		"empty token":             {nil, nil, func(o *peer.Options) { o.Token = "" }, "is empty"},
+		"no URL":                  {nil, nil, func(o *peer.Options) { o.AuthURL = "milan" }, "https://HOST"},
+		"URL without TLS":         {nil, nil, func(o *peer.Options) { o.AuthURL = "http://192.0.2.1" }, "https://HOST"},
+		"URL with a wrong port":   {nil, nil, func(o *peer.Options) { o.AuthURL = "https://192.0.2.1:70000" }, "not a port"},
+		"nothing listens":         {nil, nil, func(o *peer.Options) { o.AuthURL = "https://127.0.0.1:1" }, "does not answer"},
+		"own cluster ID":          {nil, nil, func(o *peer.Options) { o.ClusterID = actiontest.LocalID }, "this cluster's own ID"},
+		"no cluster ID":           {nil, nil, func(o *peer.Options) { o.ClusterID = "milan" }, "UUID"},
+		"bad name":                {nil, nil, func(o *peer.Options) { o.Name = "Milan_1" }, "cannot be the name"},
+		"long name":               {nil, nil, func(o *peer.Options) { o.Name = strings.Repeat("m", 64) }, "no more than 63"},
+		"not installed":           {nil, nil, func(o *peer.Options) { o.Namespace = "default" }, "not installed"},
+		"name taken":              {actiontest.Known("milan", otherID, discoveryv1alpha1.OutOfBand, labels.DiscoveryManual), nil, nil, "belongs to another cluster"},
+		"known by another name": {
+			actiontest.Known("mailand", actiontest.RemoteID, discoveryv1alpha1.OutOfBand, labels.DiscoveryManual), nil, nil,
+			`as ForeignCluster "mailand"`,
+		},
+		"peered in-band": {
+			actiontest.Known("milan", actiontest.RemoteID, discoveryv1alpha1.InBand, labels.DiscoveryManual), nil, nil, "peering type InBand",
+		},
 		"another cluster there":    {nil, ids(otherID, 1), nil, "answers as cluster " + otherID},
 		"version outside":          {nil, ids(actiontest.RemoteID, 7), nil, "speaks protocol"},
 		"two problems, both named": {nil, nil, func(o *peer.Options) { o.Name, o.Token = "Milan", wrong }, "does not accept the token"},
@@ -298,7 +303,8 @@ func testPeerReusesIncoming(t *testing.T, config *rest.Config) {
 	incoming.Spec.ClusterIdentity.ClusterName = "milano"
 	incoming.Spec.ForeignAuthURL = ""
 	actiontest.Create(t, c, incoming)
-	if err := peer.Enable(t.Context(), c, peer.Options{Name: incoming.Name, Timeout: time.Second}, &actiontest.Recorder{}); err == nil || !strings.Contains(err.Error(), "generate peer-command") {
+	if err := peer.Enable(t.Context(), c, peer.Options{Name: incoming.Name, Timeout: time.Second}, &actiontest.Recorder{}); err == nil ||
+		!strings.Contains(err.Error(), "generate peer-command") {
 		t.Errorf("without URL: %v", err)
 	}
 	progress := &actiontest.Recorder{}
@@ -381,7 +387,9 @@ func testPeerFirstCome(t *testing.T, config *rest.Config) {
 	}
 	ctx, interrupt := context.WithCancel(t.Context())
 	defer interrupt()
-	if err := peer.OutOfBand(ctx, interruptedAfterApply(c, interrupt), peerOptions(provider(t, nil, time.Time{}), nil), &actiontest.Recorder{}); !errors.Is(err, context.Canceled) {
+	if err := peer.OutOfBand(
+		ctx, interruptedAfterApply(c, interrupt), peerOptions(provider(t, nil, time.Time{}), nil), &actiontest.Recorder{},
+	); !errors.Is(err, context.Canceled) {
 		t.Errorf("not registered: %v", err)
 	}
 }
