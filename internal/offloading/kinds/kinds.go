@@ -29,9 +29,13 @@ type Kind struct {
 	Flag    string
 	Workers int
 
-	// Copy returns what the peer has of a local object that is not skipped; nil: nothing. If the field is nil, package objects projects the kind, with what it knows of
-	// others.
+	// Copy returns what the peer has of a local object that is not skipped; nil: nothing. If the field is nil, the copy follows from other objects, too: see the hooks of
+	// package objects.
 	Copy func(project.NamespaceMapping, runtime.Object) runtime.ApplyConfiguration
+	// Lost returns, as the error to report, what a user asked for in an object and its copy does not have, whatever the peer accepts; nil: nothing.
+	Lost func(runtime.Object) error
+	// Optional: a peer may grant no rights on the kind, or take them back. Then its users learn it, and nothing stays there that is not corrected any more.
+	Optional *Optional
 	// RemoteName and LocalName convert between the names of the two objects; nil if they are equal.
 	RemoteName, LocalName func(project.NamespaceMapping, string) string
 	// ByReference: in namespaces that reflect only what is referenced, an object is copied if something refers to it.
@@ -65,6 +69,20 @@ type Kind struct {
 
 	// Custom: its objects have no Go type. Users add the kind, so that All does not return it.
 	Custom bool
+}
+
+// Optional is what users read about a kind that a peer does not take.
+type Optional struct {
+	// None: it takes no object of the kind. Refused: it does not take this one, which may be for the reason Hint, and Means what Means states.
+	None, Refused, Hint, Means string
+}
+
+// Refusal returns what users read if the peer refuses an object. forbidden: it may not write it.
+func (o *Optional) Refusal(forbidden bool) string {
+	if forbidden {
+		return o.Refused + " (" + o.Hint + "), " + o.Means
+	}
+	return o.Refused + ", " + o.Means
 }
 
 // copied adapts the projection of a type. Objects that are skipped have no copy.

@@ -2,15 +2,7 @@
 
 package kinds
 
-import (
-	"fmt"
-	"maps"
-	"slices"
-	"strings"
-
-	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-)
+import "maps"
 
 // uncopied are the fields of Services, Ingresses and EndpointSlices that the peer does not get, by type and JSON path, each with the reason. All others are copied or
 // translated: TestPaths holds every field of the types of Kubernetes to that, at every depth.
@@ -31,27 +23,3 @@ var uncopied = map[string]string{
 
 // Uncopied returns the fields that the peer does not get, with the reasons.
 func Uncopied() map[string]string { return maps.Clone(uncopied) }
-
-// Lost returns, as the error to report, what a user asked for in an object and its copy does not have; nil if it is nothing. What the peer refuses is not known here.
-func Lost(local metav1.Object) error {
-	service, is := local.(*corev1.Service)
-	if !is {
-		return nil
-	}
-	var missing []string
-	if len(service.Spec.ExternalIPs) > 0 {
-		missing = append(missing, "externalIPs")
-	}
-	if service.Spec.LoadBalancerIP != "" {
-		missing = append(missing, "loadBalancerIP")
-	}
-	for _, key := range slices.Sorted(maps.Keys(service.Annotations)) {
-		if slices.Contains(addresses, key) {
-			missing = append(missing, "annotation "+key)
-		}
-	}
-	if len(missing) == 0 {
-		return nil
-	}
-	return fmt.Errorf("the copy in the remote cluster has no %s: addresses belong to one cluster, and the copy gets one of its own there", strings.Join(missing, ", "))
-}

@@ -61,7 +61,7 @@ func (e *env) number(remoteNS, name string, want int32) *policyv1.PodDisruptionB
 	return there
 }
 
-const budgets = "poddisruptionbudgets"
+const budgetResource = "poddisruptionbudgets"
 
 // TestBudgets: the peer keeps as many pods healthy as the budget needs beyond those that are healthy elsewhere, and learns it in one write. An eviction there, and a
 // restart, cost none.
@@ -90,7 +90,7 @@ func TestBudgets(t *testing.T) {
 		t.Errorf("its policy for unhealthy pods is %v", policy)
 	}
 	e.waitIdle()
-	if writes := e.toProvider.writesTo(budgets); len(writes) != 1 {
+	if writes := e.toProvider.writesTo(budgetResource); len(writes) != 1 {
 		t.Errorf("writes of budgets: %v, want one", writes)
 	}
 
@@ -108,7 +108,7 @@ func TestBudgets(t *testing.T) {
 	e.untilPod(local, "a", "Ready again", isReady)
 	e.counts(local, "web", 2, 3)
 	e.waitIdle()
-	if writes := e.toProvider.writesTo(budgets); len(writes) != 0 {
+	if writes := e.toProvider.writesTo(budgetResource); len(writes) != 0 {
 		t.Errorf("an eviction there costs %v", writes)
 	}
 
@@ -122,7 +122,7 @@ func TestBudgets(t *testing.T) {
 		return mapping != nil && mapping.Compared("PodDisruptionBudget")
 	})
 	e.waitIdle()
-	if writes := e.toProvider.writesTo(budgets); len(writes) != 0 {
+	if writes := e.toProvider.writesTo(budgetResource); len(writes) != 0 {
 		t.Errorf("a restart costs %v", writes)
 	}
 	// After another restart, a number that is too large is lowered as late as before: what is known is not older.
@@ -141,7 +141,7 @@ func TestBudgets(t *testing.T) {
 	web := &policyv1.PodDisruptionBudget{ObjectMeta: named(local, "web")}
 	e.edit(e.consumer, web, func() { web.Spec.MinAvailable, web.Spec.MaxUnavailable = nil, new(intstr.FromInt32(0)) })
 	e.waitIdle()
-	if writes := e.toProvider.writesTo(budgets); len(writes) != 0 {
+	if writes := e.toProvider.writesTo(budgetResource); len(writes) != 0 {
 		t.Errorf("a change that Kubernetes has not evaluated costs %v", writes)
 	}
 	e.counts(local, "web", 3, 3)
@@ -272,7 +272,7 @@ func TestBudgetsNotGranted(t *testing.T) {
 	e.toProvider.mu.Lock()
 	questions := 0
 	for _, path := range e.toProvider.reads {
-		if strings.HasSuffix(path, "/"+budgets) {
+		if strings.HasSuffix(path, "/"+budgetResource) {
 			questions++
 		}
 	}
@@ -294,7 +294,7 @@ func (e *env) grantBudgets(verbs ...string) {
 	e.edit(e.provider, role, func() {
 		role.Rules = slices.DeleteFunc(role.Rules, func(rule rbacv1.PolicyRule) bool { return rule.APIGroups[0] == "policy" })
 		if len(verbs) > 0 {
-			role.Rules = append(role.Rules, rbacv1.PolicyRule{APIGroups: []string{"policy"}, Resources: []string{budgets}, Verbs: verbs})
+			role.Rules = append(role.Rules, rbacv1.PolicyRule{APIGroups: []string{"policy"}, Resources: []string{budgetResource}, Verbs: verbs})
 		}
 	})
 }

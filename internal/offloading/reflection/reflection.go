@@ -32,6 +32,9 @@ import (
 	"liqo.io/liqo/internal/offloading/reflection/engine"
 	"liqo.io/liqo/internal/offloading/reflection/events"
 	"liqo.io/liqo/internal/offloading/reflection/objects"
+	"liqo.io/liqo/internal/offloading/reflection/objects/budgets"
+	"liqo.io/liqo/internal/offloading/reflection/objects/custom"
+	"liqo.io/liqo/internal/offloading/reflection/objects/services"
 	"liqo.io/liqo/internal/offloading/reflection/pods"
 	"liqo.io/liqo/internal/offloading/reflection/project"
 	"liqo.io/liqo/internal/offloading/reflection/project/podspec"
@@ -79,10 +82,12 @@ type Reflection struct {
 	options Options
 	engine  *engine.Engine
 	objects *objects.Objects
-	pods    *pods.Pods     // nil: no pods are reflected
-	tokens  *tokens.Tokens // nil: no pod gets tokens
-	copier  *events.Copier // of the events of pods; nil without pods
-	claims  Claims         // nil: there are none
+	// services is the part of objects that knows endpoints.
+	services *services.Services
+	pods     *pods.Pods     // nil: no pods are reflected
+	tokens   *tokens.Tokens // nil: no pod gets tokens
+	copier   *events.Copier // of the events of pods; nil without pods
+	claims   Claims         // nil: there are none
 	// declined is what the peer refuses of claims.
 	declined *refusals.Metadata
 }
@@ -117,13 +122,18 @@ func New(cfg *rest.Config, o Options) (*Reflection, error) {
 	o.Mapping.RemoteName = o.RemoteName
 	r.engine = engine.New(local, access, engine.Options{Namespace: o.Namespace, NamespaceMap: o.NamespaceMap, Mapping: o.Mapping, RemoteName: o.RemoteName})
 	podWorkers := o.workers(pods.Flag, pods.DefaultWorkers)
-	toObjects := objects.Options{Workers: o.workers, ReflectIPs: o.ReflectIPs, Translator: o.Translator, RemoteChanged: r.copyChanged, Served: served}
+	toObjects := objects.Options{Workers: o.workers, ReflectIPs: o.ReflectIPs, RemoteChanged: r.copyChanged}
+	toServices, toBudgets := services.Options{Translator: o.Translator}, budgets.Options{}
 	if podWorkers > 0 {
-		toObjects.PodsSynced = func() bool { return r.pods.Synced() }
-		toObjects.NodePods = func(namespace string) []*corev1.Pod { return r.pods.OfNamespace(namespace) }
-		toObjects.LabelsThere = func(remote types.NamespacedName) (map[string]string, bool) { return r.pods.LabelsThere(remote) }
+		synced := func() bool { return r.pods.Synced() }
+		ofNode := func(namespace string) []*corev1.Pod { return r.pods.OfNamespace(namespace) }
+		toObjects.PodsSynced, toServices.PodsSynced, toBudgets.PodsSynced = synced, synced, synced
+		toServices.NodePods, toBudgets.NodePods = ofNode, ofNode
+		toBudgets.LabelsThere = func(remote types.NamespacedName) (map[string]string, bool) { return r.pods.LabelsThere(remote) }
 	}
-	r.objects = objects.New(r.engine, toObjects)
+	r.services = services.New(r.engine, toServices)
+	r.objects = objects.New(r.engine, toObjects, r.services, budgets.New(r.engine, toBudgets))
+	custom.Add(r.engine, r.objects, served)
 	r.engine.Add(&engine.Loop{Start: r.startClaims, Stop: r.stopClaims}) // before the pods, which ask for their data
 	if podWorkers > 0 {
 		r.addPods(podWorkers)
@@ -136,7 +146,7 @@ func (r *Reflection) addPods(workers int) {
 	o := &r.options
 	toPods := pods.Options{
 		Workers: workers, HostIP: o.HostIP, NodeName: o.Mapping.NodeName, APIServer: o.APIServer, CheckNetwork: o.CheckNetwork, UnreachableTimeout: o.UnreachableTimeout, StuckTimeout: o.StuckTimeout, FailureLimit: o.FailureLimit,
-		Referrers: r.objects.ReferrerChanged, Arrived: func(before, after client.Object) { r.copier.Arrived(before, after) },
+		Referrers: r.objects.PodChanged, Arrived: func(before, after client.Object) { r.copier.Arrived(before, after) },
 	}
 	if o.ReflectIPs {
 		toPods.Translator = o.Translator
@@ -224,8 +234,8 @@ func known() (*runtime.Scheme, meta.RESTMapper, error) {
 }
 
 // customKinds extends a mapper by the custom resources of this cluster, and returns how to ask for them. No request is sent before a user lists such a kind.
-func customKinds(cfg *rest.Config, shared *http.Client, known meta.RESTMapper) (meta.RESTMapper, objects.Served, error) {
-	custom, err := apiutil.NewDynamicRESTMapper(cfg, shared)
+func customKinds(cfg *rest.Config, shared *http.Client, known meta.RESTMapper) (meta.RESTMapper, custom.Served, error) {
+	found, err := apiutil.NewDynamicRESTMapper(cfg, shared)
 	if err != nil {
 		return nil, nil, fmt.Errorf("kinds of the local cluster: %w", err)
 	}
@@ -236,7 +246,7 @@ func customKinds(cfg *rest.Config, shared *http.Client, known meta.RESTMapper) (
 	served := func(ctx context.Context, version schema.GroupVersion) (*metav1.APIResourceList, error) {
 		return discovered.ServerResourcesForGroupVersionWithContext(ctx, version.String())
 	}
-	return meta.FirstHitRESTMapper{MultiRESTMapper: meta.MultiRESTMapper{known, custom}}, served, nil
+	return meta.FirstHitRESTMapper{MultiRESTMapper: meta.MultiRESTMapper{known, found}}, served, nil
 }
 
 // Run reflects until ctx ends. Stopping deletes nothing.
@@ -266,7 +276,7 @@ func (r *Reflection) TranslationChanged() { r.engine.TranslationChanged() }
 // Endpoints returns the addresses of endpoints that the peer is to reach, with their ports. complete is false while the EndpointSlices of some offloaded
 // namespace are not known.
 func (r *Reflection) Endpoints() (all map[netip.Addr][]kinds.Port, complete bool) {
-	return r.objects.Endpoints()
+	return r.services.Endpoints()
 }
 
 // Pods calls do with each pod of the node. do must not change it.

@@ -10,7 +10,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"liqo.io/liqo/internal/kube/ssa"
-	"liqo.io/liqo/internal/offloading/kinds"
 	"liqo.io/liqo/internal/offloading/reflection/events"
 	"liqo.io/liqo/internal/offloading/reflection/refusals"
 )
@@ -18,7 +17,10 @@ import (
 // missing returns what the copy of an object lacks whatever the peer accepts, if the copy is about to be written: an object that has not changed is not reported again
 // after a restart.
 func (r *Reflector) missing(applier *ssa.Applier, local client.Object, intent runtime.ApplyConfiguration, live client.Object) error {
-	why := kinds.Lost(local)
+	if r.kind.Lost == nil {
+		return nil
+	}
+	why := r.kind.Lost(local)
 	if why == nil || live == nil {
 		return why
 	}
@@ -31,10 +33,14 @@ func (r *Reflector) missing(applier *ssa.Applier, local client.Object, intent ru
 // applied reports what the copy of an object lacks, and returns when to ask for that again.
 func (r *Reflector) applied(local client.Object, intent runtime.ApplyConfiguration, creates bool, missing error) time.Duration {
 	lacks := r.refused.Lacks(local)
-	if r.kind.lacks != nil {
-		lacks = r.kind.lacks(r, local)
+	if r.kind.Lacks != nil {
+		lacks = r.kind.Lacks(local)
 	}
-	wait, why := r.exposedNow(local, intent)
+	var wait time.Duration
+	var why error
+	if r.kind.Written != nil {
+		wait, why = r.kind.Written(local, intent)
+	}
 	if why == nil && lacks != nil {
 		wait = refusals.MetadataRetry
 	}
@@ -42,12 +48,12 @@ func (r *Reflector) applied(local client.Object, intent runtime.ApplyConfigurati
 		r.engine.Recorder.Resolved(local)
 	}
 	var all error
-	for _, one := range []error{why, lacks, missing} {
+	for _, next := range []error{why, lacks, missing} {
 		switch {
-		case one != nil && all != nil:
-			all = fmt.Errorf("%w; %w", all, one)
-		case one != nil:
-			all = one
+		case next != nil && all != nil:
+			all = fmt.Errorf("%w; %w", all, next)
+		case next != nil:
+			all = next
 		}
 	}
 	switch {

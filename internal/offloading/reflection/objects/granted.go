@@ -18,6 +18,8 @@ import (
 )
 
 const (
+	// firstAttempt and lastAttempt are waits between two attempts to ask an API server: the first one, and the longest.
+	firstAttempt, lastAttempt = time.Second, time.Minute
 	// surelyRefused is after how many refusals in a row a peer grants no rights: those in a new namespace need a moment.
 	surelyRefused = 4
 	// lostPause is how long a peer that has taken rights back is not asked.
@@ -117,7 +119,7 @@ func (r *Reflector) askForRights(mapping *engine.Mapping) {
 			return
 		case apierrors.IsForbidden(err) || apierrors.IsNotFound(err):
 			if refusals++; refusals >= surelyRefused && r.granted.refuse(mapping, err) {
-				r.enqueue(mapping) // users learn it
+				r.Enqueue(mapping) // users learn it
 			}
 		default:
 			wait = min(wait, lastAttempt) // it is not reachable now
@@ -167,23 +169,19 @@ func (r *Reflector) lostRights(remote string) {
 	}()
 }
 
-// reportUngranted reports to the owner of a budget that the peer takes none, and whether that is so.
+// reportUngranted reports to the owner of an object that the peer takes none of the kind, and whether that is so.
 func (r *Reflector) reportUngranted(mapping *engine.Mapping, key types.NamespacedName) bool {
 	why := r.granted.reason(mapping)
 	if why == nil {
 		return false
 	}
-	if local := r.Local.Get(key); local != nil && r.disrupts(mapping.NamespaceMapping, local) {
-		r.engine.Recorder.Changed(local, r.kind.Name(), events.ReasonIncomplete, ungranted(why))
+	if local := r.Local.Get(key); local != nil && (r.kind.Concerns == nil || r.kind.Concerns(mapping.NamespaceMapping, local)) {
+		r.engine.Recorder.Changed(local, r.kind.Name(), events.ReasonIncomplete, fmt.Errorf("%s: %w", r.kind.Optional.None, why))
 	}
 	return true
 }
 
-func ungranted(why error) error {
-	return fmt.Errorf("the remote cluster takes no budget, so a drain of its nodes does not respect this one for the pods that run there; its administrator can update Liqo there, or set the value peers.budgets: %w", why)
-}
-
-// withdraw reports that the peer refuses a budget. A copy that cannot be corrected any more goes: it would keep nodes from being drained that the user lets go. One
+// withdraw reports that the peer refuses an object. A copy that cannot be corrected any more goes. One
 // refusal does not show that: an API server that starts refuses what it allows a second later.
 func (r *Reflector) withdraw(mapping *engine.Mapping, local client.Object, remote *metav1.PartialObjectMetadata, why error) (time.Duration, error) {
 	if remote != nil {
@@ -192,14 +190,10 @@ func (r *Reflector) withdraw(mapping *engine.Mapping, local client.Object, remot
 		}
 		r.granted.allow(mapping, local.GetName())
 	}
-	hint := ""
-	if apierrors.IsForbidden(why) {
-		hint = " (the value peers.budgets there decides whether it takes any)"
-	}
-	r.engine.Recorder.Failed(local, r.kind.Name(), events.ReasonFailed, fmt.Errorf("the remote cluster refuses this budget%s, so that a drain of its nodes does not respect it for the pods that run there: %w", hint, why))
+	r.engine.Recorder.Failed(local, r.kind.Name(), events.ReasonFailed, fmt.Errorf("%s: %w", r.kind.Optional.Refusal(apierrors.IsForbidden(why)), why))
 	r.engine.CountFailure(mapping.Local, r.kind.Name())
 	if remote != nil {
-		if err := r.remove(mapping, remote); err != nil && !refusals.Visible(err) {
+		if err := r.Remove(mapping, remote); err != nil && !refusals.Visible(err) {
 			return 0, err
 		}
 	}

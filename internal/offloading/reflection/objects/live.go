@@ -5,7 +5,6 @@ package objects
 import (
 	"fmt"
 
-	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -29,7 +28,7 @@ func (r *Reflector) liveObject(mapping *engine.Mapping, remote *metav1.PartialOb
 	if err != nil {
 		return nil, err
 	}
-	full := empty(r.kind.Remote)
+	full := Empty(r.kind.Remote)
 	switch err := c.Get(mapping.Context, key, full); {
 	case apierrors.IsNotFound(err):
 		return remote, nil // the event of its deletion requeues the object
@@ -47,34 +46,24 @@ func (r *Reflector) readAgain(key types.NamespacedName) {
 	if mapping == nil {
 		return
 	}
-	if copied := r.remoteKey(mapping.NamespaceMapping, key.Name); r.Remote.Get(copied) != nil {
+	if copied := r.RemoteKey(mapping.NamespaceMapping, key.Name); r.Remote.Get(copied) != nil {
 		mapping.Applier(r.kind.Name()).Forget(copied)
 	}
 }
 
-// dropOutdated removes the copy of a Service that names another server now, if the peer refuses that name, or this cluster knows none for it there: clients there would go on
-// to use what the Service was before. A name that is not known at the moment is no reason to remove an earlier name.
-func (r *Reflector) dropOutdated(mapping *engine.Mapping, local client.Object, remote *metav1.PartialObjectMetadata, refused bool) error {
-	if !isExternalName(local) || remote == nil || remote.DeletionTimestamp != nil || !r.manages(mapping, remote) {
-		return nil
-	}
-	if !refused {
-		c, err := r.engine.Remote.Client()
-		if err != nil {
-			return err
-		}
-		there := &corev1.Service{}
-		if err := c.Get(mapping.Context, client.ObjectKeyFromObject(remote), there); err != nil || isExternalName(there) {
-			return client.IgnoreNotFound(err)
-		}
-	}
-	return r.remove(mapping, remote)
+// Empty returns an object of a kind to read into.
+func Empty(of kinds.Resource) client.Object { return of.Empty().(client.Object) }
+
+// EmptyList returns what makes a list of a kind to read into.
+func EmptyList(of kinds.Resource) func() client.ObjectList {
+	return func() client.ObjectList { return of.EmptyList().(client.ObjectList) }
 }
 
-// empty returns an object of a kind to read into.
-func empty(of kinds.Resource) client.Object { return of.Empty().(client.Object) }
-
-// emptyList returns what makes a list of a kind to read into.
-func emptyList(of kinds.Resource) func() client.ObjectList {
-	return func() client.ObjectList { return of.EmptyList().(client.ObjectList) }
+// enqueueElsewhere reconciles the local objects whose copies may name another remote namespace.
+func (r *Reflector) enqueueElsewhere(mapping *engine.Mapping) {
+	for _, object := range r.Local.All(mapping.Local) {
+		if r.kind.Elsewhere(object) {
+			r.Queue.Add(client.ObjectKeyFromObject(object))
+		}
+	}
 }

@@ -94,12 +94,8 @@ func referencesOf(object client.Object) (kind string, all []reference) {
 	return row.Name(), all
 }
 
-// ReferrerChanged reconciles the ConfigMaps and Secrets for which a change of a pod or Ingress is the first or last reference.
-func (o *Objects) ReferrerChanged(before, after client.Object) {
-	o.podMoved(before, after)
-	o.podGated(before, after)
-	o.podChanged(before, after)
-	o.reportStaying(before, after)
+// referrerChanged reconciles the ConfigMaps and Secrets for which a change of a pod or Ingress is the first or last reference.
+func (o *Objects) referrerChanged(before, after client.Object) {
 	object := engine.Either(before, after)
 	kind, now := referencesOf(object)
 	if kind == "" {

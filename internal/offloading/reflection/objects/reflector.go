@@ -31,23 +31,22 @@ type Reflector struct {
 	Local, Remote *fanin.Source
 
 	*Objects
-	kind    *kind
+	kind    Hooks
 	refused *refusals.Metadata
 	brake   brake
 	granted granted
-	// changed is called with the keys of local objects that have changed; nil: it concerns nothing else.
-	changed func(types.NamespacedName)
 }
 
-func (o *Objects) newReflector(k *kind, workers int) *Reflector {
-	trim := k.trim
+// newReflector adds the loop of a kind to the engine.
+func (o *Objects) newReflector(k Hooks, workers int) *Reflector {
+	trim := k.Trim
 	if trim == nil {
 		trim = engine.TrimLocal
 	}
 	r := &Reflector{Objects: o, kind: k, Queue: fairqueue.NewQueue(workers), refused: refusals.NewMetadata()}
 	e := o.engine
 	r.Local = fanin.New(fanin.Options{
-		Object: empty(k.Local), List: emptyList(k.Local), Trim: trim,
+		Object: Empty(k.Local), List: EmptyList(k.Local), Trim: trim,
 		Client:  func(context.Context) (client.WithWatch, error) { return e.Local, nil },
 		Changed: r.localChanged,
 		Synced:  r.synced,
@@ -67,26 +66,26 @@ func (o *Objects) newReflector(k *kind, workers int) *Reflector {
 			}
 		},
 	}
-	if k.optional {
+	if k.Optional != nil {
 		remote.Refused = r.lostRights
 	}
 	r.Remote = fanin.New(remote)
 	loop := &engine.Loop{
-		Name: k.Name(), Workers: workers, Queue: r.Queue, Process: r.reconcile, Start: r.start, Freeze: r.stop, Stop: r.stop,
+		Name: k.Name(), Workers: workers, Queue: r.Queue, Process: r.reconcile, Start: r.Start, Freeze: r.stop, Stop: r.stop,
 		Reflected: func(mapping *engine.Mapping) int {
-			return engine.Amount(r.Remote.All(mapping.Remote), func(remote client.Object) bool { return r.manages(mapping, remote) })
+			return engine.Amount(r.Remote.All(mapping.Remote), func(remote client.Object) bool { return r.Manages(mapping, remote) })
 		},
 	}
 	if k.NeedsIPs {
-		loop.Translate = func() { e.Namespaces.Each(r.enqueue) }
+		loop.Translate = func() { e.Namespaces.Each(r.Enqueue) }
 	}
-	if k.elsewhere != nil {
+	if k.Elsewhere != nil {
 		loop.Changed = func() { e.Namespaces.Each(r.enqueueElsewhere) }
 	}
 	if k.ByReference {
-		loop.ReferencesChanged = r.enqueue
+		loop.ReferencesChanged = r.Enqueue
 	}
-	if k.optional {
+	if k.Optional != nil {
 		loop.Start = r.startOnceGranted
 	}
 	if k.Custom {
@@ -96,7 +95,8 @@ func (o *Objects) newReflector(k *kind, workers int) *Reflector {
 	return r
 }
 
-func (r *Reflector) start(mapping *engine.Mapping) {
+// Start follows a namespace and its remote namespace.
+func (r *Reflector) Start(mapping *engine.Mapping) {
 	if mapping.Terminating() {
 		return
 	}
@@ -107,42 +107,30 @@ func (r *Reflector) start(mapping *engine.Mapping) {
 func (r *Reflector) stop(mapping *engine.Mapping) {
 	r.Local.Remove(mapping.Local)
 	r.references.forget(r.kind.Name(), mapping.Local) // afterwards: without the cache, no Secret counts as unreferenced
-	if r.kind.optional {
+	if r.kind.Optional != nil {
 		r.granted.end(mapping, func() { r.Remote.Remove(mapping.Remote) })
-		r.budgets.ForgetNamespace(mapping.Local)
-		return
+	} else {
+		r.Remote.Remove(mapping.Remote)
 	}
-	r.Remote.Remove(mapping.Remote)
+	if r.kind.Stopped != nil {
+		r.kind.Stopped(mapping)
+	}
 }
 
 func (r *Reflector) localChanged(before, after client.Object) {
 	object := engine.Either(before, after)
-	if r.kind.stale != nil && before != nil && (after == nil || after.GetUID() != before.GetUID()) {
+	if r.kind.Stale != nil && before != nil && (after == nil || after.GetUID() != before.GetUID()) {
 		r.readAgain(client.ObjectKeyFromObject(object)) // before a worker sees what is next
 	}
 	r.Queue.Add(client.ObjectKeyFromObject(object))
-	if r.changed != nil {
-		r.changed(client.ObjectKeyFromObject(object))
-	}
 	if after == nil {
 		r.engine.Recorder.Resolved(object)
 		r.brake.forget(client.ObjectKeyFromObject(object))
-		if r.kind.optional {
-			r.budgets.Forget(client.ObjectKeyFromObject(object))
-		}
-		if r.kind.hold != nil {
-			r.handovers.forget(client.ObjectKeyFromObject(object))
-		}
 	}
-	r.exposureChanged(before, after)
-	r.ReferrerChanged(before, after)
-	for _, other := range r.reflectors {
-		if follow := other.kind.follows[r.kind.Name()]; follow != nil {
-			for _, key := range follow(other, object) {
-				other.Queue.Add(key)
-			}
-		}
+	if r.kind.Changed != nil {
+		r.kind.Changed(before, after)
 	}
+	r.referrerChanged(before, after)
 }
 
 func (r *Reflector) remoteChanged(before, after client.Object) {
@@ -150,8 +138,8 @@ func (r *Reflector) remoteChanged(before, after client.Object) {
 	if mapping := r.engine.Namespaces.Remote(object.GetNamespace()); mapping != nil {
 		if after == nil {
 			mapping.Applier(r.kind.Name()).Forget(client.ObjectKeyFromObject(object))
-			if r.kind.optional {
-				r.deletedThere(mapping, object)
+			if r.kind.Gone != nil {
+				r.kind.Gone(mapping, object)
 			}
 		}
 		r.Queue.Add(types.NamespacedName{Namespace: mapping.Local, Name: r.localName(mapping, object.GetName())})
@@ -168,15 +156,16 @@ func (r *Reflector) localName(mapping *engine.Mapping, remote string) string {
 	return r.kind.LocalName(mapping.NamespaceMapping, remote)
 }
 
-func (r *Reflector) remoteKey(mapping project.NamespaceMapping, local string) types.NamespacedName {
+// RemoteKey returns the name of the copy of a local object.
+func (r *Reflector) RemoteKey(mapping project.NamespaceMapping, local string) types.NamespacedName {
 	if r.kind.RemoteName != nil {
 		local = r.kind.RemoteName(mapping, local)
 	}
 	return types.NamespacedName{Namespace: mapping.Remote, Name: local}
 }
 
-// enqueue reconciles all local objects of a mapping.
-func (r *Reflector) enqueue(mapping *engine.Mapping) {
+// Enqueue reconciles all local objects of a mapping.
+func (r *Reflector) Enqueue(mapping *engine.Mapping) {
 	for _, object := range r.Local.All(mapping.Local) {
 		r.Queue.Add(client.ObjectKeyFromObject(object))
 	}
@@ -193,17 +182,19 @@ func (r *Reflector) synced(local string) {
 // compareAll compares the whole remote objects with their intents, once per mapping. From then on the applier remembers the intents, and metadata suffices
 // to see whether anyone changed an object.
 func (r *Reflector) compareAll(mapping *engine.Mapping) {
-	if r.kind.optional {
-		r.recallDeletions(mapping)
+	if r.kind.Recall != nil {
+		r.kind.Recall(mapping)
 	}
-	err := r.engine.Visit(mapping, r.Remote, emptyList(r.kind.Remote), func(remote client.Object) error {
+	err := r.engine.Visit(mapping, r.Remote, EmptyList(r.kind.Remote), func(remote client.Object) error {
 		local := r.Local.Get(types.NamespacedName{Namespace: mapping.Local, Name: r.localName(mapping, remote.GetName())})
 		if local == nil {
 			return nil
 		}
-		r.recallNumber(client.ObjectKeyFromObject(local), remote)
-		intent, err := r.kind.project(r, r.accepted(mapping), local)
-		if err != nil || intent == nil || r.kind.stale != nil && r.kind.stale(intent, remote) {
+		if r.kind.Compares != nil {
+			r.kind.Compares(client.ObjectKeyFromObject(local), remote)
+		}
+		intent, err := r.project(r.accepted(mapping), local)
+		if err != nil || intent == nil || r.isStale(intent, remote) {
 			return err
 		}
 		_, err = mapping.Applier(r.kind.Name()).Recall(intent, remote)
@@ -212,9 +203,9 @@ func (r *Reflector) compareAll(mapping *engine.Mapping) {
 	if err == nil && mapping.Context.Err() == nil {
 		mapping.SetCompared(r.kind.Name())
 	}
-	r.enqueue(mapping)
+	r.Enqueue(mapping)
 	for _, remote := range r.Remote.All(mapping.Remote) {
-		if r.manages(mapping, remote) {
+		if r.Manages(mapping, remote) {
 			r.Queue.Add(types.NamespacedName{Namespace: mapping.Local, Name: r.localName(mapping, remote.GetName())})
 		}
 	}
@@ -227,8 +218,8 @@ func (r *Reflector) accepted(mapping *engine.Mapping) project.NamespaceMapping {
 	return m
 }
 
-// manages reports whether this reflector created a remote object.
-func (r *Reflector) manages(mapping *engine.Mapping, remote client.Object) bool {
+// Manages reports whether this reflector created a remote object.
+func (r *Reflector) Manages(mapping *engine.Mapping, remote client.Object) bool {
 	return mapping.Reflected(remote) && remote.GetLabels()[labels.TokenPod] == ""
 }
 
@@ -238,38 +229,38 @@ func (r *Reflector) reconcile(ctx context.Context, key types.NamespacedName) (ti
 	if mapping == nil || mapping.Terminating() {
 		return 0, nil
 	}
-	if r.kind.optional && r.reportUngranted(mapping, key) {
+	if r.kind.Optional != nil && r.reportUngranted(mapping, key) {
 		return 0, nil // its rights enqueue all objects of the mapping
 	}
 	if !mapping.Compared(r.kind.Name()) {
 		return 0, nil // compareAll enqueues all objects of the mapping
 	}
 	local := r.Local.Get(key)
-	remote, _ := r.Remote.Get(r.remoteKey(mapping.NamespaceMapping, key.Name)).(*metav1.PartialObjectMetadata)
+	remote, _ := r.Remote.Get(r.RemoteKey(mapping.NamespaceMapping, key.Name)).(*metav1.PartialObjectMetadata)
 	var intent runtime.ApplyConfiguration
 	var err error
 	if local != nil {
-		intent, err = r.kind.project(r, r.accepted(mapping), local)
+		intent, err = r.project(r.accepted(mapping), local)
 		if errors.Is(err, project.ErrRefused) {
 			r.engine.Recorder.Changed(local, r.kind.Name(), events.ReasonFailed, err)
-			return refusals.Retry, r.dropOutdated(mapping, local, remote, false)
+			return refusals.Retry, r.outdated(mapping, local, remote, false)
 		}
 		if err != nil {
 			return 0, err
 		}
 	}
 	switch {
-	case intent == nil && (remote == nil || !r.manages(mapping, remote) || remote.DeletionTimestamp != nil):
+	case intent == nil && (remote == nil || !r.Manages(mapping, remote) || remote.DeletionTimestamp != nil):
 		return 0, nil
 	case local == nil && !r.Local.Current(mapping.Local):
 		return 0, fmt.Errorf("%s: %w", key, engine.ErrNotSynced) // it may have been created again since
 	case intent == nil:
-		err := r.remove(mapping, remote)
+		err := r.Remove(mapping, remote)
 		if local != nil && refusals.Visible(err) {
 			r.engine.Recorder.Failed(local, r.kind.Name(), events.ReasonNotDeleted, err)
 		}
 		return 0, err
-	case remote != nil && !r.manages(mapping, remote):
+	case remote != nil && !r.Manages(mapping, remote):
 		r.engine.Recorder.Failed(local, r.kind.Name(), events.ReasonFailed, engine.ErrUnmanaged)
 		r.engine.CountFailure(key.Namespace, r.kind.Name())
 		return 0, nil // its deletion requeues the object
@@ -277,11 +268,11 @@ func (r *Reflector) reconcile(ctx context.Context, key types.NamespacedName) (ti
 		return 0, nil // its deletion requeues the object, which is then created again
 	case remote == nil && !r.Remote.Current(mapping.Remote):
 		return 0, fmt.Errorf("%s: %w", key, engine.ErrNotSynced) // another client may have created one since
-	case remote == nil && mapping.Applier(r.kind.Name()).Remembers(r.kind.Remote.GroupVersionKind, r.remoteKey(mapping.NamespaceMapping, key.Name)) && mapping.Applier(r.kind.Name()).JustWritten(intent):
+	case remote == nil && mapping.Applier(r.kind.Name()).Remembers(r.kind.Remote.GroupVersionKind, r.RemoteKey(mapping.NamespaceMapping, key.Name)) && mapping.Applier(r.kind.Name()).JustWritten(intent):
 		return podplan.SettleTimeout, nil // the event of our write is still to come
 	}
-	if r.kind.hold != nil && remote != nil {
-		if wait := r.kind.hold(r, mapping.NamespaceMapping, local); wait > 0 {
+	if r.kind.Hold != nil && remote != nil {
+		if wait := r.kind.Hold(mapping.NamespaceMapping, local); wait > 0 {
 			return wait, nil
 		}
 	}
@@ -293,15 +284,15 @@ func (r *Reflector) apply(mapping *engine.Mapping, local client.Object, intent r
 	if err != nil {
 		return 0, err
 	}
-	if r.kind.stale != nil && live != nil && r.kind.stale(intent, live) {
-		return 0, r.remove(mapping, remote) // the event of its deletion requeues the object, which is then created again
+	if live != nil && r.isStale(intent, live) {
+		return 0, r.Remove(mapping, remote) // the event of its deletion requeues the object, which is then created again
 	}
 	if wait := r.slow(mapping, local, intent, live); wait > 0 {
 		return wait, nil
 	}
 	applier := mapping.Applier(r.kind.Name())
 	// The cache may not have shown our own creation yet when the object changes.
-	creates := remote == nil && !applier.Remembers(r.kind.Remote.GroupVersionKind, r.remoteKey(mapping.NamespaceMapping, local.GetName()))
+	creates := remote == nil && !applier.Remembers(r.kind.Remote.GroupVersionKind, r.RemoteKey(mapping.NamespaceMapping, local.GetName()))
 	missing := r.missing(applier, local, intent, live)
 	err = applier.ApplyTo(mapping.Context, intent, live)
 	switch {
@@ -317,25 +308,36 @@ func (r *Reflector) apply(mapping *engine.Mapping, local client.Object, intent r
 	case remote != nil && !r.kind.Custom && refusals.MustReplace(err):
 		// An immutable field changed. The event of the deletion requeues the object, which is then created again. A custom resource may stand for data, which its
 		// deletion would delete.
-		return 0, r.remove(mapping, remote)
-	case r.kind.optional && refusals.Visible(err):
+		return 0, r.Remove(mapping, remote)
+	case r.kind.Optional != nil && refusals.Visible(err):
 		return r.withdraw(mapping, local, remote, err)
-	case r.lower(mapping, local, intent, remote, err):
+	case r.kind.Lower != nil && r.kind.Lower(mapping, local, intent, remote, err):
 		r.Queue.Add(client.ObjectKeyFromObject(local)) // at once, with the type that is always accepted
 		return 0, nil
 	case refusals.Final(err):
 		r.engine.Recorder.Failed(local, r.kind.Name(), events.ReasonFailed, err)
 		r.engine.CountFailure(mapping.Local, r.kind.Name())
-		return refusals.Retry, r.dropOutdated(mapping, local, remote, true)
+		return refusals.Retry, r.outdated(mapping, local, remote, true)
 	}
 	switch {
 	case refusals.Visible(err):
 		r.engine.Recorder.Failed(local, r.kind.Name(), events.ReasonFailed, err)
-		err = errors.Join(err, r.dropOutdated(mapping, local, remote, true))
+		err = errors.Join(err, r.outdated(mapping, local, remote, true))
 	case refusals.Temporary(err):
 		r.engine.Recorder.Waits(local, r.kind.Name(), err)
 	}
 	return 0, err
+}
+
+// outdated removes a copy that must not stay as it is, although no other can be written now. refused: the peer refuses the other one.
+func (r *Reflector) outdated(mapping *engine.Mapping, local client.Object, remote *metav1.PartialObjectMetadata, refused bool) error {
+	if r.kind.Outdated == nil || remote == nil || remote.DeletionTimestamp != nil || !r.Manages(mapping, remote) {
+		return nil
+	}
+	if is, err := r.kind.Outdated(mapping, local, remote, refused); err != nil || !is {
+		return err
+	}
+	return r.Remove(mapping, remote)
 }
 
 // slow returns how long to wait before the copy of a custom resource is corrected.
@@ -354,10 +356,10 @@ func (r *Reflector) slow(mapping *engine.Mapping, local client.Object, intent ru
 var errContested = errors.New("a client in the remote cluster keeps changing fields of the copy that this object sets, such as an autoscaler; they are set again, ever more rarely: " +
 	"leave these fields out here, or keep that client from them")
 
-// remove deletes the remote object, but not another one that has replaced it.
-func (r *Reflector) remove(mapping *engine.Mapping, remote *metav1.PartialObjectMetadata) error {
-	if r.kind.optional {
-		r.budgets.Deletes(mapping.Local, remote.UID)
+// Remove deletes the remote object, but not another one that has replaced it.
+func (r *Reflector) Remove(mapping *engine.Mapping, remote *metav1.PartialObjectMetadata) error {
+	if r.kind.Removes != nil {
+		r.kind.Removes(mapping, remote)
 	}
 	err := r.engine.Remote.Delete(mapping.Context, remote, metav1.DeletePropagationBackground)
 	if err == nil {

@@ -143,7 +143,7 @@ func TestLost(t *testing.T) {
 		}, []string{"externalIPs", "annotation io.cilium/global-service"}},
 	} {
 		t.Run(row.name, func(t *testing.T) {
-			err := kinds.Lost(service(row.change))
+			err := kinds.Service.Lost(service(row.change))
 			if (err == nil) != (row.want == nil) {
 				t.Fatalf("%v, want %v", err, row.want)
 			}
@@ -154,7 +154,7 @@ func TestLost(t *testing.T) {
 			}
 		})
 	}
-	if err := kinds.Lost(&corev1.ConfigMap{}); err != nil {
+	if err := kinds.Service.Lost(&corev1.ConfigMap{}); err != nil {
 		t.Error(err)
 	}
 }

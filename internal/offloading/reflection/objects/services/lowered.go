@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package objects
+package services
 
 import (
 	"fmt"
@@ -131,13 +131,13 @@ func isLowered(local *corev1.Service, intent runtime.ApplyConfiguration) bool {
 
 // lower records that the peer has refused the type of a Service, and reports whether the copy can have another one. A copy that is exposed there already stays: the
 // refusal concerns the change.
-func (r *Reflector) lower(mapping *engine.Mapping, local client.Object, intent runtime.ApplyConfiguration, remote *metav1.PartialObjectMetadata, refusal error) bool {
+func (s *Services) lower(mapping *engine.Mapping, local client.Object, intent runtime.ApplyConfiguration, remote *metav1.PartialObjectMetadata, refusal error) bool {
 	service := exposed(local)
 	if service == nil || isLowered(service, intent) || !refusals.Visible(refusal) {
 		return false
 	}
 	if remote != nil {
-		c, err := r.engine.Remote.Client()
+		c, err := s.engine.Remote.Client()
 		if err != nil {
 			return false
 		}
@@ -146,40 +146,40 @@ func (r *Reflector) lower(mapping *engine.Mapping, local client.Object, intent r
 			return false
 		}
 	}
-	r.lowered.refuse(service, refusal, time.Now())
+	s.lowered.refuse(service, refusal, time.Now())
 	return true
 }
 
 // exposedNow returns, after the copy of an object was written, when to ask again, and why it has another type than the object. Once a type is accepted, the
 // peer may accept that of another Service.
-func (r *Reflector) exposedNow(local client.Object, intent runtime.ApplyConfiguration) (wait time.Duration, why error) {
+func (s *Services) exposedNow(local client.Object, intent runtime.ApplyConfiguration) (wait time.Duration, why error) {
 	service := exposed(local)
 	if service == nil {
 		return 0, nil
 	}
 	if isLowered(service, intent) {
-		return max(r.lowered.wait(service, kinds.Exposure(service), time.Now()), time.Millisecond), r.lowered.reason(service)
+		return max(s.lowered.wait(service, kinds.Exposure(service), time.Now()), time.Millisecond), s.lowered.reason(service)
 	}
-	if r.lowered.forget(client.ObjectKeyFromObject(local)) {
-		r.engine.Recorder.Reflected(local, r.kind.Name(), r.engine.RemoteName())
-		r.wakeLowered()
+	if s.lowered.forget(client.ObjectKeyFromObject(local)) {
+		s.engine.Recorder.Reflected(local, kinds.Service.Name(), s.engine.RemoteName())
+		s.wakeLowered()
 	}
 	return 0, nil
 }
 
 // wakeLowered lets the Service that waits for the longest time ask again for its type.
-func (r *Reflector) wakeLowered() {
-	if key, wait := r.lowered.wake(time.Now()); wait > 0 {
-		r.Queue.AddAfter(key, wait)
+func (s *Services) wakeLowered() {
+	if key, wait := s.lowered.wake(time.Now()); wait > 0 {
+		s.services().Queue.AddAfter(key, wait)
 	}
 }
 
 // exposureChanged forgets a Service that is gone, and lets another one ask again when a Service is not exposed any more.
-func (r *Reflector) exposureChanged(before, after client.Object) {
+func (s *Services) exposureChanged(before, after client.Object) {
 	was, is := exposed(before), exposed(after)
 	if was == nil || is != nil && kinds.Exposure(was) == kinds.Exposure(is) {
 		return
 	}
-	r.lowered.forget(client.ObjectKeyFromObject(was))
-	r.wakeLowered()
+	s.lowered.forget(client.ObjectKeyFromObject(was))
+	s.wakeLowered()
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package objects
+package services
 
 import (
 	"net/netip"
@@ -72,18 +72,18 @@ func addressesOf(object client.Object) (all []netip.Addr) {
 }
 
 // podMoved reconciles the slices with an address that a pod of this node has got or lost, unless Kubernetes writes them: it does so when the pod changes.
-func (o *Objects) podMoved(before, after client.Object) {
+func (s *Services) podMoved(before, after client.Object) {
 	object := engine.Either(before, after)
-	if _, is := object.(*corev1.Pod); !is {
+	if _, ok := object.(*corev1.Pod); !ok {
 		return
 	}
-	changed := o.places.replace(object.GetNamespace(), object.GetName(), addressesOf(before), addressesOf(after))
-	r := o.Kind("EndpointSlice")
+	changed := s.places.replace(object.GetNamespace(), object.GetName(), addressesOf(before), addressesOf(after))
+	r := s.slices()
 	if r == nil || len(changed) == 0 {
 		return
 	}
-	for _, one := range r.Local.All(object.GetNamespace()) {
-		slice, ok := one.(*discoveryv1.EndpointSlice)
+	for _, object := range r.Local.All(object.GetNamespace()) {
+		slice, ok := object.(*discoveryv1.EndpointSlice)
 		if ok && !kinds.BySelector(slice) && slices.ContainsFunc(slice.Endpoints, func(endpoint discoveryv1.Endpoint) bool {
 			return slices.ContainsFunc(changed, func(address netip.Addr) bool { return slices.Contains(endpoint.Addresses, address.String()) })
 		}) {

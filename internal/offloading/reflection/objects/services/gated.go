@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package objects
+package services
 
 import (
 	"maps"
@@ -66,14 +66,14 @@ func gatedLabels(object client.Object) klabels.Set {
 }
 
 // podGated looks at the Services of a pod of this node with readiness gates that comes, goes or gets other labels, and at their slices.
-func (o *Objects) podGated(before, after client.Object) {
+func (s *Services) podGated(before, after client.Object) {
 	was, is := gatedLabels(before), gatedLabels(after)
 	if maps.Equal(was, is) {
 		return // so it is for pods without gates
 	}
 	pod := client.ObjectKeyFromObject(engine.Either(before, after))
-	o.gated.replace(pod, is)
-	services, endpoints := o.Kind("Service"), o.Kind("EndpointSlice")
+	s.gated.replace(pod, is)
+	services := s.services()
 	if services == nil {
 		return
 	}
@@ -86,39 +86,34 @@ func (o *Objects) podGated(before, after client.Object) {
 			continue
 		}
 		services.Queue.Add(client.ObjectKeyFromObject(service))
-		if endpoints == nil {
-			continue
-		}
-		for _, slice := range slicesOf(endpoints, service) {
-			endpoints.Queue.Add(slice)
-		}
+		s.enqueueSlices(service)
 	}
 }
 
 // served returns a Service as the peer is to have it: with another selector if this cluster names its endpoints there.
-func (o *Objects) served(local *corev1.Service) (*corev1.Service, error) {
+func (s *Services) served(local *corev1.Service) (*corev1.Service, error) {
 	switch {
-	case local.Spec.Type == corev1.ServiceTypeExternalName || o.Kind("EndpointSlice") == nil: // it has no endpoints there, or the peer finds them alone
+	case local.Spec.Type == corev1.ServiceTypeExternalName || s.slices() == nil: // it has no endpoints there, or the peer finds them alone
 		return local, nil
 	case len(local.Spec.Selector) == 0:
 		return kinds.ByName(local), nil
-	case o.options.PodsSynced == nil:
+	case s.options.PodsSynced == nil:
 		return local, nil // no pod runs there
-	case !o.options.PodsSynced():
+	case !s.options.PodsSynced():
 		return nil, engine.ErrNotSynced
-	case o.gated.selects(local.Namespace, local.Spec.Selector):
+	case s.gated.selects(local.Namespace, local.Spec.Selector):
 		return kinds.ByName(local), nil
 	}
 	return local, nil
 }
 
 // onlyGated reports whether a Service selects pods of this node, and each has readiness gates: then the peer has found none that must stay until it is named.
-func (o *Objects) onlyGated(local *corev1.Service) bool {
-	if o.options.NodePods == nil || len(local.Spec.Selector) == 0 || !o.gated.selects(local.Namespace, local.Spec.Selector) {
+func (s *Services) onlyGated(local *corev1.Service) bool {
+	if s.options.NodePods == nil || len(local.Spec.Selector) == 0 || !s.gated.selects(local.Namespace, local.Spec.Selector) {
 		return false
 	}
 	selector := klabels.SelectorFromSet(local.Spec.Selector)
-	return !slices.ContainsFunc(o.options.NodePods(local.Namespace), func(pod *corev1.Pod) bool {
+	return !slices.ContainsFunc(s.options.NodePods(local.Namespace), func(pod *corev1.Pod) bool {
 		return len(pod.Spec.ReadinessGates) == 0 && selector.Matches(klabels.Set(pod.Labels))
 	})
 }

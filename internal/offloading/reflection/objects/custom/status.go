@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package objects
+package custom
 
 import (
 	"context"
@@ -22,6 +22,7 @@ import (
 	"liqo.io/liqo/internal/offloading/kinds"
 	"liqo.io/liqo/internal/offloading/reflection/engine"
 	"liqo.io/liqo/internal/offloading/reflection/events"
+	"liqo.io/liqo/internal/offloading/reflection/objects"
 	"liqo.io/liqo/internal/offloading/reflection/refusals"
 )
 
@@ -30,8 +31,9 @@ const maxStatus = 256 << 10
 
 // statuses brings back the status of the copies of one kind.
 type statuses struct {
-	kinds  *customKinds
-	copies *Reflector
+	kinds  *Kinds
+	kind   *kinds.Kind
+	copies *objects.Reflector
 	queue  *fairqueue.Queue
 	remote *fanin.Source // the copies with their status
 	pace   *ratelimit.Limiter[types.NamespacedName]
@@ -45,11 +47,11 @@ const (
 )
 
 // newStatuses adds the loop that brings back the status of copies.
-func (c *customKinds) newStatuses(copies *Reflector) *statuses {
-	e := c.objects.engine
-	s := &statuses{kinds: c, copies: copies, queue: fairqueue.NewQueue(customWorkers), pace: ratelimit.New[types.NamespacedName](statusPerSecond, statusBurst, pacedObjects)}
+func (c *Kinds) newStatuses(of *kinds.Kind, copies *objects.Reflector, queue *fairqueue.Queue) *statuses {
+	e := c.engine
+	s := &statuses{kinds: c, kind: of, copies: copies, queue: queue, pace: ratelimit.New[types.NamespacedName](statusPerSecond, statusBurst, pacedObjects)}
 	s.remote = fanin.New(fanin.Options{
-		Object: empty(copies.kind.Remote), List: emptyList(copies.kind.Remote), Trim: trimToStatus,
+		Object: objects.Empty(of.Remote), List: objects.EmptyList(of.Remote), Trim: trimToStatus,
 		Select: []client.ListOption{client.MatchingLabels{labels.Origin: e.Identities().LocalID, labels.Destination: e.Identities().RemoteID}},
 		Client: e.Remote.WaitForClient,
 		Changed: func(before, after client.Object) {
@@ -59,19 +61,18 @@ func (c *customKinds) newStatuses(copies *Reflector) *statuses {
 			}
 		},
 	})
-	copies.changed = s.queue.Add
-	e.Add(&engine.Loop{Name: copies.kind.Name(), Workers: customWorkers, Queue: s.queue, Process: s.reconcile, Inbound: true})
+	e.Add(&engine.Loop{Name: of.Name(), Workers: workers, Queue: s.queue, Process: s.reconcile, Inbound: true})
 	return s
 }
 
 // statusOwner is the field manager of the status that this peer reports. Each peer has its own, since they may take turns.
-func (c *customKinds) statusOwner() string {
-	owner := labels.OwnerReflection + "/" + c.objects.engine.Identities().RemoteID
+func (c *Kinds) statusOwner() string {
+	owner := labels.OwnerReflection + "/" + c.engine.Identities().RemoteID
 	return owner[:min(len(owner), 128)]
 }
 
 // trimLocal keeps of the managed fields only whether the status is ours.
-func (c *customKinds) trimLocal(object client.Object) {
+func (c *Kinds) trimLocal(object client.Object) {
 	var kept []metav1.ManagedFieldsEntry
 	for _, entry := range object.GetManagedFields() {
 		if entry.Manager == c.statusOwner() {
@@ -83,7 +84,7 @@ func (c *customKinds) trimLocal(object client.Object) {
 
 // trimToStatus drops what we know of a copy.
 func trimToStatus(object client.Object) {
-	if copied, is := object.(*unstructured.Unstructured); is {
+	if copied, ok := object.(*unstructured.Unstructured); ok {
 		copied.SetManagedFields(nil)
 		for field := range copied.Object {
 			if field != "apiVersion" && field != "kind" && field != "metadata" && field != "status" {
@@ -95,13 +96,13 @@ func trimToStatus(object client.Object) {
 
 // reconcile writes the status of one local object.
 func (s *statuses) reconcile(ctx context.Context, key types.NamespacedName) (time.Duration, error) {
-	e := s.kinds.objects.engine
+	e := s.kinds.engine
 	mapping, _ := e.Namespaces.Local(key.Namespace)
-	local, known := s.copies.Local.Get(key).(*unstructured.Unstructured)
-	if mapping == nil || !known || local.GetDeletionTimestamp() != nil {
+	local, ok := s.copies.Local.Get(key).(*unstructured.Unstructured)
+	if mapping == nil || !ok || local.GetDeletionTimestamp() != nil {
 		return 0, nil
 	}
-	_, comesBack := s.kinds.wants(mapping, s.copies.kind.Remote.GroupVersionKind)
+	_, comesBack := s.kinds.wants(mapping, s.kind.Remote.GroupVersionKind)
 	if mapping.Terminating() {
 		comesBack = false // the copies are going
 	}
@@ -117,12 +118,12 @@ func (s *statuses) reconcile(ctx context.Context, key types.NamespacedName) (tim
 	default:
 		status = kinds.CustomStatus(remote)
 	}
-	if is, _ := local.Object["status"].(map[string]any); len(is) == 0 && len(status) == 0 || equality.Semantic.DeepEqual(is, status) {
+	if shown, _ := local.Object["status"].(map[string]any); len(shown) == 0 && len(status) == 0 || equality.Semantic.DeepEqual(shown, status) {
 		return 0, nil
 	}
 	text, err := json.Marshal(status)
 	if err != nil || len(text) > maxStatus {
-		e.Recorder.Failed(local, s.copies.kind.Name(), events.ReasonFailed, fmt.Errorf("the status of the copy in cluster %q is longer than %d bytes, and does not come back", e.RemoteName(), maxStatus))
+		e.Recorder.Failed(local, s.kind.Name(), events.ReasonFailed, fmt.Errorf("the status of the copy in cluster %q is longer than %d bytes, and does not come back", e.RemoteName(), maxStatus))
 		return 0, nil
 	}
 	now := time.Now()
@@ -137,8 +138,8 @@ func (s *statuses) reconcile(ctx context.Context, key types.NamespacedName) (tim
 	case apierrors.IsNotFound(err):
 		return 0, nil // the event of its deletion follows
 	case apierrors.IsForbidden(err) || refusals.Final(err):
-		e.Recorder.Failed(local, s.copies.kind.Name(), events.ReasonFailed, fmt.Errorf("the status of the copy in cluster %q does not come back: %w", e.RemoteName(), err))
-		e.CountFailure(key.Namespace, s.copies.kind.Name())
+		e.Recorder.Failed(local, s.kind.Name(), events.ReasonFailed, fmt.Errorf("the status of the copy in cluster %q does not come back: %w", e.RemoteName(), err))
+		e.CountFailure(key.Namespace, s.kind.Name())
 		return refusals.Retry, nil
 	}
 	return 0, err
@@ -152,8 +153,8 @@ func (s *statuses) write(ctx context.Context, local *unstructured.Unstructured, 
 	if status != nil {
 		next.Object["status"] = status
 	}
-	if err := s.kinds.objects.engine.Local.Status().Update(ctx, next, client.FieldOwner(s.kinds.statusOwner())); err != nil {
-		return fmt.Errorf("write the status of %s %s: %w", s.copies.kind.Name(), client.ObjectKeyFromObject(local), err)
+	if err := s.kinds.engine.Local.Status().Update(ctx, next, client.FieldOwner(s.kinds.statusOwner())); err != nil {
+		return fmt.Errorf("write the status of %s %s: %w", s.kind.Name(), client.ObjectKeyFromObject(local), err)
 	}
 	return nil
 }
