@@ -7,6 +7,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	vkapply "liqo.io/liqo/apis/applyconfiguration/virtualkubelet/v1alpha1"
 	"liqo.io/liqo/internal/offloading/reflection/engine"
 	"liqo.io/liqo/internal/offloading/reflection/project/podstatus"
 )
@@ -25,25 +26,23 @@ func asApplied(local *corev1.Pod, shadow metav1.Object) *corev1.Pod {
 	return local
 }
 
-// wanted returns the intent of a pod, and whether its ShadowPod matches it, or that of the other token policy: with the generation that the ShadowPod has, or, if it
-// does not match then, with that of the pod.
-func (p *Pods) wanted(mapping *engine.Mapping, local *corev1.Pod, shadow *metav1.PartialObjectMetadata, kept bool) (want intent, current, otherPolicy bool, err error) {
-	as := local
+// wanted returns the intent of a pod, and whether its ShadowPod matches it: with the generation that the ShadowPod has, or, if it does not match then, with that of the pod.
+func (p *Pods) wanted(mapping *engine.Mapping, local *corev1.Pod, shadow *metav1.PartialObjectMetadata, with policy) (want *vkapply.ShadowPodApplyConfiguration, current bool, err error) {
 	if shadow != nil {
-		as = asApplied(local, shadow)
+		if as := asApplied(local, shadow); as != local {
+			if want, err = p.intent(mapping, as, with); err != nil {
+				return nil, false, err
+			}
+			if current, err = p.upToDate(mapping, as, shadow, want); current || err != nil {
+				return want, current, err
+			}
+		}
 	}
-	if want, err = p.intent(mapping, as, kept); err != nil {
-		return want, false, false, err
+	if want, err = p.intent(mapping, local, with); err != nil {
+		return nil, false, err
 	}
-	current, otherPolicy, err = p.upToDate(mapping, as, shadow, want)
-	if as == local || current || otherPolicy || err != nil {
-		return want, current, otherPolicy, err
-	}
-	if want, err = p.intent(mapping, local, kept); err != nil {
-		return want, false, false, err
-	}
-	current, otherPolicy, err = p.upToDate(mapping, local, shadow, want)
-	return want, current, otherPolicy, err
+	current, err = p.upToDate(mapping, local, shadow, want)
+	return want, current, err
 }
 
 // satisfied records that the ShadowPod has all that the local pod has to send.

@@ -57,20 +57,10 @@ func (p *Pods) syncOutbound(ctx context.Context, key types.NamespacedName) (time
 	return 0, nil
 }
 
-// intent is the ShadowPod that a pod gets if it is created now. kept: with the finalizer that keeps it until its pod is gone. tokens: with tokens.
-type intent struct {
-	shadowPod    *vkapply.ShadowPodApplyConfiguration
+// policy is what a ShadowPod is created with, and keeps.
+type policy struct {
+	// kept: with the finalizer that keeps it until its pod is gone. tokens: with tokens for the API server of this cluster.
 	kept, tokens bool
-}
-
-// intent returns the intent of a pod.
-func (p *Pods) intent(mapping *engine.Mapping, local *corev1.Pod, kept bool) (intent, error) {
-	server, err := p.apiServer(mapping)
-	if err != nil {
-		return intent{}, err
-	}
-	shadowPod, err := p.intentWith(mapping, local, kept, server)
-	return intent{shadowPod, kept, server.Enabled}, err
 }
 
 // isKept reports whether a ShadowPod has the finalizer that keeps it until its pod is gone.
@@ -78,63 +68,69 @@ func isKept(shadow metav1.Object) bool {
 	return slices.Contains(shadow.GetFinalizers(), labels.FinalizerPodGone)
 }
 
-// keepsNew reports whether the new ShadowPod of a pod is created with that finalizer. Otherwise the webhook of the peer adds it. Once that was seen, the peer is
-// known to remove it as well, and the call of the webhook is saved.
-func (p *Pods) keepsNew(local *corev1.Pod) bool {
+// policyOf returns the policy of the ShadowPod of a pod; shadow is nil if it is new. Once it is sent, its policy must not change: it would be applied once more before its
+// event arrives. Without the finalizer, the webhook of the peer adds it. Once that was seen, the peer is known to remove it as well, and the call of the webhook
+// is saved.
+func (p *Pods) policyOf(mapping *engine.Mapping, local *corev1.Pod, shadow *metav1.PartialObjectMetadata) policy {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	known := p.memory(local)
-	if !known.Sent { // afterwards it must not change: the ShadowPod would be applied once more before its event arrives
-		known.kept = p.peerKeeps.Load()
+	if known.policy == nil {
+		known.policy = &policy{tokens: p.grantsTokens(mapping)}
 	}
-	return known.kept
+	if !known.Sent {
+		known.policy.kept = p.peerKeeps.Load()
+	}
+	if shadow == nil && !mapping.Applier(Kind).Remembers(shadowPod, types.NamespacedName{Namespace: mapping.Remote, Name: local.Name}) {
+		known.policy.tokens = p.grantsTokens(mapping)
+	}
+	if shadow != nil {
+		return policy{isKept(shadow), known.policy.tokens}
+	}
+	return *known.policy
 }
 
-// apiServer returns how new pods of a mapping reach our API server. Without tokens they do not reach it.
-func (p *Pods) apiServer(mapping *engine.Mapping) (podspec.APIServer, error) {
-	if p.tokens == nil || !mapping.APIServer() {
-		return podspec.APIServer{}, nil
+// comparedPolicy records the policy of a ShadowPod that an earlier process has created.
+func (p *Pods) comparedPolicy(mapping *engine.Mapping, local *corev1.Pod, full *vkv1alpha1.ShadowPod) policy {
+	found := policy{isKept(full), p.grantsTokens(mapping)}
+	if len(podspec.TokenRequests(local)) > 0 {
+		found.tokens = p.tokens != nil && podspec.MountsTokens(&full.Spec.Pod, local.Name)
 	}
-	return p.options.APIServer()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.memory(local).policy = &found
+	return found
 }
 
-// intentOfOtherPolicy returns the intent that the pod had if it was created while its namespace had the other token policy; nil if there is none. With it
-// we recognise a ShadowPod that was created under the other policy.
-func (p *Pods) intentOfOtherPolicy(mapping *engine.Mapping, local *corev1.Pod, want intent) *vkapply.ShadowPodApplyConfiguration {
-	var server podspec.APIServer
-	var err error
-	if p.tokens == nil {
-		return nil
-	}
-	if !want.tokens {
-		server, err = p.options.APIServer()
-	}
-	if err != nil {
-		return nil // the comparison with the whole ShadowPod decides
-	}
-	other, err := p.intentWith(mapping, local, want.kept, server)
-	if err != nil {
-		return nil
-	}
-	return other
+// grantsTokens reports whether new pods of a mapping get tokens.
+func (p *Pods) grantsTokens(mapping *engine.Mapping) bool {
+	return p.tokens != nil && mapping.APIServer()
 }
 
-// intentWith returns the ShadowPod with its fence also as an annotation, because we cache only metadata.
-func (p *Pods) intentWith(mapping *engine.Mapping, local *corev1.Pod, kept bool, server podspec.APIServer) (*vkapply.ShadowPodApplyConfiguration, error) {
-	intent, err := podspec.ShadowPod(mapping.NamespaceMapping, local, podspec.Options{APIServer: server})
+// intent returns the ShadowPod that a pod gets if it is created now with a policy, with its fence also as an annotation, because we cache only metadata.
+func (p *Pods) intent(mapping *engine.Mapping, local *corev1.Pod, with policy) (*vkapply.ShadowPodApplyConfiguration, error) {
+	var options podspec.Options // without tokens, a pod does not reach our API server
+	if with.tokens {
+		server, err := p.options.APIServer()
+		if err != nil && p.grantsTokens(mapping) {
+			return nil, err
+		}
+		options.APIServer = server
+	}
+	intent, err := podspec.ShadowPod(mapping.NamespaceMapping, local, options)
 	if err != nil {
 		return nil, err
 	}
 	p.withClaims(local, intent)
-	if kept {
+	if with.kept {
 		intent.WithFinalizers(labels.FinalizerPodGone)
 	}
 	return intent.WithAnnotations(map[string]string{labels.Fence: string(local.UID)}), nil
 }
 
 func (p *Pods) apply(ctx context.Context, mapping *engine.Mapping, local *corev1.Pod, shadow *metav1.PartialObjectMetadata) (time.Duration, error) {
-	kept := shadow != nil && isKept(shadow) || shadow == nil && p.keepsNew(local)
-	want, current, otherPolicy, err := p.wanted(mapping, local, shadow, kept)
+	with := p.policyOf(mapping, local, shadow)
+	want, current, err := p.wanted(mapping, local, shadow, with)
 	switch {
 	case errors.Is(err, project.ErrRefused):
 		p.engine.Recorder.Failed(local, Kind, events.ReasonFailed, err)
@@ -146,13 +142,7 @@ func (p *Pods) apply(ctx context.Context, mapping *engine.Mapping, local *corev1
 		}
 		return 0, err
 	}
-	switch {
-	case otherPolicy && shadow == nil:
-		return podplan.SettleTimeout, nil // the event of our write is still to come
-	case otherPolicy:
-		return 0, nil // a pod keeps the policy that it was created under
-	}
-	if want.tokens {
+	if with.tokens && p.grantsTokens(mapping) {
 		if err := p.tokens.Ensure(ctx, mapping, local, shadow); err != nil {
 			return 0, err // Ensure has reported it
 		}
@@ -170,14 +160,14 @@ func (p *Pods) apply(ctx context.Context, mapping *engine.Mapping, local *corev1
 		if err != nil || full == nil {
 			return 0, err
 		}
-		again, err := p.change(mapping, local, amended(want.shadowPod, full), full)
+		again, err := p.change(mapping, local, amended(want, full), full)
 		if again == 0 && err == nil {
-			mapping.Applier(Kind).Satisfies(want.shadowPod) // what new pods get besides is not for this one: the next time, its metadata is enough
+			mapping.Applier(Kind).Satisfies(want) // what new pods get besides is not for this one: the next time, its metadata is enough
 		}
 		return again, err
 	}
 	defer p.sendingDone(local)
-	return p.applied(local, true, mapping.Applier(Kind).ApplyTo(mapping.Context, want.shadowPod, nil))
+	return p.applied(local, true, mapping.Applier(Kind).ApplyTo(mapping.Context, want, nil))
 }
 
 // applied reports the result of a write, and returns when to try again.
@@ -204,28 +194,16 @@ func (p *Pods) applied(local *corev1.Pod, isNew bool, err error) (time.Duration,
 	}
 }
 
-// upToDate reports whether the ShadowPod matches the intent (current), or the intent of the other token policy (otherPolicy), as far as its metadata shows.
-// While the cache does not have the ShadowPod, a write of ours a moment ago counts.
-func (p *Pods) upToDate(mapping *engine.Mapping, local *corev1.Pod, shadow *metav1.PartialObjectMetadata, want intent) (current, otherPolicy bool, err error) {
+// upToDate reports whether the ShadowPod matches the intent, as far as its metadata shows. While the cache does not have the ShadowPod, a write of ours a moment ago counts.
+func (p *Pods) upToDate(mapping *engine.Mapping, local *corev1.Pod, shadow *metav1.PartialObjectMetadata, want *vkapply.ShadowPodApplyConfiguration) (bool, error) {
 	applier := mapping.Applier(Kind)
 	if !applier.Remembers(shadowPod, types.NamespacedName{Namespace: mapping.Remote, Name: local.Name}) {
-		return false, false, nil
+		return false, nil
 	}
-	matches := func(one *vkapply.ShadowPodApplyConfiguration) (bool, error) {
-		if shadow == nil {
-			return applier.JustWritten(one), nil
-		}
-		return recall(applier, one, shadow)
+	if shadow == nil {
+		return applier.JustWritten(want), nil
 	}
-	if current, err = matches(want.shadowPod); current || err != nil {
-		return current, false, err
-	}
-	other := p.intentOfOtherPolicy(mapping, local, want)
-	if other == nil {
-		return false, false, nil
-	}
-	otherPolicy, err = matches(other)
-	return false, otherPolicy, err
+	return recall(applier, want, shadow)
 }
 
 // recall is Applier.Recall. The finalizer of an intent may also have been added by the webhook of the peer, so that we do not own it.

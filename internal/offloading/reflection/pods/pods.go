@@ -78,8 +78,8 @@ type Pods struct {
 type memory struct {
 	podplan.Memory
 	restarts podstatus.Restarts
-	// kept: its ShadowPod was created with the finalizer that keeps it until its pod is gone.
-	kept bool
+	// policy is that of its ShadowPod; nil: it was neither sent nor compared.
+	policy *policy
 	// applied is which generation of the pod the peer has.
 	applied applied
 	// stuck is what was last seen of the remote pod with this UID, and since when.
@@ -373,16 +373,17 @@ func (p *Pods) compareAll(mapping *engine.Mapping) {
 		if local == nil || remote.GetAnnotations()[labels.Fence] != string(local.UID) {
 			return nil
 		}
-		want, err := p.intent(mapping, asApplied(local, remote), isKept(remote))
+		full, ok := remote.(*vkv1alpha1.ShadowPod)
+		if !ok {
+			return nil
+		}
+		want, err := p.intent(mapping, asApplied(local, full), p.comparedPolicy(mapping, local, full))
 		if err != nil {
 			return err
 		}
-		held, err := recall(mapping.Applier(Kind), want.shadowPod, remote)
-		if other := p.intentOfOtherPolicy(mapping, local, want); other != nil && err == nil && !held {
-			held, err = recall(mapping.Applier(Kind), other, remote)
-		}
-		if full, ok := remote.(*vkv1alpha1.ShadowPod); ok && err == nil && !held {
-			err = recallAmended(mapping.Applier(Kind), want.shadowPod, full)
+		held, err := recall(mapping.Applier(Kind), want, full)
+		if err == nil && !held {
+			err = recallAmended(mapping.Applier(Kind), want, full)
 		}
 		return err
 	})
