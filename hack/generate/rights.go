@@ -40,7 +40,7 @@ var roles = []role{
 		"./internal/network/tunnelendpoint",
 	}},
 	{"auth", []string{"./internal/peering/auth/server", "./internal/peering/auth/ways"}},
-	{"virtual-kubelet", []string{"./internal/offloading/virtualkubelet", "./internal/offloading/kubeletapi", "./internal/offloading/reflection/engine", "./internal/offloading/reflection/objects/budgets", "./internal/offloading/reflection/objects/custom", "./internal/offloading/reflection/pods", "./internal/offloading/reflection/tokens", "./internal/offloading/reflection/events", "./internal/network/translator", "./internal/storage/claims"}},
+	{"virtual-kubelet", []string{"./internal/offloading/virtualkubelet", "./internal/offloading/kubeletapi", "./internal/offloading/reflection/engine", "./internal/offloading/reflection/objects/budgets", "./internal/offloading/reflection/objects/custom", "./internal/offloading/reflection/pods", "./internal/offloading/reflection/pods/tolerations", "./internal/offloading/reflection/tokens", "./internal/offloading/reflection/events", "./internal/network/translator", "./internal/storage/claims"}},
 	{"metric-agent", []string{"./internal/offloading/metricagent"}},
 	{"dns", []string{"./internal/offloading/nameserver"}},
 	{"gateway", []string{"./internal/network/agent/gateway"}},

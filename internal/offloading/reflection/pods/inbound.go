@@ -7,14 +7,12 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/strategicpatch"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"liqo.io/liqo/apis/labels"
@@ -187,10 +185,10 @@ func (p *Pods) removeLocal(ctx context.Context, local *corev1.Pod) error {
 
 // write patches the status if it differs: at once if the change is urgent, otherwise after a debounce, which it returns.
 func (p *Pods) write(ctx context.Context, local *corev1.Pod, status *corev1.PodStatus) (time.Duration, error) {
-	patch, err := difference(local, status)
+	patch, err := podstatus.Patch(local, status)
 	if err == nil && patch != nil && p.noGenerations.Load() {
 		var rest []byte
-		if rest, err = difference(local, podstatus.WithGenerationsOf(local, status)); rest == nil {
+		if rest, err = podstatus.Patch(local, podstatus.WithGenerationsOf(local, status)); rest == nil {
 			patch = nil
 		}
 	}
@@ -235,35 +233,4 @@ func (p *Pods) debounce(local *corev1.Pod, status *corev1.PodStatus) (wait time.
 	known := p.memory(local)
 	wait, known.PendingSince = podplan.Debounce(local, status, known.Memory, time.Now())
 	return wait
-}
-
-// difference returns the patch that sets the status, in the form that kubelets send; nil if nothing differs. The patch also sets the label that shows
-// users where the pod runs.
-func difference(local *corev1.Pod, status *corev1.PodStatus) ([]byte, error) {
-	setLabel := !slices.Contains([]string{podstatus.OffloadingBackOff, podstatus.RequestNotMet, podstatus.PredecessorEnding}, status.Reason) && local.Labels[labels.ShadowPod] != "true"
-	before := corev1.Pod{Status: local.Status}
-	after := corev1.Pod{Status: *status}
-	if setLabel {
-		after.Labels = map[string]string{labels.ShadowPod: "true"}
-	}
-	old, err := json.Marshal(before)
-	if err != nil {
-		return nil, fmt.Errorf("compare statuses of pod %s/%s: %w", local.Namespace, local.Name, err)
-	}
-	wanted, err := json.Marshal(after)
-	if err != nil {
-		return nil, fmt.Errorf("compare statuses of pod %s/%s: %w", local.Namespace, local.Name, err)
-	}
-	if string(old) == string(wanted) {
-		return nil, nil
-	}
-	after.UID = local.UID // a precondition: another pod of that name must not get the status
-	if wanted, err = json.Marshal(after); err != nil {
-		return nil, fmt.Errorf("compare statuses of pod %s/%s: %w", local.Namespace, local.Name, err)
-	}
-	patch, err := strategicpatch.CreateTwoWayMergePatch(old, wanted, corev1.Pod{})
-	if err != nil {
-		return nil, fmt.Errorf("compare statuses of pod %s/%s: %w", local.Namespace, local.Name, err)
-	}
-	return patch, nil
 }

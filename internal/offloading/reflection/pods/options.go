@@ -34,7 +34,7 @@ type Options struct {
 	UnreachableTimeout time.Duration
 	// StuckTimeout is for how long, beyond a grace period, a remote pod that has run may be stuck before it is replaced: its node is lost, or no node takes it. 0: two minutes.
 	StuckTimeout time.Duration
-	// FailureLimit is how many pods may fail within ten minutes before Failing reports it. 0: DefaultFailureLimit.
+	// FailureLimit is how many pods may fail within ten minutes before Failing reports it. 0: failures.DefaultLimit.
 	FailureLimit int
 	// Referrers is called for each change of a local pod, which may refer to other objects.
 	Referrers func(before, after client.Object)

@@ -18,10 +18,10 @@ import (
 	vkapply "liqo.io/liqo/apis/applyconfiguration/virtualkubelet/v1alpha1"
 	"liqo.io/liqo/apis/labels"
 	vkv1alpha1 "liqo.io/liqo/apis/virtualkubelet/v1alpha1"
-	"liqo.io/liqo/internal/kube/ssa"
 	"liqo.io/liqo/internal/offloading/podplan"
 	"liqo.io/liqo/internal/offloading/reflection/engine"
 	"liqo.io/liqo/internal/offloading/reflection/events"
+	"liqo.io/liqo/internal/offloading/reflection/pods/intent"
 	"liqo.io/liqo/internal/offloading/reflection/project"
 	"liqo.io/liqo/internal/offloading/reflection/project/podspec"
 	"liqo.io/liqo/internal/offloading/reflection/refusals"
@@ -117,15 +117,17 @@ func (p *Pods) intent(mapping *engine.Mapping, local *corev1.Pod, with policy) (
 		}
 		options.APIServer = server
 	}
-	intent, err := podspec.ShadowPod(mapping.NamespaceMapping, local, options)
+	want, err := podspec.ShadowPod(mapping.NamespaceMapping, local, options)
 	if err != nil {
 		return nil, err
 	}
-	p.withClaims(local, intent)
-	if with.kept {
-		intent.WithFinalizers(labels.FinalizerPodGone)
+	if p.claims != nil {
+		intent.WithClaims(local, want, p.claims.RemoteName)
 	}
-	return intent.WithAnnotations(map[string]string{labels.Fence: string(local.UID)}), nil
+	if with.kept {
+		want.WithFinalizers(labels.FinalizerPodGone)
+	}
+	return want.WithAnnotations(map[string]string{labels.Fence: string(local.UID)}), nil
 }
 
 func (p *Pods) apply(ctx context.Context, mapping *engine.Mapping, local *corev1.Pod, shadow *metav1.PartialObjectMetadata) (time.Duration, error) {
@@ -160,7 +162,7 @@ func (p *Pods) apply(ctx context.Context, mapping *engine.Mapping, local *corev1
 		if err != nil || full == nil {
 			return 0, err
 		}
-		again, err := p.change(mapping, local, amended(want, full), full)
+		again, err := p.change(mapping, local, intent.Amended(want, full), full)
 		if again == 0 && err == nil {
 			mapping.Applier(Kind).Satisfies(want) // what new pods get besides is not for this one: the next time, its metadata is enough
 		}
@@ -203,38 +205,7 @@ func (p *Pods) upToDate(mapping *engine.Mapping, local *corev1.Pod, shadow *meta
 	if shadow == nil {
 		return applier.JustWritten(want), nil
 	}
-	return recall(applier, want, shadow)
-}
-
-// recall is Applier.Recall. The finalizer of an intent may also have been added by the webhook of the peer, so that we do not own it.
-func recall(applier *ssa.Applier, one *vkapply.ShadowPodApplyConfiguration, shadow client.Object) (held bool, err error) {
-	if held, err = applier.Recall(one, shadow); held || err != nil || len(one.Finalizers) == 0 {
-		return held, err
-	}
-	added, metadata := *one, *one.ObjectMetaApplyConfiguration
-	metadata.Finalizers = nil
-	added.ObjectMetaApplyConfiguration = &metadata
-	return applier.Recall(&added, shadow)
-}
-
-// recallAmended recalls a ShadowPod that has of an intent what an existing one gets. It then satisfies the whole intent.
-func recallAmended(applier *ssa.Applier, intent *vkapply.ShadowPodApplyConfiguration, full *vkv1alpha1.ShadowPod) error {
-	held, err := recall(applier, amended(intent, full), full)
-	if held {
-		applier.Satisfies(intent)
-	}
-	return err
-}
-
-// amended returns the intent for an existing ShadowPod: only what Kubernetes lets change of a pod follows the local pod.
-func amended(intent *vkapply.ShadowPodApplyConfiguration, full *vkv1alpha1.ShadowPod) *vkapply.ShadowPodApplyConfiguration {
-	changed, metadata := *intent, *intent.ObjectMetaApplyConfiguration
-	spec := podspec.Amended(&full.Spec.Pod, intent.Spec.Pod)
-	changed.Spec = vkapply.ShadowPodSpec().WithFence(*intent.Spec.Fence).WithPod(*spec)
-	metadata.Annotations = podspec.WithoutUnread(metadata.Annotations, spec)
-	changed.ObjectMetaApplyConfiguration = &metadata
-	// The UID is a precondition: if the ShadowPod has just been deleted, applying a change must not create it again, since its pod may have ended.
-	return changed.WithUID(full.UID)
+	return intent.Recall(applier, want, shadow)
 }
 
 // ReadShadow reads the whole ShadowPod from the API server; nil if it is gone or another one has its name.

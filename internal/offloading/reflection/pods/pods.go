@@ -11,7 +11,6 @@ package pods
 
 import (
 	"context"
-	"reflect"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -29,7 +28,9 @@ import (
 	"liqo.io/liqo/internal/kube/podphase"
 	"liqo.io/liqo/internal/offloading/podplan"
 	"liqo.io/liqo/internal/offloading/reflection/engine"
-	"liqo.io/liqo/internal/offloading/reflection/project/podspec"
+	"liqo.io/liqo/internal/offloading/reflection/pods/failures"
+	"liqo.io/liqo/internal/offloading/reflection/pods/intent"
+	"liqo.io/liqo/internal/offloading/reflection/pods/tolerations"
 	"liqo.io/liqo/internal/offloading/reflection/project/podstatus"
 )
 
@@ -57,7 +58,7 @@ type Pods struct {
 	options  Options
 	tokens   Tokens // nil: pods get none
 	claims   Claims // nil: there are none
-	failures breaker
+	failures failures.Breaker
 	// unreachable receives a value when the peer becomes unreachable.
 	unreachable chan struct{}
 	network     atomic.Int32 // a podplan.Network
@@ -87,23 +88,23 @@ type memory struct {
 	stuckUID   types.UID
 	stuckSince time.Time
 	// refused are the parts of a change that the peer has refused.
-	refused map[part]refusal
+	refused map[intent.Part]refusal
 }
 
 // New adds the loops of both directions to the engine.
 func New(e *engine.Engine, o Options) *Pods {
 	if o.UnreachableTimeout == 0 {
-		o.UnreachableTimeout = defaultUnreachableTimeout
+		o.UnreachableTimeout = tolerations.DefaultTimeout
 	}
 	if o.StuckTimeout == 0 {
 		o.StuckTimeout = defaultStuckTimeout
 	}
 	if o.FailureLimit == 0 {
-		o.FailureLimit = DefaultFailureLimit
+		o.FailureLimit = failures.DefaultLimit
 	}
 	p := &Pods{
 		engine: e, options: o, Outbound: fairqueue.NewQueue(o.Workers), Inbound: fairqueue.NewQueue(o.Workers + 2), // so that one namespace may use all workers
-		memories: map[types.UID]*memory{}, forced: map[types.UID]struct{}{}, deleted: map[types.UID]time.Time{}, failures: breaker{limit: o.FailureLimit}, unreachable: make(chan struct{}, 1),
+		memories: map[types.UID]*memory{}, forced: map[types.UID]struct{}{}, deleted: map[types.UID]time.Time{}, failures: failures.Breaker{Limit: o.FailureLimit}, unreachable: make(chan struct{}, 1),
 	}
 	if o.CheckNetwork {
 		p.network.Store(int32(podplan.NetworkUnknown))
@@ -145,7 +146,8 @@ func (p *Pods) SetClaims(claims Claims) { p.claims = claims }
 // run follows the pods of the node until ctx ends.
 func (p *Pods) run(ctx context.Context) {
 	p.Local.Add(ctx, fanin.Every)
-	p.keepPods(ctx)
+	keeper := tolerations.Keeper{Engine: p.engine, Local: p.Local, Timeout: p.options.UnreachableTimeout, Unreachable: p.unreachable, Extended: p.enqueueInbound}
+	keeper.Run(ctx)
 }
 
 func (p *Pods) start(mapping *engine.Mapping) {
@@ -255,33 +257,12 @@ func (p *Pods) localChanged(before, after client.Object) {
 	}
 	key := client.ObjectKeyFromObject(engine.Either(before, after))
 	p.Inbound.Add(key)
-	if old == nil || now == nil || old.UID != now.UID || affectsOutbound(old, now) {
+	if old == nil || now == nil || old.UID != now.UID || intent.Affects(old, now) {
 		p.Outbound.Add(key)
 		if p.tokens != nil {
 			p.tokens.Changed(key)
 		}
 	}
-}
-
-// affectsOutbound reports whether a change concerns the outbound direction. The status that we write ourselves does not.
-func affectsOutbound(old, now *corev1.Pod) bool {
-	return old.Generation != now.Generation || now.Generation == 0 || podphase.Final(old.Status.Phase) != podphase.Final(now.Status.Phase) || (old.DeletionTimestamp == nil) != (now.DeletionTimestamp == nil) ||
-		!reflect.DeepEqual(old.DeletionGracePeriodSeconds, now.DeletionGracePeriodSeconds) || !equalExcept(old.Labels, now.Labels, labels.ShadowPod) || !equalExcept(old.Annotations, now.Annotations, "") || old.Status.PodIP != now.Status.PodIP && podspec.ReadsAddress(now)
-}
-
-func equalExcept(a, b map[string]string, except string) bool {
-	count := func(all map[string]string) int {
-		if _, has := all[except]; has {
-			return len(all) - 1
-		}
-		return len(all)
-	}
-	for key, value := range a {
-		if other, has := b[key]; key != except && (!has || other != value) {
-			return false
-		}
-	}
-	return count(a) == count(b)
 }
 
 func (p *Pods) shadowChanged(before, after client.Object) {
@@ -381,9 +362,9 @@ func (p *Pods) compareAll(mapping *engine.Mapping) {
 		if err != nil {
 			return err
 		}
-		held, err := recall(mapping.Applier(Kind), want, full)
+		held, err := intent.Recall(mapping.Applier(Kind), want, full)
 		if err == nil && !held {
-			err = recallAmended(mapping.Applier(Kind), want, full)
+			err = intent.RecallAmended(mapping.Applier(Kind), want, full)
 		}
 		return err
 	})
