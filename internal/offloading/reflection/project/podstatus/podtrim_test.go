@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package project_test
+package podstatus_test
 
 import (
 	"fmt"
