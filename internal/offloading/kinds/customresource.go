@@ -52,7 +52,7 @@ func CustomStatus(remote *unstructured.Unstructured) map[string]any {
 	translateGeneration(status, remote.GetGeneration(), has)
 	conditions, _ := status["conditions"].([]any)
 	for _, one := range conditions {
-		if condition, is := one.(map[string]any); is {
+		if condition, ok := one.(map[string]any); ok {
 			translateGeneration(condition, remote.GetGeneration(), has)
 		}
 	}
@@ -62,9 +62,9 @@ func CustomStatus(remote *unstructured.Unstructured) map[string]any {
 // translateGeneration replaces the generation that was observed of a copy, which is now at the generation remote, by that of the local object. The copy has the
 // local generation has. What was observed of an earlier copy is about an earlier object.
 func translateGeneration(fields map[string]any, remote, has int64) {
-	observed, is := fields["observedGeneration"].(int64)
+	observed, ok := fields["observedGeneration"].(int64)
 	switch {
-	case !is:
+	case !ok:
 	case observed >= remote:
 		fields["observedGeneration"] = has
 	default:

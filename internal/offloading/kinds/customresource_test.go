@@ -82,7 +82,7 @@ func FuzzCustomStatus(f *testing.F) {
 			return
 		}
 		status := CustomStatus(copied)
-		if observed, is := status["observedGeneration"].(int64); is && observed < 0 {
+		if observed, ok := status["observedGeneration"].(int64); ok && observed < 0 {
 			t.Errorf("generation %d", observed)
 		}
 	})

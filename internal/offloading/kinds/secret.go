@@ -47,11 +47,11 @@ func copySecret(m project.NamespaceMapping, local *corev1.Secret) *coreapply.Sec
 
 // StaysHere returns why a ConfigMap or Secret is never sent to this peer, whatever refers to it; empty if it is.
 func StaysHere(m project.NamespaceMapping, object metav1.Object) string {
-	secret, is := object.(*corev1.Secret)
+	secret, ok := object.(*corev1.Secret)
 	switch {
-	case is && secret.Type == corev1.SecretTypeServiceAccountToken:
+	case ok && secret.Type == corev1.SecretTypeServiceAccountToken:
 		return "a token that does not expire; pods have tokens of their service account, which do"
-	case is && slices.Contains(neverSecret, secret.Type):
+	case ok && slices.Contains(neverSecret, secret.Type):
 		return "of the type " + string(secret.Type)
 	case project.Skipped(object):
 		return "annotation " + labels.SkipReflection

@@ -105,7 +105,7 @@ func TestObservedGenerationAfterAnUpgrade(t *testing.T) {
 			if err := json.Unmarshal(text, &patch); err != nil {
 				return nil, err
 			}
-			if status, is := patch["status"].(map[string]any); is {
+			if status, ok := patch["status"].(map[string]any); ok {
 				delete(status, "observedGeneration")
 			}
 			if text, err = json.Marshal(patch); err != nil {

@@ -199,7 +199,7 @@ func DefaultWorkers() map[string]int {
 }
 
 func (o *Options) workers(flag string, fallback int) int {
-	if workers, set := o.Workers[flag]; set {
+	if workers, ok := o.Workers[flag]; ok {
 		return workers
 	}
 	return fallback

@@ -57,7 +57,7 @@ func TestAttackNM6(t *testing.T) {
 	expect("what is for it", "Service", "of-milan")
 	copied := &corev1.Secret{ObjectMeta: named(remoteNS, "key-of-milan")}
 	e.must(e.provider.Get(t.Context(), client.ObjectKeyFromObject(copied), copied))
-	if _, has := copied.Annotations[labels.ReflectTo]; has || copied.Annotations["note"] != "kept" {
+	if _, ok := copied.Annotations[labels.ReflectTo]; ok || copied.Annotations["note"] != "kept" {
 		t.Errorf("annotations of the copy: %v", copied.Annotations)
 	}
 

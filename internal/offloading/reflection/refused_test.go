@@ -77,7 +77,7 @@ func TestRefusedMetadata(t *testing.T) {
 		t.Helper()
 		e.until(object.GetName()+" is reflected", func() bool { return e.exists(e.provider, object) })
 		for _, keys := range []map[string]string{object.GetLabels(), object.GetAnnotations()} {
-			if _, has := keys["theirs.example/a"]; has || keys["kept"] != "x" {
+			if _, ok := keys["theirs.example/a"]; ok || keys["kept"] != "x" {
 				t.Errorf("%s has %v", object.GetName(), keys)
 			}
 		}

@@ -143,8 +143,8 @@ func TestCheckedPodsInProtobuf(t *testing.T) {
 		t.Fatal(err)
 	}
 	event := firstPod(t, c)
-	watched, is := event.Object.(*corev1.Pod)
-	if !is || len(pods.Items) != 1 || pods.ResourceVersion != "1" {
+	watched, ok := event.Object.(*corev1.Pod)
+	if !ok || len(pods.Items) != 1 || pods.ResourceVersion != "1" {
 		t.Fatalf("list %v, event %v %v", pods, event.Type, event.Object)
 	}
 	want.Spec = corev1.PodSpec{}
@@ -211,7 +211,7 @@ func TestCheckedPods(t *testing.T) {
 		t.Errorf("ShadowPods %+v", shadows)
 	}
 	event := firstPod(t, c)
-	if pod, is := event.Object.(*corev1.Pod); !is || event.Type != watch.Added || pod.Status.Phase != corev1.PodRunning || pod.Name != "web" {
+	if pod, ok := event.Object.(*corev1.Pod); !ok || event.Type != watch.Added || pod.Status.Phase != corev1.PodRunning || pod.Name != "web" {
 		t.Errorf("the watch delivers %v %v", event.Type, event.Object)
 	}
 }

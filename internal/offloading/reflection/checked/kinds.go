@@ -28,8 +28,8 @@ func checkedKinds(scheme *runtime.Scheme) (*runtime.Scheme, error) {
 		if kinds.Recognizes(kind) || quantities.In(one) {
 			continue
 		}
-		object, is := reflect.New(one).Interface().(runtime.Object)
-		if !is {
+		object, ok := reflect.New(one).Interface().(runtime.Object)
+		if !ok {
 			return nil, fmt.Errorf("%v of the scheme is no object", one)
 		}
 		kinds.AddKnownTypeWithName(kind, object)
@@ -158,8 +158,8 @@ func (l *checkedList[T, P]) Unmarshal(message []byte) error {
 			return l.ListMeta.Unmarshal(value)
 		case listItems:
 			l.Items = append(l.Items, *new(T))
-			one, is := any(&l.Items[len(l.Items)-1]).(interface{ Unmarshal([]byte) error })
-			if !is {
+			one, ok := any(&l.Items[len(l.Items)-1]).(interface{ Unmarshal([]byte) error })
+			if !ok {
 				return fmt.Errorf("%T has no protocol buffer", *new(T))
 			}
 			return one.Unmarshal(value)
@@ -172,7 +172,7 @@ func (l *checkedList[T, P]) Unmarshal(message []byte) error {
 func (l *checkedList[T, P]) DeepCopyObject() runtime.Object {
 	copied := &checkedList[T, P]{TypeMeta: l.TypeMeta, ListMeta: *l.ListMeta.DeepCopy()}
 	for i := range l.Items {
-		if one, is := P(&l.Items[i]).DeepCopyObject().(P); is {
+		if one, ok := P(&l.Items[i]).DeepCopyObject().(P); ok {
 			copied.Items = append(copied.Items, *one)
 		}
 	}

@@ -119,7 +119,7 @@ func (b *Memories) Deletes(namespace string, copied types.UID) {
 func (b *Memories) Gone(local types.NamespacedName, copied types.UID, now time.Time) (byOther bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if _, ours := b.deleted[copied]; ours {
+	if _, ok := b.deleted[copied]; ok {
 		delete(b.deleted, copied)
 		return false
 	}
@@ -153,7 +153,7 @@ func (b *Memories) WasSent(local types.NamespacedName, number int32) {
 	if b.memories == nil {
 		b.memories = map[types.NamespacedName]Memory{}
 	}
-	if _, known := b.memories[local]; !known {
+	if _, ok := b.memories[local]; !ok {
 		b.memories[local] = Memory{Sent: true, Number: number}
 	}
 }

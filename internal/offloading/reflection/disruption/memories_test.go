@@ -34,7 +34,7 @@ func TestPods(t *testing.T) {
 			t.Errorf("after %v: %+v", step.after, got)
 		}
 		for _, pod := range got {
-			if want, known := step.want[pod.Name]; !known || len(pod.Was) != want || pod.Exists != (pod.Name == "a") {
+			if want, ok := step.want[pod.Name]; !ok || len(pod.Was) != want || pod.Exists != (pod.Name == "a") {
 				t.Errorf("after %v: %+v, want %d states", step.after, pod, want)
 			}
 		}

@@ -45,7 +45,7 @@ type Mapping struct {
 
 // Applier remembers what the loop of this name wrote to the remote namespace.
 func (m *Mapping) Applier(loop string) *ssa.Applier {
-	if one, is := m.appliers.Load(loop); is {
+	if one, ok := m.appliers.Load(loop); ok {
 		return one.(*ssa.Applier)
 	}
 	one, _ := m.appliers.LoadOrStore(loop, ssa.NewApplierOf(m.engine.Remote.ClientOrNil, labels.OwnerReflection))
@@ -82,8 +82,8 @@ func (m *Mapping) RunWithout() []string {
 
 // Compared reports whether SetCompared was called for the loop of this name.
 func (m *Mapping) Compared(loop string) bool {
-	_, is := m.compared.Load(loop)
-	return is
+	_, ok := m.compared.Load(loop)
+	return ok
 }
 
 // SetCompared records that the loop has compared all remote objects of the mapping with their intents.
@@ -196,8 +196,8 @@ func (p *Namespaces) applyPolicy(current *vkv1alpha1.NamespaceMap) (changed []*M
 func (p *Namespaces) replace(current *vkv1alpha1.NamespaceMap) (start, freeze, stop []*Mapping) {
 	wanted := remoteNamespaces(current)
 	for local, old := range p.byLocal {
-		now, is := wanted[local]
-		if is && now.name == old.Remote && (now.terminating || !old.terminating.Load()) {
+		now, ok := wanted[local]
+		if ok && now.name == old.Remote && (now.terminating || !old.terminating.Load()) {
 			delete(wanted, local)
 			if now.terminating && !old.terminating.Swap(true) {
 				freeze = append(freeze, old)
@@ -233,10 +233,10 @@ type remoteNamespace struct {
 func remoteNamespaces(current *vkv1alpha1.NamespaceMap) map[string]remoteNamespace {
 	all := map[string]remoteNamespace{}
 	for local, status := range current.Status.CurrentMapping {
-		desired, is := current.Spec.DesiredMapping[local]
+		desired, ok := current.Spec.DesiredMapping[local]
 		switch {
-		case is && desired != status.RemoteNamespace || status.RemoteNamespace == "":
-		case is && status.Phase == vkv1alpha1.MappingAccepted:
+		case ok && desired != status.RemoteNamespace || status.RemoteNamespace == "":
+		case ok && status.Phase == vkv1alpha1.MappingAccepted:
 			all[local] = remoteNamespace{name: desired}
 		case status.Phase == vkv1alpha1.MappingTerminating || status.Phase == vkv1alpha1.MappingAccepted:
 			all[local] = remoteNamespace{name: status.RemoteNamespace, terminating: true}
@@ -289,10 +289,10 @@ func (p *Namespaces) Local(namespace string) (*Mapping, podplan.Offloading) {
 	if p.known.Status.CurrentMapping[namespace].Phase == vkv1alpha1.MappingCreationLoopBackOff {
 		return nil, podplan.Refused
 	}
-	if _, is := p.known.Spec.DesiredMapping[namespace]; is {
+	if _, ok := p.known.Spec.DesiredMapping[namespace]; ok {
 		return nil, podplan.Pending
 	}
-	if _, is := p.known.Status.CurrentMapping[namespace]; is {
+	if _, ok := p.known.Status.CurrentMapping[namespace]; ok {
 		return nil, podplan.Pending
 	}
 	return nil, podplan.None

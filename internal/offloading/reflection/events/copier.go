@@ -104,8 +104,8 @@ func (r *Copier) Arrived(before, after client.Object) {
 
 // outdated recognises events from before this process started, which an earlier process has copied or which no longer matter.
 func outdated(local client.Object, event *corev1.Event) bool {
-	pod, is := local.(*corev1.Pod)
-	return !is || podplan.Ready(&pod.Status) || podphase.Final(pod.Status.Phase) || time.Since(lastSeen(event)) > oldEvent
+	pod, ok := local.(*corev1.Pod)
+	return !ok || podplan.Ready(&pod.Status) || podphase.Final(pod.Status.Phase) || time.Since(lastSeen(event)) > oldEvent
 }
 
 func lastSeen(event *corev1.Event) time.Time {

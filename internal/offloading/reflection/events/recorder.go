@@ -115,12 +115,12 @@ func (a *Recorder) Changed(object client.Object, kind, reason string, err error)
 // Waits reports why the peer does not take an object now, although it does not refuse it, once that has lasted.
 func (a *Recorder) Waits(object client.Object, kind string, err error) {
 	a.mu.Lock()
-	since, known := a.waiting[object.GetUID()]
-	if !known && len(a.waiting) < maxWaiting {
+	since, ok := a.waiting[object.GetUID()]
+	if !ok && len(a.waiting) < maxWaiting {
 		a.waiting[object.GetUID()] = time.Now()
 	}
 	a.mu.Unlock()
-	if known && time.Since(since) >= waitsLong {
+	if ok && time.Since(since) >= waitsLong {
 		a.Failed(object, kind, ReasonFailed, fmt.Errorf("%s cannot do that now, and Liqo tries again: %w", a.peer, err))
 	}
 }
@@ -129,8 +129,8 @@ func (a *Recorder) failed(object client.Object, kind, reason string, err error, 
 	message := a.spoken(err)
 	text := reason + ": " + message
 	a.mu.Lock()
-	last, known := a.reported[object.GetUID()]
-	repeated := known && last.text == text && time.Since(last.at) < again
+	last, ok := a.reported[object.GetUID()]
+	repeated := ok && last.text == text && time.Since(last.at) < again
 	if !repeated && a.allow(object.GetNamespace()) {
 		a.reported[object.GetUID()] = report{text, time.Now()}
 	} else {

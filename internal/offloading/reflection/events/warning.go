@@ -81,10 +81,10 @@ func Copy(m project.NamespaceMapping, local metav1.Object, remote *corev1.Event)
 	kind, version, _, custom := subjectOf(&remote.InvolvedObject)
 	source := kind
 	if custom {
-		typed, is := local.(interface {
+		typed, ok := local.(interface {
 			GroupVersionKind() schema.GroupVersionKind
 		})
-		if !is || typed.GroupVersionKind().GroupKind() != (schema.GroupKind{Group: subject.Group, Kind: kind}) {
+		if !ok || typed.GroupVersionKind().GroupKind() != (schema.GroupKind{Group: subject.Group, Kind: kind}) {
 			return nil
 		}
 		version, source = typed.GroupVersionKind().GroupVersion().String(), kind+"."+subject.Group

@@ -69,9 +69,9 @@ func (g *granted) refuse(mapping *engine.Mapping, why error) (isNew bool) {
 	if g.refused == nil {
 		g.refused = map[*engine.Mapping]error{}
 	}
-	_, known := g.refused[mapping]
+	_, ok := g.refused[mapping]
 	g.refused[mapping] = why
-	return !known
+	return !ok
 }
 
 func (g *granted) reason(mapping *engine.Mapping) error {

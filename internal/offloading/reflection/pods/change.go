@@ -63,8 +63,8 @@ func (p *Pods) change(mapping *engine.Mapping, local *corev1.Pod, want *vkapply.
 func (p *Pods) untilAsked(local *corev1.Pod, one intent.Part) time.Duration {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	known, is := p.memory(local).refused[one]
-	if !is || known.generation != local.Generation {
+	known, ok := p.memory(local).refused[one]
+	if !ok || known.generation != local.Generation {
 		return 0
 	}
 	return max(time.Until(known.at.Add(refusals.Retry)), 0)

@@ -84,8 +84,8 @@ func (w world) Memory(local *corev1.Pod) podplan.Memory {
 func (w world) Forced(pod types.UID) bool {
 	w.pods.mu.Lock()
 	defer w.pods.mu.Unlock()
-	_, is := w.pods.forced[pod]
-	return is
+	_, ok := w.pods.forced[pod]
+	return ok
 }
 
 // Memory returns what is remembered of the pod with this UID.

@@ -51,7 +51,7 @@ func TestArchitectures(t *testing.T) {
 			local.Annotations = map[string]string{labels.Architectures: c.note}
 		}
 		shadow := mustShadowPod(t, local, podspec.Options{})
-		if got, has := shadow.Annotations[labels.Architectures]; got != c.want || has != (c.want != "") {
+		if got, ok := shadow.Annotations[labels.Architectures]; got != c.want || ok != (c.want != "") {
 			t.Errorf("%s: %q, want %q", name, got, c.want)
 		}
 		if shadow.Spec.Pod.NodeSelector != nil || shadow.Spec.Pod.Affinity != nil {

@@ -174,7 +174,7 @@ func TestFields(t *testing.T) {
 func TestLostFields(t *testing.T) {
 	lost := podspec.LostFields()
 	for name, rule := range fates["PodSpec"] {
-		if why, has := lost[name]; has != (rule.does != "copied") || has && why == "" {
+		if why, ok := lost[name]; ok != (rule.does != "copied") || ok && why == "" {
 			t.Errorf("%s is %s, and lostFields has %q: decide whether a pod that asks for it is sent", name, rule.does, why)
 		}
 	}

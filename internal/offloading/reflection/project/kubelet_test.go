@@ -58,10 +58,10 @@ func (k kubelet) environment(t *testing.T, pod *corev1.Pod, container *corev1.Co
 	}
 	services := k.services()
 	value := func(name string) string {
-		if value, has := variables[name]; has {
+		if value, ok := variables[name]; ok {
 			return value
 		}
-		if value, has := services[name]; has {
+		if value, ok := services[name]; ok {
 			return value
 		}
 		return "$(" + name + ")"
@@ -80,8 +80,8 @@ func (k kubelet) environment(t *testing.T, pod *corev1.Pod, container *corev1.Co
 				keys, key = k.secrets[from.SecretKeyRef.Name], from.SecretKeyRef.Key
 			}
 			if key != "" {
-				found, has := keys[key]
-				if !has {
+				found, ok := keys[key]
+				if !ok {
 					continue // it is optional in these tests
 				}
 				result = found
@@ -90,7 +90,7 @@ func (k kubelet) environment(t *testing.T, pod *corev1.Pod, container *corev1.Co
 		variables[one.Name] = result
 	}
 	for name, value := range services {
-		if _, has := variables[name]; !has {
+		if _, ok := variables[name]; !ok {
 			variables[name] = value
 		}
 	}
@@ -127,7 +127,7 @@ func expand(text string, value func(name string) string) string {
 
 func field(t *testing.T, pod *corev1.Pod, path string) string {
 	t.Helper()
-	if start, key, is := strings.Cut(strings.TrimSuffix(path, "']"), "['"); is {
+	if start, key, ok := strings.Cut(strings.TrimSuffix(path, "']"), "['"); ok {
 		return map[string]map[string]string{"metadata.labels": pod.Labels, "metadata.annotations": pod.Annotations}[start][key]
 	}
 	listing := func(all map[string]string) string {

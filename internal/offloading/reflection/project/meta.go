@@ -78,8 +78,8 @@ func (m NamespaceMapping) Skips(object metav1.Object) bool {
 	if Skipped(object) {
 		return true
 	}
-	to, bound := object.GetAnnotations()[labels.ReflectTo]
-	return bound && !slices.ContainsFunc(strings.Split(to, ","), func(node string) bool { return strings.TrimSpace(node) == m.NodeName })
+	to, ok := object.GetAnnotations()[labels.ReflectTo]
+	return ok && !slices.ContainsFunc(strings.Split(to, ","), func(node string) bool { return strings.TrimSpace(node) == m.NodeName })
 }
 
 // LocalAnnotations have no meaning in another cluster. Controllers of this cluster change them, which would cost writes.

@@ -76,7 +76,7 @@ func TestPaths(t *testing.T) {
 	for _, path := range lost(t, status.local, status.crossing) {
 		kind, name := "PodStatus", path
 		for _, list := range []string{"initContainerStatuses", "containerStatuses", "ephemeralContainerStatuses"} {
-			if within, is := strings.CutPrefix(path, list+"."); is {
+			if within, ok := strings.CutPrefix(path, list+"."); ok {
 				kind, name = "ContainerStatus", strings.ReplaceAll(within, "*.", "")
 			}
 		}

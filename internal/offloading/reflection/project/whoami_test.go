@@ -255,7 +255,7 @@ func TestNames(t *testing.T) {
 				t.Errorf("%s: %s is %v, want %s", name, one, got, address)
 			}
 		}
-		if _, is := want["kubernetes"]; !is && hosts(remote, "kubernetes") != nil {
+		if _, ok := want["kubernetes"]; !ok && hosts(remote, "kubernetes") != nil {
 			t.Errorf("%s: the bare name is %v; at home, pods of this namespace do not resolve it", name, hosts(remote, "kubernetes"))
 		}
 		variables, _ := away(nil).environment(t, remote, &remote.Spec.Containers[0])
@@ -395,8 +395,8 @@ func TestHomeDNS(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			got, has := intent.Annotations[labels.HomeDNS]
-			if got != want || has != (want != "") {
+			got, ok := intent.Annotations[labels.HomeDNS]
+			if got != want || ok != (want != "") {
 				t.Errorf("%s, %s: %q, want %q", policy, config, got, want)
 			}
 		}

@@ -105,12 +105,12 @@ func (r *Metadata) Lacks(local client.Object) error {
 	defer r.mu.Unlock()
 	var lacks []string
 	for key := range local.GetLabels() {
-		if _, has := r.labels[key]; has {
+		if _, ok := r.labels[key]; ok {
 			lacks = append(lacks, "label "+key)
 		}
 	}
 	for key := range local.GetAnnotations() {
-		if _, has := r.annotations[key]; has {
+		if _, ok := r.annotations[key]; ok {
 			lacks = append(lacks, "annotation "+key)
 		}
 	}

@@ -206,7 +206,7 @@ func (t *Tokens) isUnseen(pod types.UID) bool {
 func (t *Tokens) seen(pod types.UID) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if last, is := t.issued[pod]; is {
+	if last, ok := t.issued[pod]; ok {
 		last.unseen = false
 		t.issued[pod] = last
 	}

@@ -31,9 +31,9 @@ func (h *handovers) observe(service types.NamespacedName, peer bool, now time.Ti
 	if h.state == nil {
 		h.state = map[types.NamespacedName]handover{}
 	}
-	is, known := h.state[service]
+	is, ok := h.state[service]
 	switch {
-	case !known:
+	case !ok:
 		is = handover{peer: peer}
 	case is.peer != peer:
 		is = handover{peer: peer, since: now}

@@ -51,8 +51,8 @@ func (l *lowered) now(local *corev1.Service, now time.Time) *corev1.Service {
 func (l *lowered) wait(local *corev1.Service, exposure string, now time.Time) time.Duration {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	one, known := l.all[client.ObjectKeyFromObject(local)]
-	if !known || one.exposure != exposure {
+	one, ok := l.all[client.ObjectKeyFromObject(local)]
+	if !ok || one.exposure != exposure {
 		return 0
 	}
 	return max(one.next.Sub(now), 0)
@@ -66,8 +66,8 @@ func (l *lowered) refuse(local *corev1.Service, why error, now time.Time) {
 		l.all = map[types.NamespacedName]lowering{}
 	}
 	key, exposure := client.ObjectKeyFromObject(local), kinds.Exposure(local)
-	one, known := l.all[key]
-	if !known || one.exposure != exposure {
+	one, ok := l.all[key]
+	if !ok || one.exposure != exposure {
 		one = lowering{exposure: exposure, since: now}
 	}
 	one.pause = min(max(2*one.pause, firstRaise), lastRaise)
@@ -79,17 +79,17 @@ func (l *lowered) refuse(local *corev1.Service, why error, now time.Time) {
 func (l *lowered) forget(key types.NamespacedName) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	_, known := l.all[key]
+	_, ok := l.all[key]
 	delete(l.all, key)
-	return known
+	return ok
 }
 
 // reason returns why the copy of a Service has another type; nil if it has not.
 func (l *lowered) reason(local *corev1.Service) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	one, known := l.all[client.ObjectKeyFromObject(local)]
-	if !known {
+	one, ok := l.all[client.ObjectKeyFromObject(local)]
+	if !ok {
 		return nil
 	}
 	return fmt.Errorf("the remote cluster refuses the type %s, so the copy there has the type ClusterIP: pods there reach it by its name, and clients outside of that cluster do not; it is tried again, ever more rarely. "+

@@ -132,13 +132,13 @@ func Affects(old, now *corev1.Pod) bool {
 
 func equalExcept(a, b map[string]string, except string) bool {
 	count := func(all map[string]string) int {
-		if _, has := all[except]; has {
+		if _, ok := all[except]; ok {
 			return len(all) - 1
 		}
 		return len(all)
 	}
 	for key, value := range a {
-		if other, has := b[key]; key != except && (!has || other != value) {
+		if other, ok := b[key]; key != except && (!ok || other != value) {
 			return false
 		}
 	}

@@ -24,8 +24,8 @@ var perPodLabels = project.Keys{
 // affinity returns the affinity that a pod has in the peer: none, because its own refers to nodes of this cluster, unless the annotation asks for
 // anti-affinity between the pods of the application. all are the labels of the remote pod.
 func affinity(local *corev1.Pod, all map[string]string) (*corev1.Affinity, error) {
-	preset, asked := local.Annotations[labels.AntiAffinityPreset]
-	if !asked {
+	preset, ok := local.Annotations[labels.AntiAffinityPreset]
+	if !ok {
 		return nil, nil
 	}
 	if preset == labels.AntiAffinityPropagate {
@@ -64,8 +64,8 @@ func affinity(local *corev1.Pod, all map[string]string) (*corev1.Affinity, error
 // spread returns the spread constraints that a pod has in the peer. This cluster has chosen the virtual node by them, so they are preferences there: its nodes may lack
 // the label of a constraint, and its scheduler counts only the pods that run there. The annotation copies them as they are.
 func spread(local *corev1.Pod, constraints []corev1.TopologySpreadConstraint) (remote []corev1.TopologySpreadConstraint, err error) {
-	preset, asked := local.Annotations[labels.SpreadPreset]
-	if asked && preset != labels.SpreadSoft && preset != labels.SpreadPropagate {
+	preset, ok := local.Annotations[labels.SpreadPreset]
+	if ok && preset != labels.SpreadSoft && preset != labels.SpreadPropagate {
 		return nil, refused("annotation "+labels.SpreadPreset, preset, "use soft or propagate")
 	}
 	for _, constraint := range constraints {

@@ -129,8 +129,8 @@ func overrides(variables []corev1.EnvVar, sources []corev1.EnvFromSource) (all [
 	optional := true
 	for _, source := range sources {
 		for _, variable := range variables {
-			key, is := strings.CutPrefix(variable.Name, source.Prefix)
-			if !is || key == "" {
+			key, ok := strings.CutPrefix(variable.Name, source.Prefix)
+			if !ok || key == "" {
 				continue
 			}
 			from := &corev1.EnvVarSource{}

@@ -73,8 +73,8 @@ func (d *downward) rewrite(spec *corev1.PodSpec) {
 
 // requestsNothing reports whether a container reads a request that it does not have. The peer gives it one by default.
 func (d *downward) requestsNothing(ref *corev1.ResourceFieldSelector, reader string) bool {
-	resource, is := strings.CutPrefix(ref.Resource, "requests.")
-	if !is || d.local.Spec.Resources != nil {
+	resource, ok := strings.CutPrefix(ref.Resource, "requests.")
+	if !ok || d.local.Spec.Resources != nil {
 		return false
 	}
 	nothing, of := false, cmp.Or(ref.ContainerName, reader)
@@ -177,7 +177,7 @@ func (d *downward) carry(ref *corev1.ObjectFieldSelector, name, value string) {
 // carryKey carries one label or annotation. If the pod does not have it, the annotation is missing as well, and the container reads an empty text in both clusters.
 func (d *downward) carryKey(ref *corev1.ObjectFieldSelector, name, key string, all map[string]string) {
 	name = labels.Downward + name + project.Hash(key)
-	if value, has := all[key]; has {
+	if value, ok := all[key]; ok {
 		d.carried[name] = value
 	}
 	ref.FieldPath = annotationPath(name)

@@ -95,10 +95,10 @@ func containerStatuses(policy corev1.RestartPolicy, spec []corev1.Container, all
 	var result []corev1.ContainerStatus
 	for _, container := range spec {
 		status, reported := theirs[container.Name]
-		before, shown := mine[container.Name]
+		before, ok := mine[container.Name]
 		switch {
 		// A container that has ended for good stays ended, even if the peer created the pod again. The API server demands the same.
-		case shown && before.State.Terminated != nil && status.State.Terminated == nil && !restarts(policy, container, before.State.Terminated.ExitCode):
+		case ok && before.State.Terminated != nil && status.State.Terminated == nil && !restarts(policy, container, before.State.Terminated.ExitCode):
 			result = append(result, *before.DeepCopy())
 		case reported:
 			result = append(result, containerStatus(container, before, status, all.restarts.before[container.Name]))
