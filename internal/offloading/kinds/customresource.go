@@ -12,8 +12,8 @@ import (
 	"liqo.io/liqo/internal/offloading/reflection/project"
 )
 
-// CopyCustomResource returns the remote copy of a custom resource: all fields but the status. Owners and finalizers stay here, since other controllers obey them there.
-// Nil: it is skipped.
+// CopyCustomResource returns the remote copy of a custom resource: all fields but the status. Owners and finalizers stay here, since other
+// controllers obey them there. Nil: it is skipped.
 func CopyCustomResource(m project.NamespaceMapping, local *unstructured.Unstructured) *unstructured.Unstructured {
 	if m.Skips(local) {
 		return nil
@@ -36,8 +36,8 @@ func CopyCustomResource(m project.NamespaceMapping, local *unstructured.Unstruct
 	return remote
 }
 
-// CustomStatus returns the status that the local object of a copy gets: that of the copy, in which generations that were observed become those of the local object.
-// Nil: the copy has none.
+// CustomStatus returns the status that the local object of a copy gets: that of the copy, in which generations that were observed become
+// those of the local object. Nil: the copy has none.
 func CustomStatus(remote *unstructured.Unstructured) map[string]any {
 	theirs, _ := remote.Object["status"].(map[string]any)
 	if len(theirs) == 0 {

@@ -36,8 +36,8 @@ func BySelector(slice *discoveryv1.EndpointSlice) bool {
 	return slice.Labels[discoveryv1.LabelManagedBy] == bySelector
 }
 
-// SelectsThere reports whether the peer's Kubernetes finds the pods of a Service that run there: by a selector all of whose keys these pods have in every provider.
-// Providers drop labels in domains that they do not know, such as those with which operators mark the primary of a database.
+// SelectsThere reports whether the peer's Kubernetes finds the pods of a Service that run there: by a selector all of whose keys these pods have in every
+// provider. Providers drop labels in domains that they do not know, such as those with which operators mark the primary of a database.
 func SelectsThere(m project.NamespaceMapping, service *corev1.Service) bool {
 	for key := range service.Spec.Selector {
 		if !metadata.Kept(key) || m.Skip.Labels.Match(key) {
@@ -57,8 +57,8 @@ type There struct {
 	Near bool
 }
 
-// hints returns those of an endpoint for the peer's proxies. A proxy heeds hints only if each endpoint has one: without those of this cluster, whose nodes may have no
-// zones, its pods would not prefer the endpoints of their own zone or node either. This cluster is a zone and a node of its own there.
+// hints returns those of an endpoint for the peer's proxies. A proxy heeds hints only if each endpoint has one: without those of this cluster, whose nodes may
+// have no zones, its pods would not prefer the endpoints of their own zone or node either. This cluster is a zone and a node of its own there.
 func (t There) hints(m project.NamespaceMapping, local *discoveryv1.EndpointHints) (discoveryv1.EndpointHints, bool) {
 	var hints discoveryv1.EndpointHints
 	if local != nil {
@@ -87,9 +87,10 @@ func (t There) pod(m project.NamespaceMapping, endpoint *discoveryv1.Endpoint) (
 	return name, there || name != ""
 }
 
-// ShadowEndpointSlice returns the endpoints of a local EndpointSlice that the peer does not find itself; nil if there are none. Those that run in the peer are pods of their
-// name there, without an address. The error means that an address cannot be translated yet: the caller must leave the remote object as it is.
-func ShadowEndpointSlice(m project.NamespaceMapping, local *discoveryv1.EndpointSlice, there There, translator project.Translator) (*vkapply.ShadowEndpointSliceApplyConfiguration, error) {
+// ShadowEndpointSlice returns the endpoints of a local EndpointSlice that the peer does not find itself; nil if there are none. Those that run in the peer are
+// pods of their name there, without an address. The error means that an address cannot be translated yet: the caller must leave the remote object as it is.
+func ShadowEndpointSlice(m project.NamespaceMapping, local *discoveryv1.EndpointSlice, there There,
+	translator project.Translator) (*vkapply.ShadowEndpointSliceApplyConfiguration, error) {
 	if m.Skips(local) || local.Labels[discoveryv1.LabelServiceName] == "" ||
 		local.Labels[discoveryv1.LabelManagedBy] == labels.EndpointSliceReflection {
 		return nil, nil

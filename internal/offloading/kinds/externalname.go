@@ -12,8 +12,9 @@ import (
 	"liqo.io/liqo/internal/offloading/reflection/project"
 )
 
-// ExternalName returns a Service whose external name is right in the peer: the name of a Service of this cluster has the remote namespace there. remoteOf returns the
-// remote namespace of a namespace of this cluster. The error is ErrRefused if that Service is not in the peer. A name below the domain of another cluster stays.
+// ExternalName returns a Service whose external name is right in the peer: the name of a Service of this cluster has the remote namespace
+// there. remoteOf returns the remote namespace of a namespace of this cluster. The error is ErrRefused if that Service is not in the peer. A
+// name below the domain of another cluster stays.
 func ExternalName(m project.NamespaceMapping, local *corev1.Service, remoteOf func(namespace string) (string, bool)) (*corev1.Service, error) {
 	if local.Spec.Type != corev1.ServiceTypeExternalName {
 		return local, nil
@@ -36,6 +37,7 @@ func ExternalName(m project.NamespaceMapping, local *corev1.Service, remoteOf fu
 	case domain != "" && domain != project.DefaultDomain:
 		return local, nil // a name of the public network may look like that
 	}
-	return nil, fmt.Errorf("%w: the externalName %s is that of a Service in namespace %s of this cluster, which is not offloaded to that cluster, so pods there do not find it; offload the namespace, too",
+	return nil, fmt.Errorf("%w: the externalName %s is that of a Service in namespace %s of this cluster, which is not offloaded to that cluster, so pods "+
+		"there do not find it; offload the namespace, too",
 		project.ErrRefused, local.Spec.ExternalName, namespace)
 }

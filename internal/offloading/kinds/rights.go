@@ -77,8 +77,8 @@ const (
 	Manager, Remote           = "controller-manager", "liqo-remote"
 )
 
-// Rules are the rights of a role in the namespaces of a kind that follow from the rows: the virtual kubelet reads what it copies, and the controller manager counts what
-// peers write, and empties namespaces.
+// Rules are the rights of a role in the namespaces of a kind that follow from the rows: the virtual kubelet reads what it copies, and the controller manager
+// counts what peers write, and empties namespaces.
 func Rules(role, namespace string) (rules []rbacv1.PolicyRule) {
 	for _, kind := range All() {
 		if rule, needed := kind.Rule(role, namespace); needed {

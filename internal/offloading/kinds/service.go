@@ -25,7 +25,8 @@ var Service = row(Kind{
 	Flag: "service", Workers: defaultWorkers, Exposes: true,
 	Copy: copied(CopyService), Lost: lostOfService,
 	Events: true, Counted: true, Content: true,
-	Metadata: &Metadata{Value: "services", Annotations: []string{"service.kubernetes.io/topology-mode", "service.kubernetes.io/topology-aware-hints"}}, Most: "500", Total: "1000",
+	Metadata: &Metadata{Value: "services", Annotations: []string{"service.kubernetes.io/topology-mode", "service.kubernetes.io/topology-aware-hints"}},
+	Most:     "500", Total: "1000",
 })
 
 // addresses are annotations with which a Service requests an address from a load balancer of this cluster, or joins Services of clusters other than the
@@ -63,8 +64,8 @@ func CopyService(m project.NamespaceMapping, local *corev1.Service) *coreapply.S
 		WithLabels(m.LabelsOf(local)).WithAnnotations(m.AnnotationsOf(local, addresses...)).WithSpec(spec)
 }
 
-// ByName returns a Service as the peer is to have it if this cluster names all its endpoints there, because the peer would not find the same by the selector. A selector
-// that no pod matches makes the peer's Kubernetes take its own endpoints away; without one, it would leave what it had found before as it is.
+// ByName returns a Service as the peer is to have it if this cluster names all its endpoints there, because the peer would not find the same by the selector. A
+// selector that no pod matches makes the peer's Kubernetes take its own endpoints away; without one, it would leave what it had found before as it is.
 func ByName(local *corev1.Service) *corev1.Service {
 	named := local.DeepCopy()
 	if named.Spec.Selector == nil {
@@ -74,15 +75,15 @@ func ByName(local *corev1.Service) *corev1.Service {
 	return named
 }
 
-// Stale reports whether a copy is headless as an earlier object of that name was: a write without an address takes that for the one to keep. Only another copy has
-// an address.
+// Stale reports whether a copy is headless as an earlier object of that name was: a write without an address takes that for
+// the one to keep. Only another copy has an address.
 func Stale(intent *coreapply.ServiceApplyConfiguration, there *corev1.Service) bool {
 	return there.Spec.ClusterIP == corev1.ClusterIPNone && intent.Spec != nil && intent.Spec.ClusterIP == nil &&
 		intent.Spec.Type != nil && *intent.Spec.Type != corev1.ServiceTypeExternalName
 }
 
-// Exposure is what a peer may refuse of a Service that clients outside of the cluster reach; empty for other Services. Two Services with the same exposure ask for the
-// same.
+// Exposure is what a peer may refuse of a Service that clients outside of the cluster reach; empty for other Services. Two
+// Services with the same exposure ask for the same.
 func Exposure(local *corev1.Service) string {
 	if !isExposed(local) {
 		return ""
@@ -114,14 +115,15 @@ func Inside(local *corev1.Service) *corev1.Service {
 
 // affinityConfig returns for how long a client stays with a pod, if that is not the default, which the peer sets itself.
 func affinityConfig(local *corev1.SessionAffinityConfig) *coreapply.SessionAffinityConfigApplyConfiguration {
-	if local == nil || local.ClientIP == nil || local.ClientIP.TimeoutSeconds == nil || *local.ClientIP.TimeoutSeconds == corev1.DefaultClientIPServiceAffinitySeconds {
+	if local == nil || local.ClientIP == nil || local.ClientIP.TimeoutSeconds == nil ||
+		*local.ClientIP.TimeoutSeconds == corev1.DefaultClientIPServiceAffinitySeconds {
 		return nil
 	}
 	return coreapply.SessionAffinityConfig().WithClientIP(coreapply.ClientIPConfig().WithTimeoutSeconds(*local.ClientIP.TimeoutSeconds))
 }
 
-// familyPolicy returns the policy as one that every cluster can obey: a cluster of one family refuses a Service that requires two, and pods there would not find it at
-// all. In a cluster of two families, Prefer means the same as Require.
+// familyPolicy returns the policy as one that every cluster can obey: a cluster of one family refuses a Service that requires two, and pods there would not
+// find it at all. In a cluster of two families, Prefer means the same as Require.
 func familyPolicy(local *corev1.IPFamilyPolicy) *corev1.IPFamilyPolicy {
 	if local != nil && *local == corev1.IPFamilyPolicyRequireDualStack {
 		return new(corev1.IPFamilyPolicyPreferDualStack)
@@ -162,5 +164,6 @@ func lostOfService(local runtime.Object) error {
 	if len(missing) == 0 {
 		return nil
 	}
-	return fmt.Errorf("the copy in the remote cluster has no %s: addresses belong to one cluster, and the copy gets one of its own there", strings.Join(missing, ", "))
+	return fmt.Errorf("the copy in the remote cluster has no %s: addresses belong to one cluster, and the copy gets one of its own there",
+		strings.Join(missing, ", "))
 }

@@ -4,8 +4,8 @@ package kinds
 
 import "maps"
 
-// uncopied are the fields of Services, Ingresses and EndpointSlices that the peer does not get, by type and JSON path, each with the reason. All others are copied or
-// translated: TestPaths holds every field of the types of Kubernetes to that, at every depth.
+// uncopied are the fields of Services, Ingresses and EndpointSlices that the peer does not get, by type and JSON path, each with the reason. All others are
+// copied or translated: TestPaths holds every field of the types of Kubernetes to that, at every depth.
 var uncopied = map[string]string{
 	"ServiceSpec.clusterIP":           "each cluster gives its copy an address of its own; None is copied",
 	"ServiceSpec.clusterIPs":          "the same",

@@ -5,8 +5,8 @@ package kinds
 import "maps"
 
 // unreported are the fields of statuses that do not come back from the peer, by type and JSON path, each with the reason. All others are projected: texts are
-// bounded and made printable, amounts bounded by the pod's own, addresses and generations translated. TestFields and TestUnreported hold every field of the types
-// of Kubernetes to that.
+// bounded and made printable, amounts bounded by the pod's own, addresses and generations translated. TestFields and TestUnreported hold
+// every field of the types of Kubernetes to that.
 var unreported = map[string]string{
 	"PodStatus.nominatedNodeName":                    "the scheduler of this cluster writes it, about its own nodes",
 	"PodStatus.qosClass":                             "it follows from the requests of the local pod",

@@ -104,7 +104,8 @@ func TestWithoutAPIServer(t *testing.T) {
 	e.wantAccess(shopRemote, "second", "")
 	e.wantAccess(vaultRemote, "first", "")
 	e.wantAccess(shopRemote, "first", fullAccess)
-	if requested, written := e.toConsumer.writesTo("token"), e.toProvider.writesTo(); len(requested) != 1 || !strings.Contains(requested[0], vault) || len(written) != 3 {
+	if requested, written := e.toConsumer.writesTo("token"), e.toProvider.writesTo(); len(requested) != 1 || !strings.Contains(requested[0], vault) ||
+		len(written) != 3 {
 		t.Errorf("requested tokens: %v, written %v", requested, written)
 	}
 

@@ -23,7 +23,8 @@ import (
 func (e *env) budget(namespace, name, key, value string) *policyv1.PodDisruptionBudget {
 	e.t.Helper()
 	made := &policyv1.PodDisruptionBudget{ObjectMeta: named(namespace, name), Spec: policyv1.PodDisruptionBudgetSpec{
-		MinAvailable: new(intstr.FromString("66%")), Selector: &metav1.LabelSelector{MatchLabels: map[string]string{key: value}}, UnhealthyPodEvictionPolicy: new(policyv1.AlwaysAllow),
+		MinAvailable: new(intstr.FromString("66%")), Selector: &metav1.LabelSelector{MatchLabels: map[string]string{key: value}},
+		UnhealthyPodEvictionPolicy: new(policyv1.AlwaysAllow),
 	}}
 	e.must(e.consumer.Create(e.t.Context(), made))
 	return made
@@ -63,8 +64,8 @@ func (e *env) number(remoteNS, name string, want int32) *policyv1.PodDisruptionB
 
 const budgetResource = "poddisruptionbudgets"
 
-// TestBudgets: the peer keeps as many pods healthy as the budget needs beyond those that are healthy elsewhere, and learns it in one write. An eviction there, and a
-// restart, cost none.
+// TestBudgets: the peer keeps as many pods healthy as the budget needs beyond those that are healthy elsewhere, and learns it in one
+// write. An eviction there, and a restart, cost none.
 func TestBudgets(t *testing.T) {
 	e := newEnv(t)
 	local, remoteNS := e.offload()
@@ -83,7 +84,8 @@ func TestBudgets(t *testing.T) {
 	e.counts(local, "web", 2, 3) // one is healthy elsewhere
 	e.counts(local, "others", 1, 1)
 	there := e.number(remoteNS, "web", 1)
-	if want := map[string]string{"app": "x", labels.Origin: localID}; len(there.Spec.Selector.MatchLabels) != 2 || there.Spec.Selector.MatchLabels["app"] != "x" || there.Spec.Selector.MatchLabels[labels.Origin] != localID {
+	if want := map[string]string{"app": "x", labels.Origin: localID}; len(there.Spec.Selector.MatchLabels) != 2 || there.Spec.Selector.MatchLabels["app"] != "x" ||
+		there.Spec.Selector.MatchLabels[labels.Origin] != localID {
 		t.Errorf("it selects %v, want %v", there.Spec.Selector.MatchLabels, want)
 	}
 	if policy := there.Spec.UnhealthyPodEvictionPolicy; policy == nil || *policy != policyv1.AlwaysAllow {
@@ -162,7 +164,8 @@ func (e *env) runsPod() (local, remoteNS string) {
 	return local, remoteNS
 }
 
-// TestBudgetDeletedThere: the peer's administrator deletes a budget that keeps his node from being drained, and it stays away, also after a restart. The user learns it.
+// TestBudgetDeletedThere: the peer's administrator deletes a budget that keeps his node from being drained, and it stays
+// away, also after a restart. The user learns it.
 func TestBudgetDeletedThere(t *testing.T) {
 	e := newEnv(t)
 	local, remoteNS := e.offload()
@@ -239,8 +242,8 @@ func TestSharedPods(t *testing.T) {
 	}
 }
 
-// TestBudgetsNotGranted: a provider of an earlier version grants no rights on budgets. Their owners learn it once, and the provider is not asked every few seconds. Once it
-// grants them, the budgets are there. If it takes back the right to write them, none stays there that cannot be corrected.
+// TestBudgetsNotGranted: a provider of an earlier version grants no rights on budgets. Their owners learn it once, and the provider is not asked every few
+// seconds. Once it grants them, the budgets are there. If it takes back the right to write them, none stays there that cannot be corrected.
 func TestBudgetsNotGranted(t *testing.T) {
 	e := newEnv(t)
 	e.grantBudgets()
@@ -299,8 +302,8 @@ func (e *env) grantBudgets(verbs ...string) {
 	})
 }
 
-// TestBudgetRightsLost: a provider that goes back to an earlier version takes the rights away. Its namespace is not watched in vain, users learn it, and it is followed again
-// when the rights are back.
+// TestBudgetRightsLost: a provider that goes back to an earlier version takes the rights away. Its namespace is not watched in vain, users learn it, and it is
+// followed again when the rights are back.
 func TestBudgetRightsLost(t *testing.T) {
 	e := newEnv(t)
 	local, remoteNS := e.runsPod()

@@ -16,8 +16,8 @@ import (
 	vkv1alpha1 "liqo.io/liqo/apis/virtualkubelet/v1alpha1"
 )
 
-// TestRefusedEphemeralContainer: an ephemeral container that the provider refuses can never be removed from the local pod. Other changes of the pod reach the provider all
-// the same, and the container does once the provider accepts it.
+// TestRefusedEphemeralContainer: an ephemeral container that the provider refuses can never be removed from the local pod. Other changes of the pod reach the
+// provider all the same, and the container does once the provider accepts it.
 func TestRefusedEphemeralContainer(t *testing.T) {
 	e := newEnv(t)
 	local, remoteNS := e.offload()
@@ -42,9 +42,10 @@ func TestRefusedEphemeralContainer(t *testing.T) {
 	}}
 	e.must(e.provider.Create(t.Context(), policy))
 	t.Cleanup(func() { _ = e.provider.Delete(context.Background(), policy) })
-	binding := &admissionregistrationv1.ValidatingAdmissionPolicyBinding{ObjectMeta: named("", name), Spec: admissionregistrationv1.ValidatingAdmissionPolicyBindingSpec{
-		PolicyName: name, ValidationActions: []admissionregistrationv1.ValidationAction{admissionregistrationv1.Deny},
-	}}
+	binding := &admissionregistrationv1.ValidatingAdmissionPolicyBinding{ObjectMeta: named("", name),
+		Spec: admissionregistrationv1.ValidatingAdmissionPolicyBindingSpec{
+			PolicyName: name, ValidationActions: []admissionregistrationv1.ValidationAction{admissionregistrationv1.Deny},
+		}}
 	e.must(e.provider.Create(t.Context(), binding))
 	t.Cleanup(func() { _ = e.provider.Delete(context.Background(), binding) })
 	debug := []corev1.EphemeralContainer{{EphemeralContainerCommon: corev1.EphemeralContainerCommon{
@@ -66,7 +67,8 @@ func TestRefusedEphemeralContainer(t *testing.T) {
 		var events corev1.EventList
 		e.must(e.consumer.List(t.Context(), &events, client.InNamespace(local)))
 		return slices.ContainsFunc(events.Items, func(one corev1.Event) bool {
-			return one.Reason == "FailedReflection" && strings.Contains(one.Message, "without its new ephemeral containers") && strings.Contains(one.Message, "privileged is not allowed")
+			return one.Reason == "FailedReflection" && strings.Contains(one.Message, "without its new ephemeral containers") &&
+				strings.Contains(one.Message, "privileged is not allowed")
 		})
 	})
 	e.edit(e.consumer, pod, func() { pod.Labels["app"], pod.Spec.Containers[0].Image = "quarantine", "app:2" })

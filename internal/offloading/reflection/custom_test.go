@@ -83,7 +83,8 @@ func widgetDefinition() *apiextensionsv1.CustomResourceDefinition {
 			Group: "example.com", Scope: apiextensionsv1.NamespaceScoped,
 			Names: apiextensionsv1.CustomResourceDefinitionNames{Plural: "widgets", Singular: "widget", Kind: "Widget", ListKind: "WidgetList"},
 			Versions: []apiextensionsv1.CustomResourceDefinitionVersion{{
-				Name: "v1", Served: true, Storage: true, Subresources: &apiextensionsv1.CustomResourceSubresources{Status: &apiextensionsv1.CustomResourceSubresourceStatus{}},
+				Name: "v1", Served: true, Storage: true,
+				Subresources: &apiextensionsv1.CustomResourceSubresources{Status: &apiextensionsv1.CustomResourceSubresourceStatus{}},
 				Schema: &apiextensionsv1.CustomResourceValidation{OpenAPIV3Schema: &apiextensionsv1.JSONSchemaProps{
 					Type: "object", Properties: map[string]apiextensionsv1.JSONSchemaProps{"spec": spec, "status": object},
 				}},
@@ -179,7 +180,8 @@ func TestCustomResources(t *testing.T) {
 	local.SetFinalizers([]string{"example.com/hold"})
 	e.must(e.consumer.Create(t.Context(), local))
 	far := e.untilCopy("copy", "lamp", nil)
-	if !equality.Semantic.DeepEqual(far.Object["spec"], local.Object["spec"]) || far.GetLabels()["app"] != "shop" || far.GetLabels()[labels.Origin] != localID || len(far.GetFinalizers()) != 0 {
+	if !equality.Semantic.DeepEqual(far.Object["spec"], local.Object["spec"]) || far.GetLabels()["app"] != "shop" || far.GetLabels()[labels.Origin] != localID ||
+		len(far.GetFinalizers()) != 0 {
 		t.Errorf("copy %v", far.Object)
 	}
 	e.edit(e.consumer, local, func() { local.Object["spec"].(map[string]any)["color"] = "blue" })
@@ -192,11 +194,13 @@ func TestCustomResources(t *testing.T) {
 
 	// An operator there changes the spec, so that the two generations differ, and then has observed the copy.
 	e.edit(e.provider, far, func() { far.Object["spec"].(map[string]any)["assigned"] = "n1" })
-	e.setStatus("lamp", map[string]any{"observedGeneration": far.GetGeneration(), "phase": "Lit", "conditions": []any{map[string]any{"type": "Ready", "status": "True", "observedGeneration": far.GetGeneration() - 1}}})
+	e.setStatus("lamp", map[string]any{"observedGeneration": far.GetGeneration(), "phase": "Lit",
+		"conditions": []any{map[string]any{"type": "Ready", "status": "True", "observedGeneration": far.GetGeneration() - 1}}})
 	if far.GetGeneration() < 3 {
 		t.Fatalf("generation there is %d: the test shows nothing", far.GetGeneration())
 	}
-	e.untilStatus("status", "lamp", map[string]any{"observedGeneration": int64(2), "phase": "Lit", "conditions": []any{map[string]any{"type": "Ready", "status": "True", "observedGeneration": int64(1)}}})
+	e.untilStatus("status", "lamp", map[string]any{"observedGeneration": int64(2), "phase": "Lit",
+		"conditions": []any{map[string]any{"type": "Ready", "status": "True", "observedGeneration": int64(1)}}})
 	e.waitIdle()
 
 	stop()

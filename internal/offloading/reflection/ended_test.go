@@ -122,8 +122,8 @@ func TestTokensAfterRestart(t *testing.T) {
 	}
 }
 
-// TestDisruptionTarget: the disruption controller of this cluster resets the condition of a pod that is not being deleted after two minutes, and we do not set it again.
-// Once the pod has ended with it, it is reported, because the policy of a Job may ask for it.
+// TestDisruptionTarget: the disruption controller of this cluster resets the condition of a pod that is not being deleted after two minutes, and we do not set
+// it again. Once the pod has ended with it, it is reported, because the policy of a Job may ask for it.
 func TestDisruptionTarget(t *testing.T) {
 	e := newEnv(t)
 	local, remoteNS := e.offload()
@@ -134,7 +134,8 @@ func TestDisruptionTarget(t *testing.T) {
 	e.must(e.consumer.Create(t.Context(), pod))
 	e.untilPod(local, "job", "Ready", isReady)
 	status := func(c client.Client, namespace, status string) {
-		e.must(c.Status().Patch(t.Context(), &corev1.Pod{ObjectMeta: named(namespace, "job")}, client.RawPatch(types.StrategicMergePatchType, []byte(`{"status":`+status+`}`))))
+		e.must(c.Status().Patch(t.Context(), &corev1.Pod{ObjectMeta: named(namespace, "job")},
+			client.RawPatch(types.StrategicMergePatchType, []byte(`{"status":`+status+`}`))))
 	}
 	disrupted := func(pod *corev1.Pod) corev1.ConditionStatus {
 		for _, condition := range pod.Status.Conditions {
@@ -145,7 +146,8 @@ func TestDisruptionTarget(t *testing.T) {
 		return ""
 	}
 	// The taint manager of the provider evicts the pod, and the kubelet of its node does not answer, so the pod stays.
-	status(e.provider, remoteNS, `{"conditions":[{"type":"DisruptionTarget","status":"True","reason":"DeletionByTaintManager"},{"type":"Ready","status":"False"}]}`)
+	status(e.provider, remoteNS,
+		`{"conditions":[{"type":"DisruptionTarget","status":"True","reason":"DeletionByTaintManager"},{"type":"Ready","status":"False"}]}`)
 	e.must(e.provider.Delete(t.Context(), &corev1.Pod{ObjectMeta: named(remoteNS, "job")}, client.GracePeriodSeconds(3600)))
 	if got := disrupted(e.untilPod(local, "job", "not Ready", func(pod *corev1.Pod) bool { return !isReady(pod) })); got != "" {
 		t.Errorf("DisruptionTarget is %s while the pod runs", got)

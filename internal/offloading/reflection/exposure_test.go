@@ -26,7 +26,8 @@ func (e *env) refusingTypes(namespace, suffix string, types ...string) (lift fun
 	name := namespace + "-" + suffix
 	policy := &admissionv1.ValidatingAdmissionPolicy{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: admissionv1.ValidatingAdmissionPolicySpec{
 		MatchConstraints: &admissionv1.MatchResources{
-			NamespaceSelector: &metav1.LabelSelector{MatchLabels: map[string]string{corev1.LabelMetadataName: namespace}}, ResourceRules: []admissionv1.NamedRuleWithOperations{rule},
+			NamespaceSelector: &metav1.LabelSelector{MatchLabels: map[string]string{corev1.LabelMetadataName: namespace}},
+			ResourceRules:     []admissionv1.NamedRuleWithOperations{rule},
 		},
 		Validations: []admissionv1.Validation{{
 			Expression: fmt.Sprintf(`!(object.spec.type in ["%s"])`, strings.Join(types, `", "`)),
@@ -55,8 +56,8 @@ func (e *env) refusingTypes(namespace, suffix string, types ...string) (lift fun
 	}
 }
 
-// TestExposureRefused: a Service whose type the provider refuses has its name and its address there all the same, follows changes, and gets its type once the provider
-// accepts it. A restart changes nothing.
+// TestExposureRefused: a Service whose type the provider refuses has its name and its address there all the same, follows changes, and gets its type once the
+// provider accepts it. A restart changes nothing.
 func TestExposureRefused(t *testing.T) {
 	e := newEnv(t)
 	local, remoteNS := e.offload()
@@ -66,7 +67,8 @@ func TestExposureRefused(t *testing.T) {
 		s := service(local, name)
 		s.Spec.Type = of
 		if of == corev1.ServiceTypeLoadBalancer {
-			s.Spec.ExternalTrafficPolicy, s.Spec.LoadBalancerSourceRanges, s.Spec.AllocateLoadBalancerNodePorts = corev1.ServiceExternalTrafficPolicyLocal, []string{"192.0.2.0/24"}, new(false)
+			s.Spec.ExternalTrafficPolicy, s.Spec.LoadBalancerSourceRanges, s.Spec.AllocateLoadBalancerNodePorts = corev1.ServiceExternalTrafficPolicyLocal,
+				[]string{"192.0.2.0/24"}, new(false)
 		}
 		return s
 	}

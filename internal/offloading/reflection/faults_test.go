@@ -59,7 +59,8 @@ func TestVanishes(t *testing.T) {
 	provider := e.runProvider(remoteNS)
 	stop := e.run()
 	pods := map[string]*corev1.Pod{}
-	for name, policy := range map[string]corev1.RestartPolicy{"once": corev1.RestartPolicyNever, "well": corev1.RestartPolicyOnFailure, "always": corev1.RestartPolicyAlways} {
+	for name, policy := range map[string]corev1.RestartPolicy{"once": corev1.RestartPolicyNever, "well": corev1.RestartPolicyOnFailure,
+		"always": corev1.RestartPolicyAlways} {
 		pods[name] = e.pod(local, name)
 		pods[name].Spec.RestartPolicy = policy
 		e.must(e.consumer.Create(t.Context(), pods[name]))
@@ -97,7 +98,8 @@ func TestGivenUp(t *testing.T) {
 	text := []byte(`{"status":{"phase":"Failed","reason":"OffloadingAborted"}}`)
 	e.must(e.consumer.Status().Patch(t.Context(), &corev1.Pod{ObjectMeta: named(local, "web")}, client.RawPatch(types.MergePatchType, text)))
 	e.until("it ends in the provider", func() bool {
-		return !e.exists(e.provider, &vkv1alpha1.ShadowPod{ObjectMeta: named(remoteNS, "web")}) && !e.exists(e.provider, &corev1.Pod{ObjectMeta: named(remoteNS, "web")})
+		return !e.exists(e.provider, &vkv1alpha1.ShadowPod{ObjectMeta: named(remoteNS, "web")}) &&
+			!e.exists(e.provider, &corev1.Pod{ObjectMeta: named(remoteNS, "web")})
 	})
 	e.waitIdle()
 	if got := provider.creations(pod); got != 1 {
@@ -159,8 +161,8 @@ func TestUnreachablePeer(t *testing.T) {
 	}
 }
 
-// TestTolerations: Kubernetes replaces the pods of an unreachable peer after five minutes. If their namespace wants more, the engine extends the tolerations of those
-// that run there, except where a user chose the time. A peer that is unreachable for a moment costs no write, and the ShadowPods do not change.
+// TestTolerations: Kubernetes replaces the pods of an unreachable peer after five minutes. If their namespace wants more, the engine extends the tolerations of
+// those that run there, except where a user chose the time. A peer that is unreachable for a moment costs no write, and the ShadowPods do not change.
 func TestTolerations(t *testing.T) {
 	e := newEnv(t)
 	timeout := time.Hour
@@ -257,8 +259,8 @@ func TestTolerations(t *testing.T) {
 	}
 }
 
-// TestUnreachableIsNotReady: pods of a peer that does not answer are not Ready, so that Services send them nothing, also if the process starts meanwhile; once it
-// answers, they are what they are there.
+// TestUnreachableIsNotReady: pods of a peer that does not answer are not Ready, so that Services send them nothing, also if the process starts meanwhile; once
+// it answers, they are what they are there.
 func TestUnreachableIsNotReady(t *testing.T) {
 	e := newEnv(t)
 	e.options = func(o *Options) { o.UnreachableTimeout = 200 * time.Millisecond }

@@ -69,7 +69,8 @@ func TestObservedGeneration(t *testing.T) {
 	// A change that is not sent, as that of our own tolerations, costs no write there, and is observed.
 	e.toProvider.reset()
 	e.edit(e.consumer, pod, func() {
-		pod.Spec.Tolerations = append(pod.Spec.Tolerations, corev1.Toleration{Key: labels.TaintVirtualNode, Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoSchedule})
+		pod.Spec.Tolerations = append(pod.Spec.Tolerations, corev1.Toleration{Key: labels.TaintVirtualNode, Operator: corev1.TolerationOpExists,
+			Effect: corev1.TaintEffectNoSchedule})
 	})
 	observed(3)
 	e.waitIdle()
@@ -84,8 +85,8 @@ func TestObservedGeneration(t *testing.T) {
 	}
 }
 
-// TestObservedGenerationAfterAnUpgrade: an API server of this cluster that does not keep observed generations gets no write for them. Once there is one that does, they are written
-// with the next change.
+// TestObservedGenerationAfterAnUpgrade: an API server of this cluster that does not keep observed generations gets no write for them. Once there is one that
+// does, they are written with the next change.
 func TestObservedGenerationAfterAnUpgrade(t *testing.T) {
 	e := newEnv(t)
 	local, remoteNS := e.offload()

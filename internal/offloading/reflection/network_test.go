@@ -12,8 +12,8 @@ import (
 	"liqo.io/liqo/internal/offloading/reflection/project/podstatus"
 )
 
-// TestNetworkDown: while the tunnel is down and the provider's API server answers, pods are not Ready, so that Services send them nothing, and everything else about them
-// is reported. A restart meanwhile changes nothing.
+// TestNetworkDown: while the tunnel is down and the provider's API server answers, pods are not Ready, so that Services send them nothing, and everything else
+// about them is reported. A restart meanwhile changes nothing.
 func TestNetworkDown(t *testing.T) {
 	e := newEnv(t)
 	e.options = func(o *Options) { o.CheckNetwork = true }
@@ -34,7 +34,8 @@ func TestNetworkDown(t *testing.T) {
 	cutOff := func(pod *corev1.Pod) bool {
 		for _, condition := range pod.Status.Conditions {
 			if condition.Type == corev1.PodReady {
-				return condition.Status == corev1.ConditionFalse && condition.Reason == podstatus.NetworkUnreachable && pod.Status.Phase == corev1.PodRunning && pod.Status.PodIP != ""
+				return condition.Status == corev1.ConditionFalse && condition.Reason == podstatus.NetworkUnreachable && pod.Status.Phase == corev1.PodRunning &&
+					pod.Status.PodIP != ""
 			}
 		}
 		return false

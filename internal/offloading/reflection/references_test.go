@@ -28,7 +28,8 @@ func TestAttackM1(t *testing.T) {
 	}
 	asked := map[string]string{labels.Reflect: "true"}
 	for _, object := range []*corev1.Secret{
-		secret("unused", "", nil), secret("used", "", nil), secret("certificate", "", nil), secret("asked-for", "", asked), secret("refused", "", map[string]string{labels.Reflect: "false"}),
+		secret("unused", "", nil), secret("used", "", nil), secret("certificate", "", nil), secret("asked-for", "", asked),
+		secret("refused", "", map[string]string{labels.Reflect: "false"}),
 		secret("sh.helm.release.v1.shop.v1", "helm.sh/release.v1", asked), secret("bootstrap-token-abcdef", "bootstrap.kubernetes.io/token", asked),
 	} {
 		e.must(e.consumer.Create(t.Context(), object))
@@ -82,8 +83,8 @@ func TestAttackM1(t *testing.T) {
 	expect("what was asked for", []string{"asked-for"}, nil)
 }
 
-// TestReferencesAfterOffloadingAgain: a namespace that is unoffloaded and offloaded again reflects only what something refers to then. Ingresses are not observed in
-// between, and are reported again afterwards.
+// TestReferencesAfterOffloadingAgain: a namespace that is unoffloaded and offloaded again reflects only what something refers to then. Ingresses are not
+// observed in between, and are reported again afterwards.
 func TestReferencesAfterOffloadingAgain(t *testing.T) {
 	e := newEnv(t)
 	local, remoteNS := e.offload()
@@ -131,7 +132,8 @@ func TestReferencesAfterOffloadingAgain(t *testing.T) {
 	}
 }
 
-// TestStaysHere: an event reports which Secrets and ConfigMaps that a pod refers to never leave this cluster. At the provider they do not exist, and its kubelet reports no more than that.
+// TestStaysHere: an event reports which Secrets and ConfigMaps that a pod refers to never leave this cluster. At the provider they do not
+// exist, and its kubelet reports no more than that.
 func TestStaysHere(t *testing.T) {
 	e := newEnv(t)
 	local, remoteNS := e.offload()
@@ -147,20 +149,24 @@ func TestStaysHere(t *testing.T) {
 		e.must(e.consumer.Create(t.Context(), object))
 	}
 	e.until("what is sent is there", func() bool {
-		return e.exists(e.provider, &corev1.Secret{ObjectMeta: named(remoteNS, "sent")}) && e.exists(e.provider, &corev1.ConfigMap{ObjectMeta: named(remoteNS, "sent")})
+		return e.exists(e.provider, &corev1.Secret{ObjectMeta: named(remoteNS, "sent")}) &&
+			e.exists(e.provider, &corev1.ConfigMap{ObjectMeta: named(remoteNS, "sent")})
 	})
 	from := func(pod *corev1.Pod, secrets, configMaps []string) *corev1.Pod {
 		for _, name := range secrets {
-			pod.Spec.Containers[0].EnvFrom = append(pod.Spec.Containers[0].EnvFrom, corev1.EnvFromSource{SecretRef: &corev1.SecretEnvSource{LocalObjectReference: corev1.LocalObjectReference{Name: name}}})
+			pod.Spec.Containers[0].EnvFrom = append(pod.Spec.Containers[0].EnvFrom,
+				corev1.EnvFromSource{SecretRef: &corev1.SecretEnvSource{LocalObjectReference: corev1.LocalObjectReference{Name: name}}})
 		}
 		for _, name := range configMaps {
-			pod.Spec.Containers[0].EnvFrom = append(pod.Spec.Containers[0].EnvFrom, corev1.EnvFromSource{ConfigMapRef: &corev1.ConfigMapEnvSource{LocalObjectReference: corev1.LocalObjectReference{Name: name}}})
+			pod.Spec.Containers[0].EnvFrom = append(pod.Spec.Containers[0].EnvFrom,
+				corev1.EnvFromSource{ConfigMapRef: &corev1.ConfigMapEnvSource{LocalObjectReference: corev1.LocalObjectReference{Name: name}}})
 		}
 		return pod
 	}
 	e.must(e.consumer.Create(t.Context(), from(e.pod(local, "fine"), []string{"sent", "none"}, []string{"sent"})))
 	e.must(e.consumer.Create(t.Context(), from(e.pod(local, "stuck"), []string{"sent", "release", "kept"}, []string{"elsewhere"})))
-	const want = "Secret release (of the type helm.sh/release.v1), Secret kept (annotation liqo.io/skip-reflection), ConfigMap elsewhere (annotation liqo.io/reflect-to)"
+	const want = "Secret release (of the type helm.sh/release.v1), Secret kept (annotation liqo.io/skip-reflection), ConfigMap elsewhere (annotation " +
+		"liqo.io/reflect-to)"
 	e.until("an event", func() bool { return e.event(local, "stuck", "ReflectionIncomplete", want) })
 	if e.event(local, "fine", "ReflectionIncomplete", "") {
 		t.Error("an event about a pod that lacks nothing")

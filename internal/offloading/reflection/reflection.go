@@ -71,7 +71,8 @@ type Options struct {
 	// UnreachableTimeout is how long the peer may be unreachable before the tolerations of its pods are extended, so that Kubernetes does not replace them.
 	// 0: 30 seconds.
 	UnreachableTimeout time.Duration
-	// StuckTimeout is for how long, beyond a grace period, a remote pod that has run may be stuck before it is replaced: its node is lost, or no node takes it. 0: two minutes.
+	// StuckTimeout is for how long, beyond a grace period, a remote pod that has run may be stuck before it is replaced: its
+	// node is lost, or no node takes it. 0: two minutes.
 	StuckTimeout time.Duration
 	// FailureLimit is how many pods may fail within ten minutes before Failing reports it. 0: 50.
 	FailureLimit int
@@ -145,7 +146,8 @@ func New(cfg *rest.Config, o Options) (*Reflection, error) {
 func (r *Reflection) addPods(workers int) {
 	o := &r.options
 	toPods := pods.Options{
-		Workers: workers, HostIP: o.HostIP, NodeName: o.Mapping.NodeName, APIServer: o.APIServer, CheckNetwork: o.CheckNetwork, UnreachableTimeout: o.UnreachableTimeout, StuckTimeout: o.StuckTimeout, FailureLimit: o.FailureLimit,
+		Workers: workers, HostIP: o.HostIP, NodeName: o.Mapping.NodeName, APIServer: o.APIServer, CheckNetwork: o.CheckNetwork,
+		UnreachableTimeout: o.UnreachableTimeout, StuckTimeout: o.StuckTimeout, FailureLimit: o.FailureLimit,
 		Referrers: r.objects.PodChanged, Arrived: func(before, after client.Object) { r.copier.Arrived(before, after) },
 	}
 	if o.ReflectIPs {

@@ -37,8 +37,9 @@ func (e *env) refusing(namespace string) {
 			Variables: []admissionv1.Variable{{Name: "labels", Expression: keys("labels")}, {Name: "annotations", Expression: keys("annotations")}},
 			Validations: []admissionv1.Validation{
 				{
-					Expression:        "size(variables.labels) + size(variables.annotations) == 0",
-					MessageExpression: `"metadata refused: labels [" + variables.labels.join(", ") + "], annotations [" + variables.annotations.join(", ") + "]: not on the list"`,
+					Expression: "size(variables.labels) + size(variables.annotations) == 0",
+					MessageExpression: `"metadata refused: labels [" + variables.labels.join(", ") + ` +
+						`"], annotations [" + variables.annotations.join(", ") + "]: not on the list"`,
 				},
 				{
 					Expression: `request.resource.resource != "services" || !object.metadata.managedFields.exists(one, "f:ports" in one.fieldsV1["f:spec"]
@@ -105,7 +106,8 @@ func TestRefusedMetadata(t *testing.T) {
 		var events corev1.EventList
 		e.must(e.consumer.List(t.Context(), &events, client.InNamespace(local)))
 		for i := range events.Items {
-			if event := &events.Items[i]; event.InvolvedObject.Name == "web" && event.Reason == "ReflectionIncomplete" && strings.Contains(event.Message, "node ports") &&
+			if event := &events.Items[i]; event.InvolvedObject.Name == "web" && event.Reason == "ReflectionIncomplete" &&
+				strings.Contains(event.Message, "node ports") &&
 				strings.Contains(event.Message, "label theirs.example/a") && strings.Contains(event.Message, "peers.services") {
 				return true
 			}

@@ -61,7 +61,8 @@ func TestResize(t *testing.T) {
 	resize := func(cpu string) {
 		t.Helper()
 		patch := `{"spec":{"containers":[{"name":"main","resources":{"requests":{"cpu":"` + cpu + `"}}}]}}`
-		e.must(e.consumer.SubResource("resize").Patch(t.Context(), &corev1.Pod{ObjectMeta: named(local, "web")}, client.RawPatch(types.StrategicMergePatchType, []byte(patch))))
+		e.must(e.consumer.SubResource("resize").Patch(t.Context(), &corev1.Pod{ObjectMeta: named(local, "web")},
+			client.RawPatch(types.StrategicMergePatchType, []byte(patch))))
 	}
 	shadow := &vkv1alpha1.ShadowPod{ObjectMeta: named(remoteNS, "web")}
 	has := func(cpu string) func() bool {
@@ -97,24 +98,28 @@ func TestResize(t *testing.T) {
 				NamespaceSelector: &metav1.LabelSelector{MatchLabels: map[string]string{corev1.LabelMetadataName: remoteNS}},
 				ResourceRules: []admissionregistrationv1.NamedRuleWithOperations{{RuleWithOperations: admissionregistrationv1.RuleWithOperations{
 					Operations: []admissionregistrationv1.OperationType{admissionregistrationv1.Update},
-					Rule:       admissionregistrationv1.Rule{APIGroups: []string{vkv1alpha1.GroupVersion.Group}, APIVersions: []string{"*"}, Resources: []string{"shadowpods"}},
+					Rule: admissionregistrationv1.Rule{APIGroups: []string{vkv1alpha1.GroupVersion.Group}, APIVersions: []string{"*"},
+						Resources: []string{"shadowpods"}},
 				}}},
 			},
-			Validations: []admissionregistrationv1.Validation{{Expression: `object.spec.pod.containers[0].resources.requests.cpu != "4"`, Message: "no more is granted"}},
+			Validations: []admissionregistrationv1.Validation{{Expression: `object.spec.pod.containers[0].resources.requests.cpu != "4"`,
+				Message: "no more is granted"}},
 		},
 	}
 	e.must(e.provider.Create(t.Context(), refusing))
 	t.Cleanup(func() { _ = e.provider.Delete(context.Background(), refusing) })
-	binding := &admissionregistrationv1.ValidatingAdmissionPolicyBinding{ObjectMeta: refusing.ObjectMeta, Spec: admissionregistrationv1.ValidatingAdmissionPolicyBindingSpec{
-		PolicyName: refusing.Name, ValidationActions: []admissionregistrationv1.ValidationAction{admissionregistrationv1.Deny},
-	}}
+	binding := &admissionregistrationv1.ValidatingAdmissionPolicyBinding{ObjectMeta: refusing.ObjectMeta,
+		Spec: admissionregistrationv1.ValidatingAdmissionPolicyBindingSpec{
+			PolicyName: refusing.Name, ValidationActions: []admissionregistrationv1.ValidationAction{admissionregistrationv1.Deny},
+		}}
 	binding.ResourceVersion, binding.UID = "", ""
 	e.must(e.provider.Create(t.Context(), binding))
 	t.Cleanup(func() { _ = e.provider.Delete(context.Background(), binding) })
 	e.until("the policy is in force", func() bool {
 		e.must(e.provider.Get(t.Context(), client.ObjectKeyFromObject(shadow), shadow))
 		shadow.Spec.Pod.Containers[0].Resources.Requests["cpu"] = resource.MustParse("4")
-		return apierrors.IsInvalid(e.provider.Update(t.Context(), shadow, client.DryRunAll)) || apierrors.IsForbidden(e.provider.Update(t.Context(), shadow, client.DryRunAll))
+		return apierrors.IsInvalid(e.provider.Update(t.Context(), shadow, client.DryRunAll)) ||
+			apierrors.IsForbidden(e.provider.Update(t.Context(), shadow, client.DryRunAll))
 	})
 	resize("4")
 	e.until("an event gives the reason", func() bool {

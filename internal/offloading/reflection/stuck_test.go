@@ -11,8 +11,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// TestLostNode: the node of the provider that runs a pod is lost, and the provider deletes the pod without end. It is deleted here, so that its controller replaces it. Pods
-// that nothing replaces before they have ended stay.
+// TestLostNode: the node of the provider that runs a pod is lost, and the provider deletes the pod without end. It is deleted here, so that its controller
+// replaces it. Pods that nothing replaces before they have ended stay.
 func TestLostNode(t *testing.T) {
 	e := newEnv(t)
 	e.options = func(o *Options) { o.StuckTimeout = 100 * time.Millisecond }
@@ -43,8 +43,8 @@ func TestLostNode(t *testing.T) {
 	e.until("it is gone once it has ended there", func() bool { return !e.exists(e.consumer, &corev1.Pod{ObjectMeta: named(local, "web")}) })
 }
 
-// TestEvictedForGood: the provider has evicted pods, and no other node takes them. They are replaced, so that the scheduler here finds another place. A pod that has never run
-// there stays: the scheduler has chosen that place a moment ago.
+// TestEvictedForGood: the provider has evicted pods, and no other node takes them. They are replaced, so that the scheduler here finds another place. A pod
+// that has never run there stays: the scheduler has chosen that place a moment ago.
 func TestEvictedForGood(t *testing.T) {
 	e := newEnv(t)
 	e.options = func(o *Options) { o.StuckTimeout = 100 * time.Millisecond }

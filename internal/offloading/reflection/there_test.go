@@ -27,8 +27,8 @@ func (e *env) selected(namespace, name, service string, pods ...string) *discove
 	return made
 }
 
-// TestSelectors: endpoints that the provider does not find are sent by name, and follow a label that an operator moves between pods that run. A slice costs one write
-// for each change, and none after a restart. While another selector comes, the endpoints are there by one of the two ways at any time.
+// TestSelectors: endpoints that the provider does not find are sent by name, and follow a label that an operator moves between pods that run. A slice costs one
+// write for each change, and none after a restart. While another selector comes, the endpoints are there by one of the two ways at any time.
 func TestSelectors(t *testing.T) {
 	e := newEnv(t)
 	local, remoteNS := e.offload()
@@ -103,8 +103,8 @@ func TestSelectors(t *testing.T) {
 	e.waitIdle()
 }
 
-// TestEndpointsByHand: Services without a selector have slices that users write, with the address of a pod and often nothing else. Those of pods that run in the provider
-// are sent by name, as soon as it is known which pod has the address.
+// TestEndpointsByHand: Services without a selector have slices that users write, with the address of a pod and often nothing else. Those of pods that run in
+// the provider are sent by name, as soon as it is known which pod has the address.
 func TestEndpointsByHand(t *testing.T) {
 	e := newEnv(t)
 	local, remoteNS := e.offload()
@@ -141,8 +141,8 @@ func TestEndpointsByHand(t *testing.T) {
 	}
 }
 
-// TestGates: a pod with a readiness gate is ready in the provider before its gate is open here. So the provider does not find it by the selector of a Service, and gets it by
-// name, with the readiness that it has here. This ends with the last such pod.
+// TestGates: a pod with a readiness gate is ready in the provider before its gate is open here. So the provider does not find it by the selector of a Service,
+// and gets it by name, with the readiness that it has here. This ends with the last such pod.
 func TestGates(t *testing.T) {
 	e := newEnv(t)
 	local, remoteNS := e.offload()

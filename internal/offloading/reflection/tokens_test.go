@@ -137,7 +137,8 @@ func TestEventBeforeItsObject(t *testing.T) {
 				uid = remote.UID
 			}
 			event := &corev1.Event{
-				ObjectMeta: named(remoteNS, "early"), InvolvedObject: corev1.ObjectReference{Kind: kind, Namespace: remoteNS, Name: "web", UID: uid}, Type: corev1.EventTypeWarning,
+				ObjectMeta: named(remoteNS, "early"), InvolvedObject: corev1.ObjectReference{Kind: kind, Namespace: remoteNS, Name: "web", UID: uid},
+				Type:   corev1.EventTypeWarning,
 				Reason: "NameTaken", Message: "too early", Count: 1, LastTimestamp: metav1.Now(),
 			}
 			e.must(e.provider.Create(t.Context(), event))

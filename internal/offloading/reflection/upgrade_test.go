@@ -25,8 +25,8 @@ func (r *requests) readsOf(part string) []string {
 	return slices.DeleteFunc(slices.Clone(r.reads), func(path string) bool { return !strings.Contains(path, part) })
 }
 
-// TestUpgrade: a pod that an earlier version projected, with other variables, aliases and fields, stays as it is. The upgrade writes nothing, and a later change
-// of its labels costs what it cost before: one write, and no reading of the ShadowPod each time.
+// TestUpgrade: a pod that an earlier version projected, with other variables, aliases and fields, stays as it is. The upgrade writes nothing, and a later
+// change of its labels costs what it cost before: one write, and no reading of the ShadowPod each time.
 func TestUpgrade(t *testing.T) {
 	e := newEnv(t)
 	e.options = func(o *Options) {
@@ -37,7 +37,8 @@ func TestUpgrade(t *testing.T) {
 	local, remoteNS := e.offload()
 	e.runProvider(remoteNS)
 	pod := e.pod(local, "web")
-	pod.Spec.Containers[0].Env = []corev1.EnvVar{{Name: "POD_NAMESPACE", ValueFrom: &corev1.EnvVarSource{FieldRef: &corev1.ObjectFieldSelector{FieldPath: "metadata.namespace"}}}}
+	pod.Spec.Containers[0].Env = []corev1.EnvVar{{Name: "POD_NAMESPACE",
+		ValueFrom: &corev1.EnvVarSource{FieldRef: &corev1.ObjectFieldSelector{FieldPath: "metadata.namespace"}}}}
 	pod.Spec.Volumes = []corev1.Volume{{Name: "info", VolumeSource: corev1.VolumeSource{DownwardAPI: &corev1.DownwardAPIVolumeSource{
 		Items: []corev1.DownwardAPIVolumeFile{{Path: "labels", FieldRef: &corev1.ObjectFieldSelector{FieldPath: "metadata.labels"}}},
 	}}}}

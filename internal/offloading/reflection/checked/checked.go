@@ -24,8 +24,8 @@ import (
 	vkv1alpha1 "liqo.io/liqo/apis/virtualkubelet/v1alpha1"
 )
 
-// checkedClient decodes with a scheme that has no type with quantities but the checked ones: a decoder creates whatever kind an answer names, also where we asked
-// for another one, and in the body of an error.
+// checkedClient decodes with a scheme that has no type with quantities but the checked ones: a decoder creates whatever kind an answer names, also where we
+// asked for another one, and in the body of an error.
 type checkedClient struct {
 	client.WithWatch
 	scheme *runtime.Scheme

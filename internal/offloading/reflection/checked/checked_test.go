@@ -187,13 +187,15 @@ func hostileAPI(t *testing.T, status, spec string) client.WithWatch {
 // a client without the check, this test hangs.
 func TestAttackM7QuantityBomb(t *testing.T) {
 	const bomb = `"1e-2000000000"`
-	c := hostileAPI(t, `{"containerStatuses":[{"name":"c","allocatedResources":{"cpu":`+bomb+`}}]}`, `{"containers":[{"name":"c","resources":{"requests":{"cpu":`+bomb+`}}}]}`)
+	c := hostileAPI(t, `{"containerStatuses":[{"name":"c","allocatedResources":{"cpu":`+bomb+`}}]}`,
+		`{"containers":[{"name":"c","resources":{"requests":{"cpu":`+bomb+`}}}]}`)
 	refuses(t, c, []client.Object{&vkv1alpha1.ShadowPod{}, &corev1.Pod{}}, []client.ObjectList{&vkv1alpha1.ShadowPodList{}, &corev1.PodList{}})
 }
 
 // TestCheckedPods: ordinary objects are read as before, except for the spec of pods, which we do not read.
 func TestCheckedPods(t *testing.T) {
-	c := hostileAPI(t, `{"phase":"Running","containerStatuses":[{"name":"c","allocatedResources":{"cpu":"250m"}}]}`, `{"containers":[{"name":"c","resources":{"requests":{"cpu":"250m"}}}]}`)
+	c := hostileAPI(t, `{"phase":"Running","containerStatuses":[{"name":"c","allocatedResources":{"cpu":"250m"}}]}`,
+		`{"containers":[{"name":"c","resources":{"requests":{"cpu":"250m"}}}]}`)
 	in := client.InNamespace("remote")
 	var pods corev1.PodList
 	var shadows vkv1alpha1.ShadowPodList
@@ -287,7 +289,9 @@ func TestWrites(t *testing.T) {
 		}
 		methods = append(methods, r.Method)
 		w.Header().Set("Content-Type", "application/json")
-		fmt.Fprint(w, `{"apiVersion":"v1","kind":"PersistentVolumeClaim","metadata":{"name":"web","namespace":"remote","uid":"u"},"spec":{"resources":{"requests":{"storage":"6Gi"}}}}`)
+		fmt.Fprint(w,
+			`{"apiVersion":"v1","kind":"PersistentVolumeClaim","metadata":{"name":"web","namespace":"remote","uid":"u"},
+				"spec":{"resources":{"requests":{"storage":"6Gi"}}}}`)
 	}))
 	t.Cleanup(server.Close)
 	scheme, mapper := kinds(t)

@@ -20,7 +20,8 @@ import (
 const (
 	// Lag is for how long the status of a budget may not count what a pod has become: the controller that writes it sees pods later than we do.
 	Lag = 5 * time.Second
-	// Settle is for how long a smaller number must have been enough before it is sent. One that is too large delays a drain; one that is too small breaks the budget.
+	// Settle is for how long a smaller number must have been enough before it is sent. One that is too large delays a
+	// drain; one that is too small breaks the budget.
 	Settle = 5 * time.Second
 	// Linger is for how long a budget stays after its last pod on the node, so that the replacement of a pod costs no write.
 	Linger = time.Minute
@@ -73,12 +74,12 @@ func Selector(budget *policyv1.PodDisruptionBudget) (klabels.Selector, error) {
 	return selector, nil
 }
 
-// Decide returns what is to be remembered of a budget from now on, which is also whether the peer gets one, and after how long to decide again; 0: when something
-// changes. pods are those of the node in the namespace. The error means that what the peer has is right until more is known.
+// Decide returns what is to be remembered of a budget from now on, which is also whether the peer gets one, and after how long to decide again; 0: when
+// something changes. pods are those of the node in the namespace. The error means that what the peer has is right until more is known.
 //
-// Of the pods that the budget needs, those that are healthy elsewhere are there already: the number is desiredHealthy − (currentHealthy − healthy pods of the node). It
-// does not depend on the health of the pods of the node, because the peer counts them itself. But while the status lags behind, it is only known between
-// two bounds: a number that is within them stays.
+// Of the pods that the budget needs, those that are healthy elsewhere are there already: the number is desiredHealthy − (currentHealthy − healthy pods of the
+// node). It does not depend on the health of the pods of the node, because the peer counts them itself. But while the status lags behind, it is only known
+// between two bounds: a number that is within them stays.
 func Decide(budget *policyv1.PodDisruptionBudget, pods []Pod, was Memory, now time.Time) (Memory, time.Duration, error) {
 	selector, err := Selector(budget)
 	if err != nil {
@@ -106,8 +107,8 @@ func Decide(budget *policyv1.PodDisruptionBudget, pods []Pod, was Memory, now ti
 	return is, again, nil
 }
 
-// unknown reports whether Kubernetes cannot evaluate a budget, such as a percentage of pods whose controller has no scale. It then lets no pod be evicted here, so none
-// is there.
+// unknown reports whether Kubernetes cannot evaluate a budget, such as a percentage of pods whose controller has no scale. It
+// then lets no pod be evicted here, so none is there.
 func unknown(status *policyv1.PodDisruptionBudgetStatus) bool {
 	for i := range status.Conditions {
 		if one := &status.Conditions[i]; one.Type == policyv1.DisruptionAllowedCondition {

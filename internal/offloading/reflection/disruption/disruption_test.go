@@ -76,42 +76,53 @@ func TestDecide(t *testing.T) {
 		"more than a number can be":             {budget(All, 0), pods(2), Memory{}, sent(All), 0, nil},
 		"a status that lies":                    {budget(-5, -7), pods(1), Memory{}, sent(3), 0, nil},
 
-		"no pod":                        {budget(2, 2), nil, Memory{}, Memory{}, 0, nil},
-		"no pod that it selects":        {budget(2, 2), []Pod{{Exists: true, Now: State{klabels.Set{"app": "db"}, true}}}, Memory{}, Memory{}, 0, nil},
-		"its pods have ended":           {budget(2, 2), []Pod{{Now: web(false)}}, Memory{}, Memory{}, 0, nil},
-		"the last pod is gone":          {budget(2, 2), nil, sent(1), Memory{Sent: true, Number: 1, alone: start}, Linger, nil},
-		"it was gone for a while":       {budget(2, 2), nil, Memory{Sent: true, Number: 1, alone: start.Add(-Linger / 2)}, Memory{Sent: true, Number: 1, alone: start.Add(-Linger / 2)}, Linger / 2, nil},
-		"it stays away":                 {budget(2, 2), nil, Memory{Sent: true, Number: 1, alone: start.Add(-Linger)}, Memory{}, 0, nil},
-		"it is back":                    {budget(2, 1), pods(0, unhealthy()), Memory{Sent: true, Number: 1, alone: start}, sent(1), 0, nil},
-		"a pod that waits counts":       {budget(1, 0), pods(0, unhealthy()), Memory{}, sent(1), 0, nil},
-		"an empty selector selects all": {budget(1, 1, selector(&metav1.LabelSelector{})), []Pod{{Exists: true, Now: State{klabels.Set{"app": "db"}, true}}}, Memory{}, sent(1), 0, nil},
-		"no selector selects none":      {budget(1, 1, selector(nil)), pods(1), Memory{}, Memory{}, 0, nil},
+		"no pod":                 {budget(2, 2), nil, Memory{}, Memory{}, 0, nil},
+		"no pod that it selects": {budget(2, 2), []Pod{{Exists: true, Now: State{klabels.Set{"app": "db"}, true}}}, Memory{}, Memory{}, 0, nil},
+		"its pods have ended":    {budget(2, 2), []Pod{{Now: web(false)}}, Memory{}, Memory{}, 0, nil},
+		"the last pod is gone":   {budget(2, 2), nil, sent(1), Memory{Sent: true, Number: 1, alone: start}, Linger, nil},
+		"it was gone for a while": {budget(2, 2), nil, Memory{Sent: true, Number: 1, alone: start.Add(-Linger / 2)},
+			Memory{Sent: true, Number: 1, alone: start.Add(-Linger / 2)}, Linger / 2, nil},
+		"it stays away":           {budget(2, 2), nil, Memory{Sent: true, Number: 1, alone: start.Add(-Linger)}, Memory{}, 0, nil},
+		"it is back":              {budget(2, 1), pods(0, unhealthy()), Memory{Sent: true, Number: 1, alone: start}, sent(1), 0, nil},
+		"a pod that waits counts": {budget(1, 0), pods(0, unhealthy()), Memory{}, sent(1), 0, nil},
+		"an empty selector selects all": {budget(1, 1, selector(&metav1.LabelSelector{})), []Pod{{Exists: true, Now: State{klabels.Set{"app": "db"}, true}}},
+			Memory{}, sent(1), 0, nil},
+		"no selector selects none": {budget(1, 1, selector(nil)), pods(1), Memory{}, Memory{}, 0, nil},
 
-		"the status is older than the budget":   {budget(1, 1, func(b *policyv1.PodDisruptionBudget) { b.Generation = 4 }), pods(1), sent(7), sent(7), 0, ErrNotObserved},
-		"there is no status yet":                {budget(0, 0, func(b *policyv1.PodDisruptionBudget) { b.Status.ObservedGeneration = 0 }), pods(1), Memory{}, Memory{}, 0, ErrNotObserved},
-		"Kubernetes cannot evaluate it":         {budget(0, 0, condition(policyv1.SyncFailedReason)), pods(1), sent(1), sent(All), 0, nil},
-		"nor has it ever been able to":          {budget(0, 0, condition(policyv1.SyncFailedReason), func(b *policyv1.PodDisruptionBudget) { b.Status.ObservedGeneration = 0 }), pods(1), Memory{}, sent(All), 0, nil},
-		"it allows none now":                    {budget(2, 2, condition(policyv1.InsufficientPodsReason)), pods(2), Memory{}, sent(2), 0, nil},
-		"Kubernetes can evaluate it again":      {budget(1, 1), pods(1), sent(All), Memory{Sent: true, Number: All, enough: start}, Settle, nil},
-		"a smaller number waits":                {budget(2, 3), pods(2), sent(2), Memory{Sent: true, Number: 2, enough: start}, Settle, nil},
-		"it waits on":                           {budget(2, 3), pods(2), Memory{Sent: true, Number: 2, enough: start.Add(-time.Second)}, Memory{Sent: true, Number: 2, enough: start.Add(-time.Second)}, Settle - time.Second, nil},
+		"the status is older than the budget": {budget(1, 1, func(b *policyv1.PodDisruptionBudget) { b.Generation = 4 }), pods(1), sent(7), sent(7), 0,
+			ErrNotObserved},
+		"there is no status yet": {budget(0, 0, func(b *policyv1.PodDisruptionBudget) { b.Status.ObservedGeneration = 0 }), pods(1), Memory{},
+			Memory{}, 0, ErrNotObserved},
+		"Kubernetes cannot evaluate it": {budget(0, 0, condition(policyv1.SyncFailedReason)), pods(1), sent(1), sent(All), 0, nil},
+		"nor has it ever been able to": {budget(0, 0, condition(policyv1.SyncFailedReason),
+			func(b *policyv1.PodDisruptionBudget) { b.Status.ObservedGeneration = 0 }), pods(1), Memory{}, sent(All), 0, nil},
+		"it allows none now":               {budget(2, 2, condition(policyv1.InsufficientPodsReason)), pods(2), Memory{}, sent(2), 0, nil},
+		"Kubernetes can evaluate it again": {budget(1, 1), pods(1), sent(All), Memory{Sent: true, Number: All, enough: start}, Settle, nil},
+		"a smaller number waits":           {budget(2, 3), pods(2), sent(2), Memory{Sent: true, Number: 2, enough: start}, Settle, nil},
+		"it waits on": {budget(2, 3), pods(2), Memory{Sent: true, Number: 2, enough: start.Add(-time.Second)},
+			Memory{Sent: true, Number: 2, enough: start.Add(-time.Second)}, Settle - time.Second, nil},
 		"it has been enough":                    {budget(2, 3), pods(2), Memory{Sent: true, Number: 2, enough: start.Add(-Settle)}, sent(1), 0, nil},
 		"it was not enough for all the time":    {budget(2, 2), pods(2), Memory{Sent: true, Number: 2, enough: start.Add(-time.Second)}, sent(2), 0, nil},
 		"a larger number while a smaller waits": {budget(4, 3), pods(2), Memory{Sent: true, Number: 2, enough: start.Add(-time.Second)}, sent(3), 0, nil},
 
 		// The pods of the node and the status change one after the other. The number does not.
-		"a pod became healthy, the status does not know":      {budget(2, 2), pods(1, changed(web(true), web(false))), sent(1), sent(1), Lag, nil},
-		"a pod became healthy, the status knows":              {budget(2, 3), pods(1, changed(web(true), web(false))), sent(1), sent(1), Lag, nil},
-		"a pod failed, the status does not know":              {budget(2, 3), pods(1, changed(web(false), web(true))), sent(1), sent(1), Lag, nil},
-		"a pod failed, the status knows":                      {budget(2, 2), pods(1, changed(web(false), web(true))), sent(1), sent(1), Lag, nil},
-		"a pod was removed, the status does not know":         {budget(2, 3), pods(1, Pod{Was: []State{web(true)}}), sent(1), sent(1), Lag, nil},
-		"a pod flickers, the status has the middle":           {budget(2, 2), pods(1, Pod{Exists: true, Now: web(true), Was: []State{web(true), web(false)}}), sent(1), sent(1), Lag, nil},
-		"a pod got the label, the status does not know":       {budget(2, 2), pods(1, changed(web(true), State{klabels.Set{"app": "new"}, true})), sent(1), sent(1), Lag, nil},
-		"a pod changed that it does not select":               {budget(2, 3), pods(2, changed(State{klabels.Set{"app": "db"}, true}, State{klabels.Set{"app": "db"}, false})), sent(1), sent(1), 0, nil},
-		"a pod is evicted here, the status counts it":         {budget(2, 3, leaves), pods(1, Pod{Name: "leaving", Exists: true, Now: web(true)}), sent(1), sent(1), Lag, nil},
-		"a pod is evicted here, the status does not any more": {budget(2, 2, leaves), pods(1, Pod{Name: "leaving", Exists: true, Now: web(true)}), sent(1), sent(1), Lag, nil},
-		"one failed here and one elsewhere":                   {budget(2, 1), pods(1, changed(web(false), web(true))), sent(1), sent(3), Lag, nil},
-		"nothing is known before, and a pod just failed":      {budget(2, 3), pods(1, changed(web(false), web(true))), Memory{}, sent(1), Lag, nil},
+		"a pod became healthy, the status does not know": {budget(2, 2), pods(1, changed(web(true), web(false))), sent(1), sent(1), Lag, nil},
+		"a pod became healthy, the status knows":         {budget(2, 3), pods(1, changed(web(true), web(false))), sent(1), sent(1), Lag, nil},
+		"a pod failed, the status does not know":         {budget(2, 3), pods(1, changed(web(false), web(true))), sent(1), sent(1), Lag, nil},
+		"a pod failed, the status knows":                 {budget(2, 2), pods(1, changed(web(false), web(true))), sent(1), sent(1), Lag, nil},
+		"a pod was removed, the status does not know":    {budget(2, 3), pods(1, Pod{Was: []State{web(true)}}), sent(1), sent(1), Lag, nil},
+		"a pod flickers, the status has the middle": {budget(2, 2), pods(1, Pod{Exists: true, Now: web(true), Was: []State{web(true), web(false)}}),
+			sent(1), sent(1), Lag, nil},
+		"a pod got the label, the status does not know": {budget(2, 2), pods(1, changed(web(true), State{klabels.Set{"app": "new"}, true})), sent(1), sent(1),
+			Lag, nil},
+		"a pod changed that it does not select": {budget(2, 3),
+			pods(2, changed(State{klabels.Set{"app": "db"}, true}, State{klabels.Set{"app": "db"}, false})), sent(1), sent(1), 0, nil},
+		"a pod is evicted here, the status counts it": {budget(2, 3, leaves), pods(1, Pod{Name: "leaving", Exists: true, Now: web(true)}), sent(1), sent(1),
+			Lag, nil},
+		"a pod is evicted here, the status does not any more": {budget(2, 2, leaves), pods(1, Pod{Name: "leaving", Exists: true, Now: web(true)}), sent(1), sent(1),
+			Lag, nil},
+		"one failed here and one elsewhere":              {budget(2, 1), pods(1, changed(web(false), web(true))), sent(1), sent(3), Lag, nil},
+		"nothing is known before, and a pod just failed": {budget(2, 3), pods(1, changed(web(false), web(true))), Memory{}, sent(1), Lag, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			is, again, err := Decide(row.budget, row.pods, row.was, start)
@@ -140,12 +151,13 @@ func TestStateOf(t *testing.T) {
 		pod  *corev1.Pod
 		want bool
 	}{
-		"ready":         {&corev1.Pod{Status: corev1.PodStatus{Phase: corev1.PodRunning, Conditions: ready}}, true},
-		"not ready":     {&corev1.Pod{Status: corev1.PodStatus{Phase: corev1.PodRunning}}, false},
-		"being deleted": {&corev1.Pod{ObjectMeta: metav1.ObjectMeta{DeletionTimestamp: &metav1.Time{Time: start}}, Status: corev1.PodStatus{Conditions: ready}}, false},
-		"failed":        {&corev1.Pod{Status: corev1.PodStatus{Phase: corev1.PodFailed, Conditions: ready}}, false},
-		"succeeded":     {&corev1.Pod{Status: corev1.PodStatus{Phase: corev1.PodSucceeded, Conditions: ready}}, false},
-		"none":          {nil, false},
+		"ready":     {&corev1.Pod{Status: corev1.PodStatus{Phase: corev1.PodRunning, Conditions: ready}}, true},
+		"not ready": {&corev1.Pod{Status: corev1.PodStatus{Phase: corev1.PodRunning}}, false},
+		"being deleted": {&corev1.Pod{ObjectMeta: metav1.ObjectMeta{DeletionTimestamp: &metav1.Time{Time: start}}, Status: corev1.PodStatus{Conditions: ready}},
+			false},
+		"failed":    {&corev1.Pod{Status: corev1.PodStatus{Phase: corev1.PodFailed, Conditions: ready}}, false},
+		"succeeded": {&corev1.Pod{Status: corev1.PodStatus{Phase: corev1.PodSucceeded, Conditions: ready}}, false},
+		"none":      {nil, false},
 	} {
 		if got := StateOf(row.pod).Healthy; got != row.want {
 			t.Errorf("%s: healthy %t, want %t", name, got, row.want)
@@ -206,8 +218,8 @@ func (w *world) decide(t *testing.T, now time.Time) {
 	w.memory = is
 }
 
-// TestDrains: a drain of the peer evicts whenever the number there allows it. The status lags up to three seconds behind all pods. With the pods elsewhere in peace, the
-// budget is never broken, the drain ends, and the number is written once.
+// TestDrains: a drain of the peer evicts whenever the number there allows it. The status lags up to three seconds behind all pods. With the pods elsewhere in
+// peace, the budget is never broken, the drain ends, and the number is written once.
 func TestDrains(t *testing.T) {
 	for seed := range uint64(200) {
 		random := rand.New(rand.NewPCG(seed, 1)) //nolint:gosec // a test

@@ -146,7 +146,8 @@ func (b *Memories) WasDeleted(local types.NamespacedName, at, now time.Time) {
 	}
 }
 
-// WasSent records the number of a copy from before this process started. The pods and the status of the budget are not known well enough yet to lower it at once.
+// WasSent records the number of a copy from before this process started. The pods and the status of the budget
+// are not known well enough yet to lower it at once.
 func (b *Memories) WasSent(local types.NamespacedName, number int32) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

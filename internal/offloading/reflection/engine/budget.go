@@ -8,8 +8,8 @@ import (
 	"golang.org/x/time/rate"
 )
 
-// A peer decides how often its statuses change and how long they are, and this cluster stores each write whole until its etcd is compacted, by default every five
-// minutes: some 200 MiB at most with these. A burst of ten thousand pods stays below them.
+// A peer decides how often its statuses change and how long they are, and this cluster stores each write whole until its etcd is compacted, by default every
+// five minutes: some 200 MiB at most with these. A burst of ten thousand pods stays below them.
 const (
 	statusBurst     = 32 << 20
 	statusPerSecond = 512 << 10

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package engine is what all loops of the reflection to one peer share: the clients of both clusters, the offloaded namespaces with their remote ones, the workers,
-// the events and the metrics.
+// Package engine is what all loops of the reflection to one peer share: the clients of both clusters, the offloaded namespaces with their
+// remote ones, the workers, the events and the metrics.
 //
 //	NamespaceMap ──► Namespaces ──► Start, Freeze, Stop of each loop, namespace by namespace    namespaces.go
 //	keys of the loops' queues ──► their workers, paused while the peer is unreachable           engine.go
@@ -98,7 +98,8 @@ type Loop struct {
 
 // New returns an engine without loops.
 func New(local client.WithWatch, access *remote.Access, o Options) *Engine {
-	e := &Engine{Local: local, Remote: access, Recorder: events.NewRecorder(local, o.Mapping.NodeName, o.RemoteName), Log: log.Log.WithName("reflection"), options: o, statuses: newStatusBudget()}
+	e := &Engine{Local: local, Remote: access, Recorder: events.NewRecorder(local, o.Mapping.NodeName, o.RemoteName), Log: log.Log.WithName("reflection"),
+		options: o, statuses: newStatusBudget()}
 	e.Namespaces = newNamespaces(e)
 	return e
 }

@@ -28,8 +28,8 @@ const (
 )
 
 // Visit lists our objects in the remote namespace page by page and calls visit for each. It calls visit again for objects that visit could not
-// decide (an error other than ErrRefused), for up to podplan.SettleTimeout: the other objects do not wait longer for them. If known shows that there are none of
-// ours, it sends no request. An error means that the mapping has ended.
+// decide (an error other than ErrRefused), for up to podplan.SettleTimeout: the other objects do not wait longer for them. If known shows that there are none
+// of ours, it sends no request. An error means that the mapping has ended.
 func (e *Engine) Visit(mapping *Mapping, known *fanin.Source, list func() client.ObjectList, visit func(client.Object) error) error {
 	if !slices.ContainsFunc(known.All(mapping.Remote), func(object client.Object) bool { return mapping.Reflected(object) }) {
 		return nil

@@ -83,7 +83,8 @@ type report struct {
 // NewRecorder returns a recorder that writes with this client about pods and other objects of this node, whose peer has a name.
 func NewRecorder(c client.Client, node, peer string) *Recorder {
 	return &Recorder{
-		client: c, node: node, peer: fmt.Sprintf("cluster %q", peer), waiting: map[types.UID]time.Time{}, rate: rate.NewLimiter(eventRate, eventBurst), successes: rate.NewLimiter(successRate, successBurst), perNamespace: ratelimit.New[string](eventRate/2, eventBurst/2, 10_000),
+		client: c, node: node, peer: fmt.Sprintf("cluster %q", peer), waiting: map[types.UID]time.Time{}, rate: rate.NewLimiter(eventRate, eventBurst),
+		successes: rate.NewLimiter(successRate, successBurst), perNamespace: ratelimit.New[string](eventRate/2, eventBurst/2, 10_000),
 		writes: make(chan func(context.Context) error, 2*eventBurst), reported: map[types.UID]report{},
 	}
 }

@@ -18,9 +18,11 @@ func TestWhoSpeaks(t *testing.T) {
 		return apierrors.NewForbidden(corev1.Resource("services"), "web", errors.New(why))
 	}
 	for want, err := range map[string]error{
-		`cluster "milan": apply Service shop/web: services "web" is forbidden: exceeded quota: team`: fmt.Errorf("apply Service shop/web: %w", forbidden("exceeded quota: team")),
-		`services "web" is forbidden: cluster "milan" does not let the peer use it`:                  forbidden("this cluster does not let the peer use it"),
-		`delete Service web in cluster "milan": services "web" is forbidden: no`:                     fmt.Errorf("delete Service web in the remote cluster: %w", forbidden("no")),
+		`cluster "milan": apply Service shop/web: services "web" is forbidden: exceeded quota: team`: fmt.Errorf("apply Service shop/web: %w",
+			forbidden("exceeded quota: team")),
+		`services "web" is forbidden: cluster "milan" does not let the peer use it`: forbidden("this cluster does not let the peer use it"),
+		`delete Service web in cluster "milan": services "web" is forbidden: no`: fmt.Errorf("delete Service web in the remote cluster: %w",
+			forbidden("no")),
 		`this cluster serves no Gadget`:                     errors.New("this cluster serves no Gadget"),
 		`services "web" is forbidden: this cluster refuses`: Here(forbidden("this cluster refuses")),
 	} {

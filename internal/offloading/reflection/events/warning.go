@@ -25,8 +25,8 @@ const (
 	maxEventNote   = 1024
 )
 
-// subjectOf returns the local kind of the object that a remote event is about. A custom resource has the same kind in both clusters, and the version is that of its local
-// object.
+// subjectOf returns the local kind of the object that a remote event is about. A custom resource has the same kind in both
+// clusters, and the version is that of its local object.
 func subjectOf(about *corev1.ObjectReference) (kind, version string, shown, custom bool) {
 	group, _, _ := strings.Cut(about.APIVersion, "/")
 	if !strings.Contains(about.APIVersion, "/") {

@@ -14,8 +14,8 @@ import (
 	"liqo.io/liqo/internal/offloading/reflection/refusals"
 )
 
-// missing returns what the copy of an object lacks whatever the peer accepts, if the copy is about to be written: an object that has not changed is not reported again
-// after a restart.
+// missing returns what the copy of an object lacks whatever the peer accepts, if the copy is about to be written: an object that has
+// not changed is not reported again after a restart.
 func (r *Reflector) missing(applier *ssa.Applier, local client.Object, intent runtime.ApplyConfiguration, live client.Object) error {
 	if r.kind.Lost == nil {
 		return nil

@@ -17,8 +17,8 @@ const (
 	forgiveAfter = 2 * lastCorrection
 )
 
-// brake slows the corrections of copies that another client keeps changing, such as an autoscaler or the operator itself: the two would overwrite each other as fast
-// as both clusters can.
+// brake slows the corrections of copies that another client keeps changing, such as an autoscaler or the operator itself: the two would
+// overwrite each other as fast as both clusters can.
 type brake struct {
 	mu      sync.Mutex
 	changed map[types.NamespacedName]corrections

@@ -40,7 +40,8 @@ type Hooks struct {
 	// Lacks returns what the copy of an object cannot do in the peer.
 	Lacks func(client.Object) error
 
-	// Changed is called when a local object has changed, Gone when a copy is gone, Removes before we delete one, Stopped when a namespace is not offloaded any more.
+	// Changed is called when a local object has changed, Gone when a copy is gone, Removes before we delete one,
+	// Stopped when a namespace is not offloaded any more.
 	Changed func(before, after client.Object)
 	Gone    func(mapping *engine.Mapping, copied client.Object)
 	Removes func(mapping *engine.Mapping, copied client.Object)

@@ -7,7 +7,8 @@
 //	kinds on which an earlier provider grants no rights ──► followed once it does        granted.go
 //	what else some kinds need ──► hooks of parts: packages services, budgets, custom     hooks.go
 //
-// Each kind is a row of package kinds. It does not know what a field means, which these rows do, nor any kind by its name. The tests of package reflection cover it.
+// Each kind is a row of package kinds. It does not know what a field means, which these rows do, nor any kind by its
+// name. The tests of package reflection cover it.
 package objects
 
 import (

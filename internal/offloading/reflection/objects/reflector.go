@@ -268,7 +268,8 @@ func (r *Reflector) reconcile(ctx context.Context, key types.NamespacedName) (ti
 		return 0, nil // its deletion requeues the object, which is then created again
 	case remote == nil && !r.Remote.Current(mapping.Remote):
 		return 0, fmt.Errorf("%s: %w", key, engine.ErrNotSynced) // another client may have created one since
-	case remote == nil && mapping.Applier(r.kind.Name()).Remembers(r.kind.Remote.GroupVersionKind, r.RemoteKey(mapping.NamespaceMapping, key.Name)) && mapping.Applier(r.kind.Name()).JustWritten(intent):
+	case remote == nil && mapping.Applier(r.kind.Name()).Remembers(r.kind.Remote.GroupVersionKind, r.RemoteKey(mapping.NamespaceMapping, key.Name)) &&
+		mapping.Applier(r.kind.Name()).JustWritten(intent):
 		return podplan.SettleTimeout, nil // the event of our write is still to come
 	}
 	if r.kind.Hold != nil && remote != nil {
@@ -279,7 +280,8 @@ func (r *Reflector) reconcile(ctx context.Context, key types.NamespacedName) (ti
 	return r.apply(mapping, local, intent, remote)
 }
 
-func (r *Reflector) apply(mapping *engine.Mapping, local client.Object, intent runtime.ApplyConfiguration, remote *metav1.PartialObjectMetadata) (time.Duration, error) {
+func (r *Reflector) apply(mapping *engine.Mapping, local client.Object, intent runtime.ApplyConfiguration,
+	remote *metav1.PartialObjectMetadata) (time.Duration, error) {
 	live, err := r.liveObject(mapping, remote)
 	if err != nil {
 		return 0, err
@@ -353,7 +355,8 @@ func (r *Reflector) slow(mapping *engine.Mapping, local client.Object, intent ru
 }
 
 // errContested does not have the time to wait, so that its events have one text.
-var errContested = errors.New("a client in the remote cluster keeps changing fields of the copy that this object sets, such as an autoscaler; they are set again, ever more rarely: " +
+var errContested = errors.New("a client in the remote cluster keeps changing fields of the copy that this object sets, such as an autoscaler; they are set " +
+	"again, ever more rarely: " +
 	"leave these fields out here, or keep that client from them")
 
 // Remove deletes the remote object, but not another one that has replaced it.

@@ -15,8 +15,8 @@ import (
 	"liqo.io/liqo/internal/offloading/reflection/project/podspec"
 )
 
-// reportStaying reports about a new pod of the node which ConfigMaps and Secrets that it refers to are never sent to the peer: there, its kubelet only reports that they do
-// not exist.
+// reportStaying reports about a new pod of the node which ConfigMaps and Secrets that it refers to are never sent to the peer: there,
+// its kubelet only reports that they do not exist.
 func (o *Objects) reportStaying(before, after client.Object) {
 	pod, _ := after.(*corev1.Pod)
 	if pod == nil || before != nil && before.GetUID() == pod.UID || pod.Status.Phase != "" && pod.Status.Phase != corev1.PodPending {
@@ -41,6 +41,7 @@ func (o *Objects) reportStaying(before, after client.Object) {
 		}
 	}
 	if len(staying) > 0 {
-		o.engine.Recorder.Failed(pod, "Pod", events.ReasonIncomplete, fmt.Errorf("the pod refers to what is not sent to the remote cluster: %s", strings.Join(staying, ", ")))
+		o.engine.Recorder.Failed(pod, "Pod", events.ReasonIncomplete,
+			fmt.Errorf("the pod refers to what is not sent to the remote cluster: %s", strings.Join(staying, ", ")))
 	}
 }

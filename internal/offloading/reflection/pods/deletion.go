@@ -60,8 +60,8 @@ func (p *Pods) deleteShadow(ctx context.Context, mapping *engine.Mapping, facts 
 	return 0, nil
 }
 
-// justDeleted reports whether the peer has accepted the deletion of the ShadowPod with this UID a moment ago. What we report about a deletion is an event of its own,
-// which comes first.
+// justDeleted reports whether the peer has accepted the deletion of the ShadowPod with this UID a moment ago. What we report about a
+// deletion is an event of its own, which comes first.
 func (p *Pods) justDeleted(shadow types.UID) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -20,7 +20,8 @@ func (p *Pods) OnFailing(changed func()) { p.failures.Changed = changed }
 
 // countFailure counts a pod that the peer has just reported as failed.
 func (p *Pods) countFailure(local *corev1.Pod, status *corev1.PodStatus) {
-	if policy := local.Spec.RestartPolicy; status.Phase != corev1.PodFailed || policy != "" && policy != corev1.RestartPolicyAlways || local.DeletionTimestamp != nil || podphase.Final(local.Status.Phase) {
+	if policy := local.Spec.RestartPolicy; status.Phase != corev1.PodFailed || policy != "" && policy != corev1.RestartPolicyAlways ||
+		local.DeletionTimestamp != nil || podphase.Final(local.Status.Phase) {
 		return
 	}
 	if now := time.Now(); p.failures.Record(now) {

@@ -32,7 +32,8 @@ type Options struct {
 	CheckNetwork bool
 	// UnreachableTimeout is how long the peer may be unreachable before the tolerations of its pods are extended. 0: 30 seconds.
 	UnreachableTimeout time.Duration
-	// StuckTimeout is for how long, beyond a grace period, a remote pod that has run may be stuck before it is replaced: its node is lost, or no node takes it. 0: two minutes.
+	// StuckTimeout is for how long, beyond a grace period, a remote pod that has run may be stuck before it is replaced: its
+	// node is lost, or no node takes it. 0: two minutes.
 	StuckTimeout time.Duration
 	// FailureLimit is how many pods may fail within ten minutes before Failing reports it. 0: failures.DefaultLimit.
 	FailureLimit int

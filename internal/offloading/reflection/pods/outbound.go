@@ -68,9 +68,9 @@ func isKept(shadow metav1.Object) bool {
 	return slices.Contains(shadow.GetFinalizers(), labels.FinalizerPodGone)
 }
 
-// policyOf returns the policy of the ShadowPod of a pod; shadow is nil if it is new. Once it is sent, its policy must not change: it would be applied once more before its
-// event arrives. Without the finalizer, the webhook of the peer adds it. Once that was seen, the peer is known to remove it as well, and the call of the webhook
-// is saved.
+// policyOf returns the policy of the ShadowPod of a pod; shadow is nil if it is new. Once it is sent, its policy must not change: it would be
+// applied once more before its event arrives. Without the finalizer, the webhook of the peer adds it. Once that was seen, the peer is known to
+// remove it as well, and the call of the webhook is saved.
 func (p *Pods) policyOf(mapping *engine.Mapping, local *corev1.Pod, shadow *metav1.PartialObjectMetadata) policy {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -178,7 +178,8 @@ func (p *Pods) applied(local *corev1.Pod, isNew bool, err error) (time.Duration,
 	case err == nil:
 		p.engine.Recorder.Resolved(local)
 		if dropped := podspec.DroppedFields(local); isNew && len(dropped) > 0 {
-			p.engine.Recorder.Failed(local, Kind, events.ReasonIncomplete, fmt.Errorf("in the remote cluster the pod has no %s; if it needs that, keep it off virtual nodes: node affinity liqo.io/type NotIn virtual-node", strings.Join(dropped, ", ")))
+			p.engine.Recorder.Failed(local, Kind, events.ReasonIncomplete, fmt.Errorf("in the remote cluster the pod has no %s; if it needs that, keep it off "+
+				"virtual nodes: node affinity liqo.io/type NotIn virtual-node", strings.Join(dropped, ", ")))
 		}
 		return 0, nil
 	case refusals.Final(err):
@@ -196,8 +197,10 @@ func (p *Pods) applied(local *corev1.Pod, isNew bool, err error) (time.Duration,
 	}
 }
 
-// upToDate reports whether the ShadowPod matches the intent, as far as its metadata shows. While the cache does not have the ShadowPod, a write of ours a moment ago counts.
-func (p *Pods) upToDate(mapping *engine.Mapping, local *corev1.Pod, shadow *metav1.PartialObjectMetadata, want *vkapply.ShadowPodApplyConfiguration) (bool, error) {
+// upToDate reports whether the ShadowPod matches the intent, as far as its metadata shows. While the cache does not have the
+// ShadowPod, a write of ours a moment ago counts.
+func (p *Pods) upToDate(mapping *engine.Mapping, local *corev1.Pod, shadow *metav1.PartialObjectMetadata,
+	want *vkapply.ShadowPodApplyConfiguration) (bool, error) {
 	applier := mapping.Applier(Kind)
 	if !applier.Remembers(shadowPod, types.NamespacedName{Namespace: mapping.Remote, Name: local.Name}) {
 		return false, nil

@@ -64,8 +64,8 @@ type Pods struct {
 	network     atomic.Int32 // a podplan.Network
 	// peerKeeps: a ShadowPod of the peer had the finalizer that keeps it until its pod is gone.
 	peerKeeps atomic.Bool
-	// noGenerations: the API server of this cluster did not keep observed generations of pods when a status was written last. Then they are written with what else differs,
-	// so that the API server of a later version is noticed, and that of an earlier one gets no write more.
+	// noGenerations: the API server of this cluster did not keep observed generations of pods when a status was written last. Then they are written with what else
+	// differs, so that the API server of a later version is noticed, and that of an earlier one gets no write more.
 	noGenerations atomic.Bool
 
 	mu       sync.Mutex
@@ -104,7 +104,8 @@ func New(e *engine.Engine, o Options) *Pods {
 	}
 	p := &Pods{
 		engine: e, options: o, Outbound: fairqueue.NewQueue(o.Workers), Inbound: fairqueue.NewQueue(o.Workers + 2), // so that one namespace may use all workers
-		memories: map[types.UID]*memory{}, forced: map[types.UID]struct{}{}, deleted: map[types.UID]time.Time{}, failures: failures.Breaker{Limit: o.FailureLimit}, unreachable: make(chan struct{}, 1),
+		memories: map[types.UID]*memory{}, forced: map[types.UID]struct{}{}, deleted: map[types.UID]time.Time{}, failures: failures.Breaker{Limit: o.FailureLimit},
+		unreachable: make(chan struct{}, 1),
 	}
 	if o.CheckNetwork {
 		p.network.Store(int32(podplan.NetworkUnknown))
@@ -127,7 +128,8 @@ func New(e *engine.Engine, o Options) *Pods {
 		Client: e.Remote.WaitForClient, Changed: p.remoteChanged, Synced: p.synced, Resumed: p.resumed,
 	})
 	e.Add(&engine.Loop{
-		Name: Kind, Workers: o.Workers, Queue: p.Outbound, Process: p.syncOutbound, Run: p.run, Start: p.start, Stop: p.stop, Changed: p.enqueueAll, Translate: p.enqueueAll,
+		Name: Kind, Workers: o.Workers, Queue: p.Outbound, Process: p.syncOutbound, Run: p.run, Start: p.start, Stop: p.stop, Changed: p.enqueueAll,
+		Translate: p.enqueueAll,
 		Reachable: func(mapping *engine.Mapping) { p.resumed(mapping.Remote) }, Unreachable: p.becameUnreachable,
 		Reflected: func(mapping *engine.Mapping) int {
 			return engine.Amount(p.Shadows.All(mapping.Remote), func(shadow client.Object) bool { return mapping.Reflected(shadow) })

@@ -20,8 +20,8 @@ import (
 // defaultStuckTimeout is Options.StuckTimeout without one.
 const defaultStuckTimeout = 2 * time.Minute
 
-// stuckSince returns when this process first saw the state in which the remote pod of a local pod is; zero if it is not stuck. It measures by our own clock, which may
-// differ from that of the peer.
+// stuckSince returns when this process first saw the state in which the remote pod of a local pod is; zero if it is not stuck. It measures by our own clock,
+// which may differ from that of the peer.
 func (p *Pods) stuckSince(facts *podplan.Facts) time.Time {
 	state := podplan.StuckOf(facts.Remote)
 	if facts.Local == nil || state == podplan.NotStuck {
@@ -38,9 +38,11 @@ func (p *Pods) stuckSince(facts *podplan.Facts) time.Time {
 
 // What the user of a pod reads that is replaced.
 var whyReplaced = map[podplan.Stuck]error{
-	podplan.Ending: errors.New("the remote cluster deletes its pod, which does not end: most likely its node there is lost. The pod is deleted here as well, so that its controller replaces it, " +
+	podplan.Ending: errors.New("the remote cluster deletes its pod, which does not end: most likely its node there is lost. The pod is deleted here as well, " +
+		"so that its controller replaces it, " +
 		"as Kubernetes does with the pods of a lost node; it stays Terminating until the remote cluster has removed its own"),
-	podplan.Homeless: errors.New("the remote cluster has created the pod again, for example because its node was drained, and no node there takes it. The pod is deleted here, so that its controller replaces it where there is capacity"),
+	podplan.Homeless: errors.New("the remote cluster has created the pod again, for example because its node was drained, and no node there takes it. The pod " +
+		"is deleted here, so that its controller replaces it where there is capacity"),
 }
 
 // replace deletes a local pod whose remote pod is stuck.

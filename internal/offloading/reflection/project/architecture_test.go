@@ -42,9 +42,11 @@ func TestArchitectures(t *testing.T) {
 		"two conditions":              {terms(list{in("In", "amd64", "arm64"), in("NotIn", "arm64")}), "", ""},
 		"by annotation":               {corev1.PodSpec{}, "amd64,arm64", "amd64,arm64"},
 		"both, of which one is right": {corev1.PodSpec{NodeSelector: map[string]string{"kubernetes.io/arch": "amd64"}}, "amd64,arm64", "amd64"},
-		"preferred": {corev1.PodSpec{Affinity: &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{PreferredDuringSchedulingIgnoredDuringExecution: []corev1.PreferredSchedulingTerm{{
-			Weight: 1, Preference: corev1.NodeSelectorTerm{MatchExpressions: list{in("In", "arm64")}},
-		}}}}}, "", ""},
+		"preferred": {corev1.PodSpec{Affinity: &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{
+			PreferredDuringSchedulingIgnoredDuringExecution: []corev1.PreferredSchedulingTerm{{
+				Weight: 1, Preference: corev1.NodeSelectorTerm{MatchExpressions: list{in("In", "arm64")}},
+			}},
+		}}}, "", ""},
 	} {
 		local := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web"}, Spec: c.spec}
 		if c.note != "" {

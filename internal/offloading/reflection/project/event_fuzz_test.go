@@ -59,7 +59,8 @@ func FuzzEvent(f *testing.F) {
 		if !reflect.DeepEqual(before, remote) {
 			t.Fatal("an object of a cache was changed")
 		}
-		if kinds := "ShadowPod Pod Service ShadowEndpointSlice Ingress PersistentVolumeClaim"; shown != ((strings.Contains(" "+kinds+" ", " "+kind+" ") && kind != "" || variant == 3) &&
+		if kinds := "ShadowPod Pod Service ShadowEndpointSlice Ingress PersistentVolumeClaim"; shown != ((strings.Contains(" "+kinds+" ", " "+kind+" ") &&
+			kind != "" || variant == 3) &&
 			remote.Type == corev1.EventTypeWarning && remote.Namespace == mapping.Remote && namespace == mapping.Remote && name != "") {
 			t.Fatalf("copied: %t: %s event in %s about %s %s/%s", shown, remote.Type, remote.Namespace, kind, namespace, name)
 		}
@@ -80,8 +81,10 @@ func FuzzEvent(f *testing.F) {
 		if err := json.Unmarshal(text, &sent); err != nil {
 			t.Fatal(err)
 		}
-		object := corev1.ObjectReference{Kind: subject.Kind, APIVersion: sent.InvolvedObject.APIVersion, Namespace: mapping.Local, Name: localName, UID: "local", FieldPath: sent.InvolvedObject.FieldPath}
-		if faults := validation.IsDNS1123Subdomain(sent.Name); len(faults) > 0 || sent.Namespace != mapping.Local || sent.InvolvedObject != object || sent.Type != corev1.EventTypeWarning {
+		object := corev1.ObjectReference{Kind: subject.Kind, APIVersion: sent.InvolvedObject.APIVersion, Namespace: mapping.Local, Name: localName, UID: "local",
+			FieldPath: sent.InvolvedObject.FieldPath}
+		if faults := validation.IsDNS1123Subdomain(sent.Name); len(faults) > 0 || sent.Namespace != mapping.Local || sent.InvolvedObject != object ||
+			sent.Type != corev1.EventTypeWarning {
 			t.Errorf("event %q in %s about %+v: %v", sent.Name, sent.Namespace, sent.InvolvedObject, faults)
 		}
 		unprintable := func(r rune) bool { return unicode.IsControl(r) && r != '\n' && r != '\t' }

@@ -21,10 +21,13 @@ func TestExternalName(t *testing.T) {
 	}
 	for name, want := range map[string]string{
 		"db.example.com": "db.example.com", "example.com.": "example.com.", "db": "db",
-		"web.shop.svc.cluster.local": "web.shop-rome-ab12cd.svc.cluster.local", "web.shop.svc": "web.shop-rome-ab12cd.svc", "web-0.web.shop.svc.rome.example.": "web-0.web.shop-rome-ab12cd.svc.rome.example",
-		"web.same.svc.cluster.local": "web.same.svc.cluster.local", "svc.example.com": "svc.example.com", "a.svc.example.com": "a.svc.example.com", "idx.prod.svc.region.vectors.example": "idx.prod.svc.region.vectors.example",
-		"vault.bank.svc.cluster.local": "", "kubernetes.default.svc": "", "kubernetes.default.svc.cluster.local": "",
-		"db.shop.svc.paris.example": "db.shop.svc.paris.example", "db.shop.svc.eu.rome.example": "db.shop.svc.eu.rome.example", // a namespace of the same name in another cluster
+		"web.shop.svc.cluster.local": "web.shop-rome-ab12cd.svc.cluster.local", "web.shop.svc": "web.shop-rome-ab12cd.svc",
+		"web-0.web.shop.svc.rome.example.": "web-0.web.shop-rome-ab12cd.svc.rome.example",
+		"web.same.svc.cluster.local":       "web.same.svc.cluster.local", "svc.example.com": "svc.example.com", "a.svc.example.com": "a.svc.example.com",
+		"idx.prod.svc.region.vectors.example": "idx.prod.svc.region.vectors.example",
+		"vault.bank.svc.cluster.local":        "", "kubernetes.default.svc": "", "kubernetes.default.svc.cluster.local": "",
+		// a namespace of the same name in another cluster
+		"db.shop.svc.paris.example": "db.shop.svc.paris.example", "db.shop.svc.eu.rome.example": "db.shop.svc.eu.rome.example",
 	} {
 		local := &corev1.Service{Spec: corev1.ServiceSpec{Type: corev1.ServiceTypeExternalName, ExternalName: name}}
 		got, err := kinds.ExternalName(mapping, local, remoteOf)

@@ -72,7 +72,8 @@ func forced(value any) fate          { return fate{does: "forced", want: value} 
 // Kubernetes adds needs a decision.
 var fates = map[string]map[string]fate{
 	"PodSpec": {
-		"volumes": copiedBut("*.projected.sources.*.serviceAccountToken", "*.projected.sources.*.podCertificate", "*.projected.sources.*.clusterTrustBundle"), "containers": copiedBut("*.resources.claims"),
+		"volumes":        copiedBut("*.projected.sources.*.serviceAccountToken", "*.projected.sources.*.podCertificate", "*.projected.sources.*.clusterTrustBundle"),
+		"containers":     copiedBut("*.resources.claims"),
 		"initContainers": copiedBut("*.resources.claims"), "ephemeralContainers": copiedBut("*.resources.claims"), "tolerations": copied,
 		"activeDeadlineSeconds": copied, "dnsConfig": copied, "dnsPolicy": copied, "enableServiceLinks": copied, "hostAliases": copied,
 		"hostname": copied, "imagePullSecrets": copied, "restartPolicy": copied, "securityContext": copied,
@@ -92,7 +93,8 @@ var fates = map[string]map[string]fate{
 		"internalTrafficPolicy": copied, "ipFamilyPolicy": copied, "sessionAffinity": copied, "publishNotReadyAddresses": copied,
 		"allocateLoadBalancerNodePorts": copied, "loadBalancerClass": copied, "loadBalancerSourceRanges": copied, "trafficDistribution": copied,
 		"sessionAffinityConfig": copied,
-		"clusterIP":             dropped, "clusterIPs": dropped, "externalIPs": dropped, "loadBalancerIP": dropped, "healthCheckNodePort": dropped, "ipFamilies": dropped,
+		"clusterIP":             dropped, "clusterIPs": dropped, "externalIPs": dropped, "loadBalancerIP": dropped, "healthCheckNodePort": dropped,
+		"ipFamilies": dropped,
 	},
 	"IngressSpec": {"defaultBackend": copied, "rules": copied, "tls": copied, "ingressClassName": dropped},
 	"ConfigMap":   {"data": copied, "binaryData": copied, "immutable": copied},
@@ -100,7 +102,8 @@ var fates = map[string]map[string]fate{
 	"EndpointSlice": {
 		"addressType": copied, "ports": copied,
 		"endpoints": forced([]any{map[string]any{
-			"addresses": []any{"10.40.1.5"}, "conditions": map[string]any{"ready": true, "terminating": true}, "hostname": "hostname", "nodeName": "rome", "zone": "zone",
+			"addresses": []any{"10.40.1.5"}, "conditions": map[string]any{"ready": true, "terminating": true}, "hostname": "hostname", "nodeName": "rome",
+			"zone":  "zone",
 			"hints": map[string]any{"forZones": []any{map[string]any{"name": "name"}}, "forNodes": []any{map[string]any{"name": "rome"}}},
 			"targetRef": map[string]any{
 				"apiVersion": "apiVersion", "kind": "Remotekind", "namespace": "namespace", "name": "name", "uid": "uid", "fieldPath": "fieldPath",
@@ -180,7 +183,8 @@ func TestLostFields(t *testing.T) {
 	}
 }
 
-// TestUnreported: each field of a status that does not come back has a reason, and no other field has. A field that a new release of Kubernetes adds is one more.
+// TestUnreported: each field of a status that does not come back has a reason, and no other field has. A field
+// that a new release of Kubernetes adds is one more.
 func TestUnreported(t *testing.T) {
 	want := map[string]bool{}
 	for name, rule := range fates["PodStatus"] {
@@ -404,7 +408,8 @@ func TestMetadata(t *testing.T) {
 			discoveryv1.LabelServiceName: "web",
 		},
 		Annotations: map[string]string{
-			"note": "kept", "build.example.com/host": "x", "kubernetes.io/config.source": "file", corev1.LastAppliedConfigAnnotation: "{}", corev1.EndpointsLastChangeTriggerTime: "now",
+			"note": "kept", "build.example.com/host": "x", "kubernetes.io/config.source": "file", corev1.LastAppliedConfigAnnotation: "{}",
+			corev1.EndpointsLastChangeTriggerTime: "now",
 		},
 		Finalizers: []string{"example.com/finalizer"}, OwnerReferences: []metav1.OwnerReference{{Name: "owner"}}, GenerateName: "web-",
 	}
@@ -422,8 +427,9 @@ func TestMetadata(t *testing.T) {
 	}
 	for name, intent := range map[string]any{
 		"Pod": pod, "EndpointSlice": slice, "Service": kinds.CopyService(denying, &corev1.Service{ObjectMeta: meta}),
-		"Ingress": kinds.Ingress.Copy(denying, &networkingv1.Ingress{ObjectMeta: meta}), "ConfigMap": kinds.ConfigMap.Copy(denying, &corev1.ConfigMap{ObjectMeta: meta}),
-		"Secret": kinds.Secret.Copy(denying, &corev1.Secret{ObjectMeta: meta}),
+		"Ingress":   kinds.Ingress.Copy(denying, &networkingv1.Ingress{ObjectMeta: meta}),
+		"ConfigMap": kinds.ConfigMap.Copy(denying, &corev1.ConfigMap{ObjectMeta: meta}),
+		"Secret":    kinds.Secret.Copy(denying, &corev1.Secret{ObjectMeta: meta}),
 	} {
 		t.Run(name, func(t *testing.T) {
 			want := map[string]any{

@@ -13,7 +13,8 @@ import (
 	"liqo.io/liqo/internal/offloading/reflection/project/podstatus"
 )
 
-// TestObservedGeneration: the local pod reports a generation as observed once the remote pod has it, and the kubelet there has observed the remote pod as it is.
+// TestObservedGeneration: the local pod reports a generation as observed once the remote pod has it, and the
+// kubelet there has observed the remote pod as it is.
 func TestObservedGeneration(t *testing.T) {
 	for _, c := range []struct {
 		name                       string
@@ -53,7 +54,8 @@ func TestObservedGeneration(t *testing.T) {
 		}
 		local.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, ObservedGeneration: c.shown}}
 		as := podstatus.WithGenerationsOf(local, &status)
-		if as.ObservedGeneration != c.shown || as.Conditions[0].ObservedGeneration != c.shown || status.ObservedGeneration != c.want || status.Conditions[0].ObservedGeneration != c.ready {
+		if as.ObservedGeneration != c.shown || as.Conditions[0].ObservedGeneration != c.shown || status.ObservedGeneration != c.want ||
+			status.Conditions[0].ObservedGeneration != c.ready {
 			t.Errorf("%s: with the generations that are shown: %+v, from %+v", c.name, as, status)
 		}
 	}
@@ -62,7 +64,8 @@ func TestObservedGeneration(t *testing.T) {
 // TestLocalGeneration: a ShadowPod has the generation of its pod if that was changed. A user cannot set it.
 func TestLocalGeneration(t *testing.T) {
 	for generation, want := range map[int64]string{0: "", 1: "", 2: "2", 7: "7"} {
-		local := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Generation: generation, Annotations: map[string]string{labels.LocalGeneration: "99", labels.DeletionPeriod: "5", "note": "x"}}}
+		local := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Generation: generation,
+			Annotations: map[string]string{labels.LocalGeneration: "99", labels.DeletionPeriod: "5", "note": "x"}}}
 		got := mustShadowPod(t, local, podspec.Options{}).Annotations
 		if got[labels.LocalGeneration] != want || got[labels.DeletionPeriod] != "" || got["note"] != "x" {
 			t.Errorf("generation %d: %v", generation, got)

@@ -28,13 +28,14 @@ func TestHints(t *testing.T) {
 		want        string
 		near        bool // the Service asks for it
 	}{
-		"no hints":                                      {[]end{{"here", "", ""}}, []end{{"there", "", ""}}, "n1", "z1", "here there", false},
-		"zones of other names, own endpoints":           {[]end{{"here", "a", ""}}, []end{{"there", "z1", ""}}, "n1", "z1", "there", false},
-		"zones of other names, none of its own":         {[]end{{"here", "a", ""}}, []end{{"there", "z1", ""}}, "n2", "z2", "here there", false},
-		"only the consumer has endpoints":               {[]end{{"here", "a", ""}}, nil, "n1", "z1", "here", false},
-		"zones of the same names":                       {[]end{{"here", "z1", ""}, {"far", "z2", ""}}, []end{{"there", "z1", ""}}, "n1", "z1", "here there", false},
-		"the same node, as PreferSameNode asks":         {[]end{{"here", "a", "n1"}}, []end{{"there", "z1", "n1"}, {"near", "z1", "n2"}}, "n1", "z1", "there", false},
-		"no endpoint on the node, some in the zone":     {[]end{{"here", "a", "n1"}}, []end{{"there", "z1", "n1"}, {"near", "z1", "n2"}}, "n3", "z1", "near there", false},
+		"no hints":                              {[]end{{"here", "", ""}}, []end{{"there", "", ""}}, "n1", "z1", "here there", false},
+		"zones of other names, own endpoints":   {[]end{{"here", "a", ""}}, []end{{"there", "z1", ""}}, "n1", "z1", "there", false},
+		"zones of other names, none of its own": {[]end{{"here", "a", ""}}, []end{{"there", "z1", ""}}, "n2", "z2", "here there", false},
+		"only the consumer has endpoints":       {[]end{{"here", "a", ""}}, nil, "n1", "z1", "here", false},
+		"zones of the same names":               {[]end{{"here", "z1", ""}, {"far", "z2", ""}}, []end{{"there", "z1", ""}}, "n1", "z1", "here there", false},
+		"the same node, as PreferSameNode asks": {[]end{{"here", "a", "n1"}}, []end{{"there", "z1", "n1"}, {"near", "z1", "n2"}}, "n1", "z1", "there", false},
+		"no endpoint on the node, some in the zone": {[]end{{"here", "a", "n1"}}, []end{{"there", "z1", "n1"}, {"near", "z1", "n2"}}, "n3", "z1", "near there",
+			false},
 		"no endpoint on the node or in the zone":        {[]end{{"here", "a", "n1"}}, []end{{"there", "z1", "n1"}}, "n4", "z4", "here there", false},
 		"the consumer has a node of the same name":      {[]end{{"here", "a", "n1"}}, nil, "n1", "z1", "here", false},
 		"the consumer's nodes have no zones":            {[]end{{"here", "", ""}}, []end{{"there", "z1", ""}}, "n1", "z1", "here there", false},
@@ -91,7 +92,8 @@ func received(t *testing.T, local *discoveryv1.EndpointSlice, there kinds.There)
 	}
 	var arrived vkv1alpha1.ShadowEndpointSlice
 	reread(t, sent, &arrived)
-	intent, left := endpoints.EndpointSlice(&arrived, endpoints.Origin{ClusterID: mapping.LocalID, Node: mapping.LocalName, Reachable: true, Networks: []netip.Prefix{netip.MustParsePrefix("10.40.0.0/16")}})
+	intent, left := endpoints.EndpointSlice(&arrived, endpoints.Origin{ClusterID: mapping.LocalID, Node: mapping.LocalName, Reachable: true,
+		Networks: []netip.Prefix{netip.MustParsePrefix("10.40.0.0/16")}})
 	if left != "" {
 		t.Fatal(left)
 	}
@@ -118,8 +120,8 @@ func reread(t *testing.T, from, into any) {
 	}
 }
 
-// chosen returns the addresses to which kube-proxy sends requests by the hints of ready endpoints: those for its node if all have hints for nodes and some are for
-// its own, otherwise those for its zone by the same rule, otherwise all.
+// chosen returns the addresses to which kube-proxy sends requests by the hints of ready endpoints: those for its node if all have hints for nodes and some are
+// for its own, otherwise those for its zone by the same rule, otherwise all.
 func chosen(all []discoveryv1.Endpoint, node, zone string) (addresses []string) {
 	forNode := func(one discoveryv1.Endpoint) (hinted, own bool) {
 		return one.Hints != nil && len(one.Hints.ForNodes) > 0, one.Hints != nil && slices.Contains(one.Hints.ForNodes, discoveryv1.ForNode{Name: node})

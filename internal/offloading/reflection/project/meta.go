@@ -114,7 +114,8 @@ func (m NamespaceMapping) Reflected(remote metav1.Object) bool {
 	return all[labels.Origin] == m.LocalID && all[labels.Destination] == m.RemoteID
 }
 
-// Spoken returns a message of the peer with the name of the cluster that speaks: what reads "this cluster" there, and "the nodes" without a word, is not this one.
+// Spoken returns a message of the peer with the name of the cluster that speaks: what reads "this cluster" there,
+// and "the nodes" without a word, is not this one.
 func (m NamespaceMapping) Spoken(message string) string {
 	if m.RemoteName == "" {
 		return message

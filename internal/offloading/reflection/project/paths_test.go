@@ -47,8 +47,8 @@ func lost(t *testing.T, local, crossing any) (all []string) {
 	return all
 }
 
-// TestPaths: every field of the kinds that are reflected, at every depth, is in the projection of an object that has it, or has a reason not to be. A field that a new
-// release of Kubernetes adds is lost without a reason, and fails the test.
+// TestPaths: every field of the kinds that are reflected, at every depth, is in the projection of an object that has it, or has a reason not to be. A field
+// that a new release of Kubernetes adds is lost without a reason, and fails the test.
 func TestPaths(t *testing.T) {
 	reasons := kinds.Uncopied()
 	for path, reason := range kinds.Unreported() {
@@ -97,7 +97,8 @@ func TestPaths(t *testing.T) {
 		}
 	}
 	// The projections have no status, so nothing can come from it.
-	for kind, crossing := range map[string]any{"Service": kinds.CopyService(mapping, &corev1.Service{}), "Ingress": kinds.Ingress.Copy(mapping, &networkingv1.Ingress{})} {
+	for kind, crossing := range map[string]any{"Service": kinds.CopyService(mapping, &corev1.Service{}),
+		"Ingress": kinds.Ingress.Copy(mapping, &networkingv1.Ingress{})} {
 		if _, has := fields(t, crossing)["status"]; has {
 			t.Errorf("the status of a %s is sent to the peer", kind)
 		}
@@ -174,7 +175,8 @@ func TestFamilies(t *testing.T) {
 	}
 }
 
-// TestAffinityTime: the time for which a client stays with a pod crosses if the user has chosen one, and copies from before it did are not written for the default.
+// TestAffinityTime: the time for which a client stays with a pod crosses if the user has chosen one, and copies
+// from before it did are not written for the default.
 func TestAffinityTime(t *testing.T) {
 	of := func(seconds *int32) any {
 		local := &corev1.Service{Spec: corev1.ServiceSpec{SessionAffinity: corev1.ServiceAffinityClientIP}}

@@ -213,12 +213,14 @@ func TestNotKnownYet(t *testing.T) {
 	// The end of a pod is reported nevertheless, and so is its status while it is being deleted.
 	was := &corev1.Pod{Status: corev1.PodStatus{Phase: corev1.PodRunning, PodIP: "10.30.1.5", PodIPs: []corev1.PodIP{{IP: "10.30.1.5"}}}}
 	over := &corev1.Pod{Status: corev1.PodStatus{Phase: corev1.PodSucceeded, PodIP: "10.10.1.5"}}
-	if status, err := podstatus.Of(podstatus.Facts{Mapping: mapping, Local: was, Remote: over, Translator: swap{later}}); err != nil || status.Phase != corev1.PodSucceeded || status.PodIP != "10.30.1.5" {
+	if status, err := podstatus.Of(podstatus.Facts{Mapping: mapping, Local: was, Remote: over, Translator: swap{later}}); err != nil ||
+		status.Phase != corev1.PodSucceeded || status.PodIP != "10.30.1.5" {
 		t.Errorf("a pod that has ended: status %v, error %v", status, err)
 	}
 	leaving := was.DeepCopy()
 	leaving.DeletionTimestamp = &metav1.Time{Time: time.Now()}
-	if status, err := podstatus.Of(podstatus.Facts{Mapping: mapping, Local: leaving, Remote: remote, Translator: swap{later}}); err != nil || status.PodIP != "10.30.1.5" {
+	if status, err := podstatus.Of(podstatus.Facts{Mapping: mapping, Local: leaving, Remote: remote, Translator: swap{later}}); err != nil ||
+		status.PodIP != "10.30.1.5" {
 		t.Errorf("a pod that is being deleted: status %v, error %v", status, err)
 	}
 	status, err := podstatus.Of(podstatus.Facts{Mapping: mapping, Local: &corev1.Pod{}, Remote: remote})
@@ -298,9 +300,10 @@ func TestReadinessGates(t *testing.T) {
 		mine, theirs []corev1.PodCondition
 		want         string
 	}{
-		"open":                           {[]corev1.PodCondition{is(gate, "True", late)}, []corev1.PodCondition{is("Ready", "True", early)}, "True 12:01:00 "},
-		"open before it was Ready":       {[]corev1.PodCondition{is(gate, "True", early)}, []corev1.PodCondition{is("Ready", "True", late)}, "True 12:01:00 "},
-		"closed":                         {[]corev1.PodCondition{is(gate, "False", late)}, []corev1.PodCondition{is("Ready", "True", early)}, "False 12:01:00 ReadinessGatesNotReady"},
+		"open":                     {[]corev1.PodCondition{is(gate, "True", late)}, []corev1.PodCondition{is("Ready", "True", early)}, "True 12:01:00 "},
+		"open before it was Ready": {[]corev1.PodCondition{is(gate, "True", early)}, []corev1.PodCondition{is("Ready", "True", late)}, "True 12:01:00 "},
+		"closed": {[]corev1.PodCondition{is(gate, "False", late)}, []corev1.PodCondition{is("Ready", "True", early)},
+			"False 12:01:00 ReadinessGatesNotReady"},
 		"missing":                        {nil, []corev1.PodCondition{is("Ready", "True", early)}, "False 12:00:00 ReadinessGatesNotReady"},
 		"open, and the pod is not Ready": {[]corev1.PodCondition{is(gate, "True", late)}, []corev1.PodCondition{is("Ready", "False", early)}, "False 12:00:00 "},
 		"only the peer opens it":         {nil, []corev1.PodCondition{is("Ready", "True", early), is(gate, "True", early)}, "False 12:00:00 ReadinessGatesNotReady"},
@@ -331,7 +334,8 @@ func TestUnreachable(t *testing.T) {
 		{"False", podstatus.NetworkUnreachable, "False ClusterUnreachable 12:00:00"},
 		{"False", "ContainersNotReady", "False ContainersNotReady 12:00:00"},
 	} {
-		local := corev1.Pod{Status: corev1.PodStatus{Conditions: []corev1.PodCondition{{Type: corev1.PodReady, Status: test.status, Reason: test.reason, LastTransitionTime: early}}}}
+		local := corev1.Pod{Status: corev1.PodStatus{Conditions: []corev1.PodCondition{{Type: corev1.PodReady, Status: test.status, Reason: test.reason,
+			LastTransitionTime: early}}}}
 		one := podstatus.Unreachable(&local, now).Conditions[0]
 		if got := fmt.Sprintf("%s %s %s", one.Status, one.Reason, one.LastTransitionTime.Format(time.TimeOnly)); got != test.want {
 			t.Errorf("%s %s becomes %s, want %s", test.status, test.reason, got, test.want)
@@ -394,7 +398,8 @@ func TestGone(t *testing.T) {
 		`{phase: Running, conditions: [{type: Ready, status: "True"}], containerStatuses: [{name: web, ready: true}]}`: corev1.PodFailed,
 		`{phase: Running, containerStatuses: [{name: other, state: {terminated: {exitCode: 0}}}]}`:                     corev1.PodFailed,
 	} {
-		pod := &corev1.Pod{Spec: corev1.PodSpec{RestartPolicy: corev1.RestartPolicyNever, Containers: []corev1.Container{{Name: "web"}}}, Status: read[corev1.PodStatus](t, status)}
+		pod := &corev1.Pod{Spec: corev1.PodSpec{RestartPolicy: corev1.RestartPolicyNever, Containers: []corev1.Container{{Name: "web"}}},
+			Status: read[corev1.PodStatus](t, status)}
 		got := podstatus.Gone(pod, now)
 		if got.Phase != want {
 			t.Errorf("%s: %s, want %s", status, got.Phase, want)

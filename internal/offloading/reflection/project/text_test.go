@@ -20,7 +20,8 @@ func TestAttackL3Text(t *testing.T) {
 	const want = "readyna[31m it\n\tnext é ✓ 你"
 	local := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: mapping.Local, Name: "web"}, Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "c"}}}}
 	remote := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: mapping.Remote, Name: "web"}, Status: corev1.PodStatus{
-		Phase: corev1.PodRunning, Message: forged, Reason: forged, Conditions: []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionFalse, Message: forged}},
+		Phase: corev1.PodRunning, Message: forged, Reason: forged,
+		Conditions: []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionFalse, Message: forged}},
 	}}
 	status, err := podstatus.Of(podstatus.Facts{Mapping: mapping, Local: local, Remote: remote})
 	if err != nil {

@@ -39,8 +39,8 @@ func TestSelectsThere(t *testing.T) {
 	}
 }
 
-// TestEndpointsThere: endpoints that run in the peer are left to it, or sent by the name of their pod; never by an address, which would lead there and back through this
-// cluster, if at all.
+// TestEndpointsThere: endpoints that run in the peer are left to it, or sent by the name of their pod; never by an address, which would lead
+// there and back through this cluster, if at all.
 func TestEndpointsThere(t *testing.T) {
 	pods := func(address netip.Addr) string { return map[string]string{"10.30.1.5": "web-0"}[address.String()] }
 	found, unknown := kinds.There{Found: true, Pod: pods}, kinds.There{Pod: pods}
@@ -52,19 +52,25 @@ func TestEndpointsThere(t *testing.T) {
 		want     string
 		mapped   int // addresses that need a mapping, or the address of which is one of the pod network
 	}{
-		"found there":                    {found, discoveryv1.Endpoint{Addresses: []string{"10.30.1.5"}, NodeName: new("liqo-milan"), TargetRef: ref}, "", 0},
-		"not found there":                {unknown, discoveryv1.Endpoint{Addresses: []string{"10.30.1.5"}, NodeName: new("liqo-milan"), TargetRef: ref}, byName, 0},
-		"by hand, with its node":         {unknown, discoveryv1.Endpoint{Addresses: []string{"10.30.1.5"}, NodeName: new("liqo-milan")}, byName, 0},
-		"by hand, its address only":      {unknown, discoveryv1.Endpoint{Addresses: []string{"10.30.1.5"}}, byName, 0},
-		"no pod has the address":         {unknown, discoveryv1.Endpoint{Addresses: []string{"10.30.1.9"}, NodeName: new("liqo-milan")}, "", 0},
-		"of another namespace":           {unknown, discoveryv1.Endpoint{Addresses: []string{"10.30.1.9"}, NodeName: new("liqo-milan"), TargetRef: &corev1.ObjectReference{Kind: "Pod", Namespace: "bank", Name: "vault"}}, "", 0},
-		"no pod":                         {unknown, discoveryv1.Endpoint{Addresses: []string{"10.30.1.9"}, NodeName: new("liqo-milan"), TargetRef: &corev1.ObjectReference{Kind: "Node", Name: "web-0"}}, "", 0},
-		"here, with an address of there": {unknown, discoveryv1.Endpoint{Addresses: []string{"10.10.1.5"}, NodeName: new("n1")}, `{"addresses":["10.40.1.5"],"conditions":{"ready":true},"nodeName":"rome"}`, 1},
-		"at another peer":                {unknown, discoveryv1.Endpoint{Addresses: []string{"10.10.2.5"}, NodeName: new("liqo-turin"), TargetRef: ref}, `{"addresses":["10.40.2.5"],"conditions":{"ready":true},"targetRef":{"kind":"RemotePod","namespace":"shop","name":"web-0","uid":"1"},"nodeName":"rome"}`, 1},
+		"found there":               {found, discoveryv1.Endpoint{Addresses: []string{"10.30.1.5"}, NodeName: new("liqo-milan"), TargetRef: ref}, "", 0},
+		"not found there":           {unknown, discoveryv1.Endpoint{Addresses: []string{"10.30.1.5"}, NodeName: new("liqo-milan"), TargetRef: ref}, byName, 0},
+		"by hand, with its node":    {unknown, discoveryv1.Endpoint{Addresses: []string{"10.30.1.5"}, NodeName: new("liqo-milan")}, byName, 0},
+		"by hand, its address only": {unknown, discoveryv1.Endpoint{Addresses: []string{"10.30.1.5"}}, byName, 0},
+		"no pod has the address":    {unknown, discoveryv1.Endpoint{Addresses: []string{"10.30.1.9"}, NodeName: new("liqo-milan")}, "", 0},
+		"of another namespace": {unknown, discoveryv1.Endpoint{Addresses: []string{"10.30.1.9"}, NodeName: new("liqo-milan"),
+			TargetRef: &corev1.ObjectReference{Kind: "Pod", Namespace: "bank", Name: "vault"}}, "", 0},
+		"no pod": {unknown, discoveryv1.Endpoint{Addresses: []string{"10.30.1.9"}, NodeName: new("liqo-milan"),
+			TargetRef: &corev1.ObjectReference{Kind: "Node", Name: "web-0"}}, "", 0},
+		"here, with an address of there": {unknown, discoveryv1.Endpoint{Addresses: []string{"10.10.1.5"}, NodeName: new("n1")},
+			`{"addresses":["10.40.1.5"],"conditions":{"ready":true},"nodeName":"rome"}`, 1},
+		"at another peer": {unknown, discoveryv1.Endpoint{Addresses: []string{"10.10.2.5"}, NodeName: new("liqo-turin"), TargetRef: ref},
+			`{"addresses":["10.40.2.5"],"conditions":{"ready":true},"targetRef":{"kind":"RemotePod","namespace":"shop","name":"web-0","uid":"1"},"nodeName":"rome"}`, 1},
 		"its name and hints": {unknown, discoveryv1.Endpoint{
 			Addresses: []string{"10.30.1.5"}, Hostname: new("web-0"), NodeName: new("liqo-milan"), TargetRef: ref, Zone: new("a"),
-			Hints: &discoveryv1.EndpointHints{ForZones: []discoveryv1.ForZone{{Name: "a"}}}, Conditions: discoveryv1.EndpointConditions{Ready: new(false), Serving: new(true), Terminating: new(true)},
-		}, `{"conditions":{"ready":false,"serving":true,"terminating":true},"hostname":"web-0","targetRef":{"kind":"ShadowPod","namespace":"shop-rome-ab12cd","name":"web-0"},"hints":{"forZones":[{"name":"a"}]}}`, 0},
+			Hints:      &discoveryv1.EndpointHints{ForZones: []discoveryv1.ForZone{{Name: "a"}}},
+			Conditions: discoveryv1.EndpointConditions{Ready: new(false), Serving: new(true), Terminating: new(true)},
+		}, `{"conditions":{"ready":false,"serving":true,"terminating":true},"hostname":"web-0",` +
+			`"targetRef":{"kind":"ShadowPod","namespace":"shop-rome-ab12cd","name":"web-0"},"hints":{"forZones":[{"name":"a"}]}}`, 0},
 	} {
 		local := &discoveryv1.EndpointSlice{
 			ObjectMeta:  metav1.ObjectMeta{Namespace: "shop", Name: "web-1", Labels: map[string]string{discoveryv1.LabelServiceName: "web"}},

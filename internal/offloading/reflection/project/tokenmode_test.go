@@ -65,7 +65,8 @@ func TestWhoReadsTokens(t *testing.T) {
 		}
 	}
 	for name, spec := range map[string]string{
-		"two users": `{containers: [{name: a, securityContext: {runAsUser: 1}}, {name: b, securityContext: {runAsUser: 2}}], `, "an init container without a user": `{initContainers: [{name: i}], containers: [{name: a, securityContext: {runAsUser: 1}}], `,
+		"two users":                        `{containers: [{name: a, securityContext: {runAsUser: 1}}, {name: b, securityContext: {runAsUser: 2}}], `,
+		"an init container without a user": `{initContainers: [{name: i}], containers: [{name: a, securityContext: {runAsUser: 1}}], `,
 	} {
 		local := identity(t, spec+`volumes: [{name: tokens, projected: {defaultMode: 256, sources: [{serviceAccountToken: {path: token}}]}}]}`)
 		if mode := sent(t, local, joined()).Spec.Volumes[0].Projected.Sources[0].Secret.Items[0].Mode; mode != nil {

@@ -57,20 +57,24 @@ func TestVariables(t *testing.T) {
 	}
 	const url = `{name: URL, value: "https://$(KUBERNETES_SERVICE_HOST):$(KUBERNETES_SERVICE_PORT)"}`
 	for name, container := range map[string]string{
-		"nothing":                          `{name: main}`,
-		"a variable":                       `{name: main, env: [` + url + `, {name: PORTAL, value: "$(KUBERNETES_PORT) $(KUBERNETES_SERVICE_PORT_HTTPS)"}]}`,
-		"arguments":                        `{name: main, command: [run, "$(KUBERNETES_PORT_443_TCP)"], args: ["https://$(KUBERNETES_SERVICE_HOST)", "$$(KUBERNETES_PORT)", "$(NONE)"]}`,
-		"a value of the user":              `{name: main, env: [{name: KUBERNETES_SERVICE_HOST, value: mine.example}, ` + url + `]}`,
-		"a value of the user, set later":   `{name: main, env: [` + url + `, {name: KUBERNETES_SERVICE_HOST, value: mine.example}], args: ["$(URL) $(KUBERNETES_SERVICE_HOST)"]}`,
+		"nothing":    `{name: main}`,
+		"a variable": `{name: main, env: [` + url + `, {name: PORTAL, value: "$(KUBERNETES_PORT) $(KUBERNETES_SERVICE_PORT_HTTPS)"}]}`,
+		"arguments": `{name: main, command: [run, "$(KUBERNETES_PORT_443_TCP)"],
+			args: ["https://$(KUBERNETES_SERVICE_HOST)", "$$(KUBERNETES_PORT)", "$(NONE)"]}`,
+		"a value of the user": `{name: main, env: [{name: KUBERNETES_SERVICE_HOST, value: mine.example}, ` + url + `]}`,
+		"a value of the user, set later": `{name: main, env: [` + url +
+			`, {name: KUBERNETES_SERVICE_HOST, value: mine.example}], args: ["$(URL) $(KUBERNETES_SERVICE_HOST)"]}`,
 		"a value that contains the former": `{name: main, env: [{name: KUBERNETES_SERVICE_HOST, value: "proxy-to-$(KUBERNETES_SERVICE_HOST)"}, ` + url + `]}`,
 		"a ConfigMap":                      `{name: main, envFrom: [{configMapRef: {name: own}}], env: [` + url + `]}`,
 		"a ConfigMap without it":           `{name: main, envFrom: [{configMapRef: {name: without}}], env: [` + url + `]}`,
 		"a Secret":                         `{name: main, envFrom: [{secretRef: {name: own}}], env: [` + url + `]}`,
-		"two sources":                      `{name: main, envFrom: [{configMapRef: {name: own}}, {secretRef: {name: port}}, {configMapRef: {name: without}}], env: [` + url + `]}`,
-		"a prefix":                         `{name: main, envFrom: [{prefix: KUBERNETES_, configMapRef: {name: short}}], env: [` + url + `]}`,
-		"a prefix that does not fit":       `{name: main, envFrom: [{prefix: MY_, configMapRef: {name: own}}], env: [` + url + `]}`,
-		"a missing source":                 `{name: main, envFrom: [{configMapRef: {name: missing, optional: true}}], env: [` + url + `]}`,
-		"a source and a value":             `{name: main, envFrom: [{configMapRef: {name: own}}], env: [{name: KUBERNETES_SERVICE_HOST, value: mine.example}, ` + url + `]}`,
+		"two sources": `{name: main, envFrom: [{configMapRef: {name: own}}, {secretRef: {name: port}}, {configMapRef: {name: without}}],
+			env: [` + url + `]}`,
+		"a prefix":                   `{name: main, envFrom: [{prefix: KUBERNETES_, configMapRef: {name: short}}], env: [` + url + `]}`,
+		"a prefix that does not fit": `{name: main, envFrom: [{prefix: MY_, configMapRef: {name: own}}], env: [` + url + `]}`,
+		"a missing source":           `{name: main, envFrom: [{configMapRef: {name: missing, optional: true}}], env: [` + url + `]}`,
+		"a source and a value": `{name: main, envFrom: [{configMapRef: {name: own}}], env: [{name: KUBERNETES_SERVICE_HOST, value: mine.example}, ` +
+			url + `]}`,
 	} {
 		for _, kind := range []string{"containers", "initContainers", "ephemeralContainers"} {
 			for _, links := range []string{"true", "false"} {
@@ -148,7 +152,8 @@ func TestKeysThatStay(t *testing.T) {
 	skipping := mapping
 	skipping.Skip = project.Denied{Labels: project.Keys{"cnpg.io/*"}, Annotations: project.Keys{"note"}}
 	local := identity(t, `{containers: [{name: main, env: [{name: ROLE, valueFrom: {fieldRef: {fieldPath: "metadata.labels['cnpg.io/instanceRole']"}}}]}],
-		volumes: [{name: info, downwardAPI: {items: [{path: labels, fieldRef: {fieldPath: metadata.labels}}, {path: annotations, fieldRef: {fieldPath: metadata.annotations}}]}}]}`)
+		volumes: [{name: info, downwardAPI: {items: [{path: labels, fieldRef: {fieldPath: metadata.labels}},
+			{path: annotations, fieldRef: {fieldPath: metadata.annotations}}]}}]}`)
 	intent, err := podspec.ShadowPod(skipping, local, podspec.Options{})
 	if err != nil {
 		t.Fatal(err)
@@ -158,7 +163,8 @@ func TestKeysThatStay(t *testing.T) {
 			t.Errorf("annotation %s is %q", key, value)
 		}
 	}
-	if got, want := intent.Annotations[labels.Downward+"labels"], "app=\"web\"\napps.kubernetes.io/pod-index=\"0\"\ntopology.kubernetes.io/zone=\"milan-a\""; got != want {
+	if got, want := intent.Annotations[labels.Downward+"labels"],
+		"app=\"web\"\napps.kubernetes.io/pod-index=\"0\"\ntopology.kubernetes.io/zone=\"milan-a\""; got != want {
 		t.Errorf("labels: %s, want %s", got, want)
 	}
 }
@@ -220,19 +226,26 @@ func TestNames(t *testing.T) {
 		address   string
 		host      string
 	}{
-		"through the network":           {server: joined(), address: "10.60.0.1", host: "kubernetes.default"},
-		"in the namespace default":      {server: joined(), namespace: "default", address: "10.60.0.1", host: "kubernetes.default", want: map[string]string{"kubernetes": "10.60.0.1"}},
-		"an address outside":            {server: ends("203.0.113.7", "6443"), address: "203.0.113.7", host: "203.0.113.7"},
-		"a name outside":                {server: ends("api.rome.example", "6443"), address: nowhere, host: "api.rome.example"},
-		"an alias with the address":     {server: joined(), aliases: "[{ip: 10.60.0.1, hostnames: [api]}]", address: "10.60.0.1", host: "kubernetes.default", want: map[string]string{"api": "10.60.0.1"}},
-		"an alias with a name":          {server: joined(), aliases: "[{ip: 192.0.2.1, hostnames: [kubernetes.default, db]}]", address: "10.60.0.1", host: "kubernetes.default.svc", want: map[string]string{"kubernetes.default": "192.0.2.1", "db": "192.0.2.1"}},
-		"an alias with our own address": {server: joined(), aliases: "[{ip: 10.80.0.1, hostnames: [api]}]", address: "10.60.0.1", host: "kubernetes.default", want: map[string]string{"api": "10.60.0.1"}},
-		"the same, and a name outside":  {server: ends("api.rome.example", "443"), aliases: "[{ip: 10.80.0.1, hostnames: [api]}]", address: nowhere, host: "api.rome.example", want: map[string]string{"api": nowhere}},
+		"through the network": {server: joined(), address: "10.60.0.1", host: "kubernetes.default"},
+		"in the namespace default": {server: joined(), namespace: "default", address: "10.60.0.1", host: "kubernetes.default",
+			want: map[string]string{"kubernetes": "10.60.0.1"}},
+		"an address outside": {server: ends("203.0.113.7", "6443"), address: "203.0.113.7", host: "203.0.113.7"},
+		"a name outside":     {server: ends("api.rome.example", "6443"), address: nowhere, host: "api.rome.example"},
+		"an alias with the address": {server: joined(), aliases: "[{ip: 10.60.0.1, hostnames: [api]}]", address: "10.60.0.1", host: "kubernetes.default",
+			want: map[string]string{"api": "10.60.0.1"}},
+		"an alias with a name": {server: joined(), aliases: "[{ip: 192.0.2.1, hostnames: [kubernetes.default, db]}]", address: "10.60.0.1",
+			host: "kubernetes.default.svc", want: map[string]string{"kubernetes.default": "192.0.2.1", "db": "192.0.2.1"}},
+		"an alias with our own address": {server: joined(), aliases: "[{ip: 10.80.0.1, hostnames: [api]}]", address: "10.60.0.1", host: "kubernetes.default",
+			want: map[string]string{"api": "10.60.0.1"}},
+		"the same, and a name outside": {server: ends("api.rome.example", "443"), aliases: "[{ip: 10.80.0.1, hostnames: [api]}]", address: nowhere,
+			host: "api.rome.example", want: map[string]string{"api": nowhere}},
 		"aliases with all names": {
-			server: joined(), aliases: "[{ip: 192.0.2.1, hostnames: [" + strings.Join(all, ", ") + "]}]", address: "192.0.2.1", host: "kubernetes", want: map[string]string{"kubernetes": "10.60.0.1"},
+			server: joined(), aliases: "[{ip: 192.0.2.1, hostnames: [" + strings.Join(all, ", ") + "]}]", address: "192.0.2.1", host: "kubernetes",
+			want: map[string]string{"kubernetes": "10.60.0.1"},
 		},
 		"aliases with all names, and the bare one": {
-			server: joined(), aliases: "[{ip: 192.0.2.1, hostnames: [kubernetes, " + strings.Join(all, ", ") + "]}]", address: "192.0.2.1", host: "10.60.0.1", want: map[string]string{"kubernetes": "192.0.2.1"},
+			server: joined(), aliases: "[{ip: 192.0.2.1, hostnames: [kubernetes, " + strings.Join(all, ", ") + "]}]", address: "192.0.2.1", host: "10.60.0.1",
+			want: map[string]string{"kubernetes": "192.0.2.1"},
 		},
 	} {
 		if test.aliases == "" {
@@ -303,11 +316,12 @@ func TestNoTokens(t *testing.T) {
 	}
 }
 
-// TestAddressOfAPod: a container that reads liqo.io/pod-ip gets the address that this cluster shows, once it does; at home, and before that, an empty text. The file
-// of all annotations does not have it.
+// TestAddressOfAPod: a container that reads liqo.io/pod-ip gets the address that this cluster shows, once it does; at home, and before that, an empty text. The
+// file of all annotations does not have it.
 func TestAddressOfAPod(t *testing.T) {
 	local := identity(t, `{containers: [{name: main}], volumes: [{name: info, downwardAPI: {items: [
-		{path: address, fieldRef: {apiVersion: v1, fieldPath: "metadata.annotations['liqo.io/pod-ip']"}}, {path: all, fieldRef: {apiVersion: v1, fieldPath: metadata.annotations}}]}}]}`)
+		{path: address, fieldRef: {apiVersion: v1, fieldPath: "metadata.annotations['liqo.io/pod-ip']"}},
+		{path: all, fieldRef: {apiVersion: v1, fieldPath: metadata.annotations}}]}}]}`)
 	local.Status.PodIP = ""
 	if got := away(nil).files(t, sent(t, local, joined()))["info/address"]; got != "" || !podspec.ReadsAddress(local) {
 		t.Errorf("before the pod has an address: %q", got)
@@ -327,13 +341,18 @@ func TestAddressOfAPod(t *testing.T) {
 
 // TestRequests: a container that requests nothing reads 0, as at home; the provider gives it a request.
 func TestRequests(t *testing.T) {
-	const reads = `env: [{name: CPU, valueFrom: {resourceFieldRef: {resource: requests.cpu}}}, {name: OTHER, valueFrom: {resourceFieldRef: {containerName: other, resource: requests.memory}}},
+	const reads = `env: [{name: CPU, valueFrom: {resourceFieldRef: {resource: requests.cpu}}},
+		{name: OTHER, valueFrom: {resourceFieldRef: {containerName: other, resource: requests.memory}}},
 		{name: LIMIT, valueFrom: {resourceFieldRef: {resource: limits.cpu}}}]`
 	for spec, want := range map[string]string{
-		`{containers: [{name: main, ` + reads + `}, {name: other}]}`:                                                                        "CPU=0 OTHER=0 LIMIT=limits.cpu of main",
-		`{containers: [{name: main, resources: {requests: {memory: 1Gi}}, ` + reads + `}, {name: other, resources: {limits: {cpu: "1"}}}]}`: "CPU=0 OTHER=0 LIMIT=limits.cpu of main",
-		`{containers: [{name: main, resources: {requests: {cpu: "1"}}, ` + reads + `}, {name: other, resources: {limits: {memory: 1Gi}}}]}`: "CPU=requests.cpu of main OTHER=requests.memory of other LIMIT=limits.cpu of main",
-		`{resources: {requests: {cpu: "1"}}, containers: [{name: main, ` + reads + `}, {name: other}]}`:                                     "CPU=requests.cpu of main OTHER=requests.memory of other LIMIT=limits.cpu of main",
+		`{containers: [{name: main, ` + reads +
+			`}, {name: other}]}`: "CPU=0 OTHER=0 LIMIT=limits.cpu of main",
+		`{containers: [{name: main, resources: {requests: {memory: 1Gi}}, ` + reads +
+			`}, {name: other, resources: {limits: {cpu: "1"}}}]}`: "CPU=0 OTHER=0 LIMIT=limits.cpu of main",
+		`{containers: [{name: main, resources: {requests: {cpu: "1"}}, ` + reads + `}, {name: other, resources: {limits: {memory: 1Gi}}}]}`: "CPU=requests.cpu of " +
+			"main OTHER=requests.memory of other LIMIT=limits.cpu of main",
+		`{resources: {requests: {cpu: "1"}}, containers: [{name: main, ` + reads + `}, {name: other}]}`: "CPU=requests.cpu of " +
+			"main OTHER=requests.memory of other LIMIT=limits.cpu of main",
 	} {
 		remote := sent(t, identity(t, spec), podspec.APIServer{})
 		var got []string
@@ -348,7 +367,9 @@ func TestRequests(t *testing.T) {
 			t.Errorf("%s: %s, want %s", spec, strings.Join(got, " "), want)
 		}
 	}
-	remote := sent(t, identity(t, `{containers: [{name: main}], volumes: [{name: info, downwardAPI: {items: [{path: cpu, resourceFieldRef: {containerName: main, resource: requests.cpu}}]}}]}`), podspec.APIServer{})
+	remote := sent(t,
+		identity(t, `{containers: [{name: main}], volumes: [{name: info, downwardAPI: {items: [
+			{path: cpu, resourceFieldRef: {containerName: main, resource: requests.cpu}}]}}]}`), podspec.APIServer{})
 	if got := away(nil).files(t, remote)["info/cpu"]; got != "0" {
 		t.Errorf("the file of a request that is none: %q", got)
 	}
@@ -375,13 +396,15 @@ func TestFullName(t *testing.T) {
 		if spec.SetHostnameAsFQDN != nil {
 			asFQDN = strconv.FormatBool(*spec.SetHostnameAsFQDN)
 		}
-		if override != test.override || asFQDN != test.asFQDN || spec.Subdomain != identity(t, test.spec).Spec.Subdomain || spec.Hostname != identity(t, test.spec).Spec.Hostname {
+		if override != test.override || asFQDN != test.asFQDN || spec.Subdomain != identity(t, test.spec).Spec.Subdomain ||
+			spec.Hostname != identity(t, test.spec).Spec.Hostname {
 			t.Errorf("%s: hostnameOverride %q, setHostnameAsFQDN %s, hostname %q, subdomain %q", name, override, asFQDN, spec.Hostname, spec.Subdomain)
 		}
 	}
 }
 
-// TestHomeDNS: the ShadowPod of a pod that names the DNS of its own cluster by address states that, so that the provider puts its own name server there. Other pods have no annotation more.
+// TestHomeDNS: the ShadowPod of a pod that names the DNS of its own cluster by address states that, so that the provider puts its own name
+// server there. Other pods have no annotation more.
 func TestHomeDNS(t *testing.T) {
 	knows := mapping
 	knows.DNS = []netip.Addr{netip.MustParseAddr("10.80.0.10"), netip.MustParseAddr("fd00:80::a")}

@@ -35,7 +35,8 @@ func MustReplace(err error) bool {
 		return false
 	}
 	for _, cause := range status.Status().Details.Causes {
-		if cause.Type == metav1.CauseTypeFieldValueDuplicate || strings.Contains(cause.Message, "immutable") || strings.Contains(cause.Message, "may not change once set") {
+		if cause.Type == metav1.CauseTypeFieldValueDuplicate || strings.Contains(cause.Message, "immutable") ||
+			strings.Contains(cause.Message, "may not change once set") {
 			return true
 		}
 	}

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package refusals recognises what a peer refuses to accept, and remembers which metadata it does not accept, so that the copies of objects are written without.
+// Package refusals recognises what a peer refuses to accept, and remembers which metadata it does not accept, so
+// that the copies of objects are written without.
 //
 // It sends no request. What the error of a peer's webhook means, project.Refused decides.
 package refusals
@@ -121,5 +122,6 @@ func (r *Metadata) Lacks(local client.Object) error {
 		return nil
 	}
 	slices.Sort(lacks)
-	return fmt.Errorf("the remote cluster does not accept all of this object, so its copy there lacks: %s; the administrator of that cluster can allow it (values peers.metadata, peers.services)", strings.Join(lacks, ", "))
+	return fmt.Errorf("the remote cluster does not accept all of this object, so its copy there lacks: %s; the administrator of that cluster can allow it "+
+		"(values peers.metadata, peers.services)", strings.Join(lacks, ", "))
 }

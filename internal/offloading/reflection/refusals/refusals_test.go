@@ -20,7 +20,8 @@ func TestRefusals(t *testing.T) {
 	now := time.Unix(1_700_000_000, 0)
 	object := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{"a": ""}, Annotations: map[string]string{"b.example/c": ""}}}
 	refusal := func(labels, annotations string) error {
-		return fmt.Errorf("apply: %w", apierrors.NewForbidden(corev1.Resource("configmaps"), "x", fmt.Errorf("metadata refused: labels [%s], annotations [%s]", labels, annotations)))
+		return fmt.Errorf("apply: %w", apierrors.NewForbidden(corev1.Resource("configmaps"), "x",
+			fmt.Errorf("metadata refused: labels [%s], annotations [%s]", labels, annotations)))
 	}
 	r := NewMetadata()
 	if r.Learn(object, errors.New("metadata refused: labels [a], annotations []"), now) {

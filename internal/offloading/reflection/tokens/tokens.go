@@ -309,7 +309,8 @@ func (t *Tokens) issue(ctx context.Context, mapping *engine.Mapping, local *core
 	if err == nil {
 		c, unreachable := t.engine.Remote.Client()
 		if err = unreachable; err == nil {
-			err = c.Apply(mapping.Context, podspec.TokenSecret(mapping.NamespaceMapping, local, values, expires, seconds), client.FieldOwner(labels.OwnerReflection), client.ForceOwnership)
+			err = c.Apply(mapping.Context, podspec.TokenSecret(mapping.NamespaceMapping, local, values, expires, seconds), client.FieldOwner(labels.OwnerReflection),
+				client.ForceOwnership)
 		}
 	}
 	if err != nil {
@@ -322,7 +323,8 @@ func (t *Tokens) issue(ctx context.Context, mapping *engine.Mapping, local *core
 	return max(time.Until(podspec.TokenRefresh(expires, seconds)), podplan.SettleTimeout), nil
 }
 
-func (t *Tokens) request(ctx context.Context, local *corev1.Pod, requests []podspec.TokenRequest) (values map[string]string, expires time.Time, seconds int64, err error) {
+func (t *Tokens) request(ctx context.Context, local *corev1.Pod,
+	requests []podspec.TokenRequest) (values map[string]string, expires time.Time, seconds int64, err error) {
 	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: local.Namespace, Name: podspec.ServiceAccountName(local)}}
 	values, seconds = map[string]string{}, shortest(requests)
 	for _, request := range requests {

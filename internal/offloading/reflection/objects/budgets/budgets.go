@@ -40,7 +40,8 @@ const together = time.Second
 type Options struct {
 	// PodsSynced reports whether PodChanged was called for all pods.
 	PodsSynced func() bool
-	// NodePods returns the pods of the node in a local namespace, LabelsThere those labels of a remote pod that only some providers let it have, and whether it exists.
+	// NodePods returns the pods of the node in a local namespace, LabelsThere those labels of a remote pod that only
+	// some providers let it have, and whether it exists.
 	NodePods    func(namespace string) []*corev1.Pod
 	LabelsThere func(remote types.NamespacedName) (map[string]string, bool)
 }
@@ -97,7 +98,8 @@ func (b *Budgets) deletedThere(mapping *engine.Mapping, copied client.Object) {
 	}
 }
 
-var errDeletedThere = errors.New("an administrator of the remote cluster has deleted the copy of this budget there, so that a drain of its nodes does not respect it; it is written again after an hour")
+var errDeletedThere = errors.New("an administrator of the remote cluster has deleted the copy of this budget there, so that a drain of its nodes does not " +
+	"respect it; it is written again after an hour")
 
 // PodChanged implements objects.Part: it looks at the budgets of a pod of this node whose labels, health or existence has changed.
 func (b *Budgets) PodChanged(before, after client.Object) {
@@ -168,7 +170,8 @@ func (b *Budgets) project(mapping project.NamespaceMapping, object client.Object
 	}
 	if missed != "" {
 		b.engine.Recorder.Changed(local, name, events.ReasonIncomplete, fmt.Errorf(
-			"pods in the remote cluster do not have the labels %s of the selector, so that a drain of its nodes does not respect this budget: select by a label without a domain, or ask its administrator to allow the labels (value peers.metadata.pods.labels)", missed))
+			"pods in the remote cluster do not have the labels %s of the selector, so that a drain of its nodes does not respect this budget: select by a label "+
+				"without a domain, or ask its administrator to allow the labels (value peers.metadata.pods.labels)", missed))
 		b.reflector().Queue.AddAfter(key, refusals.Retry)
 		return nil, nil
 	}
@@ -178,8 +181,8 @@ func (b *Budgets) project(mapping project.NamespaceMapping, object client.Object
 // errNotNow leaves the copy of a budget as it is.
 var errNotNow = fmt.Errorf("%w: %w", engine.ErrNotSynced, disruption.ErrNotObserved)
 
-// missed returns the keys by which the copy of a budget does not select the same pods in the peer as the budget here; empty if it does. Pods that the peer does not
-// have yet, or whose labels have just changed, prove nothing.
+// missed returns the keys by which the copy of a budget does not select the same pods in the peer as the budget here; empty if it does. Pods that the peer does
+// not have yet, or whose labels have just changed, prove nothing.
 func (b *Budgets) missed(mapping project.NamespaceMapping, local *policyv1.PodDisruptionBudget, pods []disruption.Pod) (keys string, ok bool) {
 	doubtful := kinds.Doubtful(mapping, local.Spec.Selector)
 	if len(doubtful) == 0 {
@@ -226,7 +229,8 @@ func (b *Budgets) sharedPods(object client.Object) error {
 	}
 	var others []string
 	for _, budget := range b.reflector().Local.All(object.GetNamespace()) {
-		if other := selectorOf(budget); budget.GetName() != object.GetName() && slices.ContainsFunc(selected, func(set klabels.Set) bool { return other.Matches(set) }) {
+		if other := selectorOf(budget); budget.GetName() != object.GetName() &&
+			slices.ContainsFunc(selected, func(set klabels.Set) bool { return other.Matches(set) }) {
 			others = append(others, budget.GetName())
 		}
 	}
@@ -234,5 +238,6 @@ func (b *Budgets) sharedPods(object client.Object) error {
 		return nil
 	}
 	slices.Sort(others)
-	return fmt.Errorf("pods have more than one budget, this one and %s: Kubernetes refuses to evict such a pod, here and in the remote cluster, so that a drain fails; leave one budget for each pod", strings.Join(others[:min(len(others), 5)], ", "))
+	return fmt.Errorf("pods have more than one budget, this one and %s: Kubernetes refuses to evict such a pod, here and in the remote cluster, so that a "+
+		"drain fails; leave one budget for each pod", strings.Join(others[:min(len(others), 5)], ", "))
 }

@@ -25,8 +25,8 @@ const firstAttempt, lastAttempt = time.Second, time.Minute
 const mostEvents = 500
 
 // recallDeletions learns which copies of budgets the peer's administrator has deleted before this process started, so that a restart does not undo his
-// decision. The event that reports a deletion to the user stays in Kubernetes for an hour as well; it is read once, if a budget has no copy. Without an answer of the API
-// server, nothing is known, and nothing is written.
+// decision. The event that reports a deletion to the user stays in Kubernetes for an hour as well; it is read once, if a budget has no copy. Without an answer
+// of the API server, nothing is known, and nothing is written.
 func (b *Budgets) recallDeletions(mapping *engine.Mapping) {
 	r := b.reflector()
 	for wait := firstAttempt; ; wait = min(2*wait, lastAttempt) {
@@ -43,7 +43,8 @@ func (b *Budgets) recallDeletions(mapping *engine.Mapping) {
 		err := b.engine.Local.List(mapping.Context, &all, client.InNamespace(mapping.Local), client.Limit(mostEvents),
 			client.MatchingFields{"involvedObject.kind": name, "reason": events.ReasonIncomplete})
 		if apierrors.IsForbidden(err) {
-			log.FromContext(mapping.Context).Error(err, "it is not known which budgets the administrator of the peer has deleted before this process started", "namespace", mapping.Local)
+			log.FromContext(mapping.Context).Error(err, "it is not known which budgets the administrator of the peer has deleted before this process started",
+				"namespace", mapping.Local)
 			return
 		}
 		if err == nil {

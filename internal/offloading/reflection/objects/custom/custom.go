@@ -201,7 +201,8 @@ func (c *Kinds) probe(mapping *engine.Mapping, kind schema.GroupVersionKind) (ha
 	case apierrors.IsForbidden(err):
 		return false, fmt.Errorf("cluster %q grants no rights on %s: its administrator has to add it to the value peers.customResources", e.RemoteName(), name)
 	case apierrors.IsNotFound(err):
-		return false, fmt.Errorf("cluster %q serves no %s of %s: its administrator has to install the CustomResourceDefinition", e.RemoteName(), kind.Kind, kind.GroupVersion())
+		return false, fmt.Errorf("cluster %q serves no %s of %s: its administrator has to install the CustomResourceDefinition", e.RemoteName(), kind.Kind,
+			kind.GroupVersion())
 	case err != nil:
 		return false, fmt.Errorf("list %s in cluster %q: %w", name, e.RemoteName(), err)
 	}

@@ -123,7 +123,8 @@ func (s *statuses) reconcile(ctx context.Context, key types.NamespacedName) (tim
 	}
 	text, err := json.Marshal(status)
 	if err != nil || len(text) > maxStatus {
-		e.Recorder.Failed(local, s.kind.Name(), events.ReasonFailed, fmt.Errorf("the status of the copy in cluster %q is longer than %d bytes, and does not come back", e.RemoteName(), maxStatus))
+		e.Recorder.Failed(local, s.kind.Name(), events.ReasonFailed,
+			fmt.Errorf("the status of the copy in cluster %q is longer than %d bytes, and does not come back", e.RemoteName(), maxStatus))
 		return 0, nil
 	}
 	now := time.Now()
@@ -145,7 +146,8 @@ func (s *statuses) reconcile(ctx context.Context, key types.NamespacedName) (tim
 	return 0, err
 }
 
-// write replaces the status of a local object. Server-side apply does not suit: an intent without fields leaves null behind, which the schemas of most kinds refuse.
+// write replaces the status of a local object. Server-side apply does not suit: an intent without fields leaves null
+// behind, which the schemas of most kinds refuse.
 func (s *statuses) write(ctx context.Context, local *unstructured.Unstructured, status map[string]any) error {
 	next := local.DeepCopy()
 	next.SetManagedFields(nil)

@@ -24,8 +24,8 @@ func (s *Services) remoteOf(local string) (string, bool) {
 	return "", false
 }
 
-// outdated reports whether the copy of a Service that names another server now has to go, if the peer refuses that name, or this cluster knows none for it there: clients
-// there would go on to use what the Service was before. A name that is not known at the moment is no reason to remove an earlier name.
+// outdated reports whether the copy of a Service that names another server now has to go, if the peer refuses that name, or this cluster knows none for it
+// there: clients there would go on to use what the Service was before. A name that is not known at the moment is no reason to remove an earlier name.
 func (s *Services) outdated(mapping *engine.Mapping, local client.Object, remote *metav1.PartialObjectMetadata, refused bool) (bool, error) {
 	if !isExternalName(local) || refused {
 		return isExternalName(local), nil

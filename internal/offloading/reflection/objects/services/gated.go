@@ -17,8 +17,8 @@ import (
 	"liqo.io/liqo/internal/offloading/reflection/engine"
 )
 
-// gated records the labels of the pods of this node that have readiness gates. Their gates are in this cluster: the peer takes such a pod for ready as soon as its
-// containers are, so that Services there must not find it by a selector.
+// gated records the labels of the pods of this node that have readiness gates. Their gates are in this cluster: the peer takes such a pod for ready as soon as
+// its containers are, so that Services there must not find it by a selector.
 type gated struct {
 	mu   sync.RWMutex
 	pods map[string]map[string]klabels.Set // by namespace and name

@@ -9,8 +9,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// handoverTime is for how long both clusters fill in the endpoints of a Service that run in the peer, after its selector has changed so that the other one has to.
-// Proxies take the same endpoint of two slices once. The peer's controllers and proxies need a second or two.
+// handoverTime is for how long both clusters fill in the endpoints of a Service that run in the peer, after its selector has changed so that the other one has
+// to. Proxies take the same endpoint of two slices once. The peer's controllers and proxies need a second or two.
 const handoverTime = 5 * time.Second
 
 // handovers knows which cluster fills in the endpoints of each Service that run in the peer: the peer itself by the selector, or this one by name.

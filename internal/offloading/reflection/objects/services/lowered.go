@@ -20,12 +20,13 @@ import (
 )
 
 const (
-	// firstRaise is when a peer is asked again for a type that it has refused; each further time waits twice as long, up to lastRaise. A provider counts again seconds
-	// after it has refused one.
+	// firstRaise is when a peer is asked again for a type that it has refused; each further time waits twice as long, up to lastRaise. A
+	// provider counts again seconds after it has refused one.
 	firstRaise, lastRaise = 10 * time.Second, 15 * time.Minute
 )
 
-// lowered are the Services whose type the peer has refused. Their copies are of type ClusterIP until it accepts the type: pods there need the name and the address.
+// lowered are the Services whose type the peer has refused. Their copies are of type ClusterIP until it accepts the
+// type: pods there need the name and the address.
 type lowered struct {
 	mu  sync.Mutex
 	all map[types.NamespacedName]lowering
@@ -92,8 +93,10 @@ func (l *lowered) reason(local *corev1.Service) error {
 	if !ok {
 		return nil
 	}
-	return fmt.Errorf("the remote cluster refuses the type %s, so the copy there has the type ClusterIP: pods there reach it by its name, and clients outside of that cluster do not; it is tried again, ever more rarely. "+
-		"Delete other such Services, set the type ClusterIP, or ask the administrator of that cluster (values peers.totals, peers.services): %w", local.Spec.Type, one.why)
+	return fmt.Errorf("the remote cluster refuses the type %s, so the copy there has the type ClusterIP: pods there reach it by its name, and clients outside "+
+		"of that cluster do not; it is tried again, ever more rarely. "+
+		"Delete other such Services, set the type ClusterIP, or ask the administrator of that cluster (values peers.totals, peers.services): %w", local.Spec.Type,
+		one.why)
 }
 
 // wake makes the Service that waits for the longest time ask again soon: the peer may accept one more now. It returns that Service, and when.
@@ -129,9 +132,10 @@ func isLowered(local *corev1.Service, intent runtime.ApplyConfiguration) bool {
 	return ok && copied.Spec != nil && copied.Spec.Type != nil && *copied.Spec.Type != local.Spec.Type
 }
 
-// lower records that the peer has refused the type of a Service, and reports whether the copy can have another one. A copy that is exposed there already stays: the
-// refusal concerns the change.
-func (s *Services) lower(mapping *engine.Mapping, local client.Object, intent runtime.ApplyConfiguration, remote *metav1.PartialObjectMetadata, refusal error) bool {
+// lower records that the peer has refused the type of a Service, and reports whether the copy can have another one. A copy that is exposed there
+// already stays: the refusal concerns the change.
+func (s *Services) lower(mapping *engine.Mapping, local client.Object, intent runtime.ApplyConfiguration, remote *metav1.PartialObjectMetadata,
+	refusal error) bool {
 	service := exposed(local)
 	if service == nil || isLowered(service, intent) || !refusals.Visible(refusal) {
 		return false

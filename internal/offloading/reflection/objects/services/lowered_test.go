@@ -13,7 +13,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// TestLowered: a Service whose type was refused asks again after ever longer pauses, at once if it asks for something else, and soon if the peer may accept one more.
+// TestLowered: a Service whose type was refused asks again after ever longer pauses, at once if it asks for something
+// else, and soon if the peer may accept one more.
 func TestLowered(t *testing.T) {
 	now := time.Unix(1_700_000_000, 0)
 	made := func(name string, ports ...int32) *corev1.Service {
@@ -42,7 +43,8 @@ func TestLowered(t *testing.T) {
 	if pauses[0] != firstRaise || pauses[1] != 2*firstRaise || pauses[8] != lastRaise {
 		t.Errorf("pauses %v", pauses)
 	}
-	if why := l.reason(web); why == nil || !strings.Contains(why.Error(), "LoadBalancer") || !strings.Contains(why.Error(), "11 of 10") || !strings.Contains(why.Error(), "peers.totals") {
+	if why := l.reason(web); why == nil || !strings.Contains(why.Error(), "LoadBalancer") || !strings.Contains(why.Error(), "11 of 10") ||
+		!strings.Contains(why.Error(), "peers.totals") {
 		t.Errorf("reason: %v", why)
 	}
 	l.refuse(web, errors.New("11 of 10"), now)
@@ -50,7 +52,8 @@ func TestLowered(t *testing.T) {
 		t.Error("another port is another question")
 	}
 	l.refuse(made("later", 80), errors.New("x"), now.Add(time.Second))
-	if key, wait := l.wake(now); key.Name != "web" || wait <= 0 || wait > firstRaise || isLowered(web, now.Add(wait)) || !isLowered(made("later", 80), now.Add(wait)) {
+	if key, wait := l.wake(now); key.Name != "web" || wait <= 0 || wait > firstRaise || isLowered(web, now.Add(wait)) ||
+		!isLowered(made("later", 80), now.Add(wait)) {
 		t.Errorf("woken: %s after %s", key, wait)
 	}
 	if !l.forget(types.NamespacedName{Namespace: "shop", Name: "web"}) || l.forget(types.NamespacedName{Namespace: "shop", Name: "web"}) || isLowered(web, now) {

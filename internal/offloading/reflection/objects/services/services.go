@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package services is what the reflection knows of Services and EndpointSlices beyond their rows: which endpoints in the peer it does not find itself, and which types of
-// Services it refuses.
+// Package services is what the reflection knows of Services and EndpointSlices beyond their rows: which endpoints in the peer it does not find
+// itself, and which types of Services it refuses.
 //
 //	pods and selectors ──► which endpoints in the peer it does not find itself           places.go, gated.go, handover.go
 //	names of Services in other namespaces ──► those of their copies                      externalname.go
 //	types of Services that the peer refuses ──► copies of type ClusterIP meanwhile       lowered.go
 //
-// It must not know how copies are read and written, which package objects does, nor what a field means, which package kinds does. The tests of package reflection cover it.
+// It must not know how copies are read and written, which package objects does, nor what a field means, which package kinds
+// does. The tests of package reflection cover it.
 package services
 
 import (

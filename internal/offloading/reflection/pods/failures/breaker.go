@@ -58,6 +58,7 @@ func (b *Breaker) Message(now time.Time) string {
 	if !now.Before(b.until) {
 		return ""
 	}
-	return fmt.Sprintf("%d pods that are restarted for ever failed in the remote cluster within %s: no pods are scheduled there until %s; ask its administrator why they fail, and see their messages",
+	return fmt.Sprintf("%d pods that are restarted for ever failed in the remote cluster within %s: no pods are scheduled there until %s; ask its "+
+		"administrator why they fail, and see their messages",
 		b.Limit, window, b.until.UTC().Format(time.RFC3339))
 }

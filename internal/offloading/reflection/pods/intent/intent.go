@@ -18,8 +18,8 @@ import (
 	"liqo.io/liqo/internal/offloading/shadow"
 )
 
-// Part is a part of a change that the peer may refuse while it accepts the others. Otherwise a refused part would keep all later changes of the pod from the peer: an
-// ephemeral container cannot even be removed from a pod.
+// Part is a part of a change that the peer may refuse while it accepts the others. Otherwise a refused part would keep all later changes of the pod from the
+// peer: an ephemeral container cannot even be removed from a pod.
 type Part string
 
 // The parts, with what their refusal means for the pod.

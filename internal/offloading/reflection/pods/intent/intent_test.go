@@ -23,7 +23,8 @@ func withCPU(amount string) corev1.Container {
 // TestWithout: what the peer refuses of a change stays as it is there, and the rest of the change is applied, without the generation that asked for all of it.
 func TestWithout(t *testing.T) {
 	debug := corev1.EphemeralContainer{EphemeralContainerCommon: corev1.EphemeralContainerCommon{Name: "debug", Image: "debug:1"}}
-	full := &vkv1alpha1.ShadowPod{ObjectMeta: metav1.ObjectMeta{UID: "s"}, Spec: vkv1alpha1.ShadowPodSpec{Pod: corev1.PodSpec{Containers: []corev1.Container{withCPU("1")}}}}
+	full := &vkv1alpha1.ShadowPod{ObjectMeta: metav1.ObjectMeta{UID: "s"},
+		Spec: vkv1alpha1.ShadowPodSpec{Pod: corev1.PodSpec{Containers: []corev1.Container{withCPU("1")}}}}
 	wanted := corev1.PodSpec{Containers: []corev1.Container{withCPU("2")}, EphemeralContainers: []corev1.EphemeralContainer{debug}}
 	wanted.Containers[0].Image = "web:2"
 	want := vkapply.ShadowPod("web", "shop").WithAnnotations(map[string]string{labels.LocalGeneration: "3", "note": "x"}).
@@ -48,7 +49,8 @@ func TestWithout(t *testing.T) {
 	} {
 		got := Without(changed, full, c.refused)
 		pod := got.Spec.Pod
-		if cpu := pod.Containers[0].Resources.Requests.Cpu(); cpu.String() != c.cpu || len(pod.EphemeralContainers) != c.debugs || pod.Containers[0].Image != "web:2" {
+		if cpu := pod.Containers[0].Resources.Requests.Cpu(); cpu.String() != c.cpu || len(pod.EphemeralContainers) != c.debugs ||
+			pod.Containers[0].Image != "web:2" {
 			t.Errorf("%s is refused: cpu %s, %d ephemeral containers, image %s", name, cpu, len(pod.EphemeralContainers), pod.Containers[0].Image)
 		}
 		if got.Annotations[labels.LocalGeneration] != c.generation || got.Annotations["note"] != "x" {
@@ -97,7 +99,8 @@ func TestWithClaims(t *testing.T) {
 		return corev1.VolumeSource{PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: name}}
 	}
 	volumes := []corev1.Volume{
-		{Name: "data", VolumeSource: claim("data")}, {Name: "other", VolumeSource: claim("other")}, {Name: "scratch", VolumeSource: corev1.VolumeSource{Ephemeral: &corev1.EphemeralVolumeSource{}}},
+		{Name: "data", VolumeSource: claim("data")}, {Name: "other", VolumeSource: claim("other")},
+		{Name: "scratch", VolumeSource: corev1.VolumeSource{Ephemeral: &corev1.EphemeralVolumeSource{}}},
 	}
 	local := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web"}, Spec: corev1.PodSpec{Volumes: volumes}}
 	intent := vkapply.ShadowPod("web", "shop-rome").WithSpec(vkapply.ShadowPodSpec().WithPod(corev1.PodSpec{Volumes: slices.Clone(volumes)}))

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package tolerations makes Kubernetes wait longer for the pods of a peer that has become unreachable, in namespaces that want it. It must not know how tolerations are
-// extended, which package podspec does. The tests of package reflection cover it.
+// Package tolerations makes Kubernetes wait longer for the pods of a peer that has become unreachable, in namespaces that want it. It must not know how
+// tolerations are extended, which package podspec does. The tests of package reflection cover it.
 package tolerations
 
 import (

@@ -61,8 +61,8 @@ func affinity(local *corev1.Pod, all map[string]string) (*corev1.Affinity, error
 	}}, nil
 }
 
-// spread returns the spread constraints that a pod has in the peer. This cluster has chosen the virtual node by them, so they are preferences there: its nodes may lack
-// the label of a constraint, and its scheduler counts only the pods that run there. The annotation copies them as they are.
+// spread returns the spread constraints that a pod has in the peer. This cluster has chosen the virtual node by them, so they are preferences there: its nodes
+// may lack the label of a constraint, and its scheduler counts only the pods that run there. The annotation copies them as they are.
 func spread(local *corev1.Pod, constraints []corev1.TopologySpreadConstraint) (remote []corev1.TopologySpreadConstraint, err error) {
 	preset, ok := local.Annotations[labels.SpreadPreset]
 	if ok && preset != labels.SpreadSoft && preset != labels.SpreadPropagate {

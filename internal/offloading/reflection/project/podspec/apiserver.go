@@ -65,7 +65,8 @@ func (a APIServer) inject(m project.NamespaceMapping, local *corev1.Pod, spec *c
 	return nil
 }
 
-// alias leads the names of the API server to its address, and returns those that it leads there. A name for which the pod has an entry of its own stays with that.
+// alias leads the names of the API server to its address, and returns those that it leads there. A name for which
+// the pod has an entry of its own stays with that.
 func (a APIServer) alias(m project.NamespaceMapping, namespace, address string, spec *corev1.PodSpec) (names []string) {
 	taken := func(name string) bool {
 		return slices.ContainsFunc(spec.HostAliases, func(alias corev1.HostAlias) bool { return slices.Contains(alias.Hostnames, name) })

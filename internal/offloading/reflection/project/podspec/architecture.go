@@ -8,8 +8,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// architectures returns the architectures of nodes that a pod names in its node selector or its required node affinity, so that it runs on each of them; nil if it names none,
-// or not in a list. The scheduler of this cluster knows one architecture of the peer, which the pod accepts in that case, too.
+// architectures returns the architectures of nodes that a pod names in its node selector or its required node affinity, so that it runs on each of them; nil if
+// it names none, or not in a list. The scheduler of this cluster knows one architecture of the peer, which the pod accepts in that case, too.
 func architectures(spec *corev1.PodSpec) (named []string) {
 	if one := spec.NodeSelector[corev1.LabelArchStable]; one != "" {
 		return []string{one}

@@ -24,7 +24,8 @@ const (
 	fieldNode, fieldNodeDeprecated = "spec.nodeName", "spec.host"
 )
 
-// mostAnnotations bounds all annotations of a ShadowPod together with those that carry fields. Kubernetes allows 256 KiB for an object, of which the peer needs some.
+// mostAnnotations bounds all annotations of a ShadowPod together with those that carry fields. Kubernetes allows 256
+// KiB for an object, of which the peer needs some.
 const mostAnnotations = 224 << 10
 
 // downward gives the containers of a remote pod what the downward API of this cluster gives: see docs/adr/0039-who-a-pod-is.md. A variable gets a literal value
@@ -174,7 +175,8 @@ func (d *downward) carry(ref *corev1.ObjectFieldSelector, name, value string) {
 	ref.FieldPath, d.carried[labels.Downward+name] = annotationPath(labels.Downward+name), value
 }
 
-// carryKey carries one label or annotation. If the pod does not have it, the annotation is missing as well, and the container reads an empty text in both clusters.
+// carryKey carries one label or annotation. If the pod does not have it, the annotation is missing as well, and the
+// container reads an empty text in both clusters.
 func (d *downward) carryKey(ref *corev1.ObjectFieldSelector, name, key string, all map[string]string) {
 	name = labels.Downward + name + project.Hash(key)
 	if value, ok := all[key]; ok {
@@ -224,8 +226,8 @@ func listing(all map[string]string, most int) string {
 	return strings.Join(lines, "\n")
 }
 
-// WithoutUnread returns the annotations of a ShadowPod without those that carry fields which no container of its pod reads: it was created by a version that did
-// not carry them, and such an annotation would cost a write, and show in the files of the pod.
+// WithoutUnread returns the annotations of a ShadowPod without those that carry fields which no container of its pod reads: it was created by a version that
+// did not carry them, and such an annotation would cost a write, and show in the files of the pod.
 func WithoutUnread(annotations map[string]string, spec *corev1.PodSpec) map[string]string {
 	read := readFields(spec)
 	kept := maps.Clone(annotations)

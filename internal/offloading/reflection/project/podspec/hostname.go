@@ -15,8 +15,9 @@ import (
 // mostHostname is how long a name may be that a kubelet gives a pod without cutting it.
 const mostHostname = 63
 
-// nameHost gives a pod that asks for its full name as the name of its host the one that it has here. The kubelet of the peer would give it the name of the remote
-// namespace, and not start it if that is too long. Kubernetes before 1.35 ignores the field: there the host has the short name. The DNS records of the pod stay.
+// nameHost gives a pod that asks for its full name as the name of its host the one that it has here. The kubelet of the peer would give
+// it the name of the remote namespace, and not start it if that is too long. Kubernetes before 1.35 ignores the field: there the host has
+// the short name. The DNS records of the pod stay.
 func nameHost(m project.NamespaceMapping, local *corev1.Pod, spec *corev1.PodSpec) {
 	if spec.SetHostnameAsFQDN == nil || !*spec.SetHostnameAsFQDN || spec.Subdomain == "" || spec.HostnameOverride != nil {
 		return

@@ -19,8 +19,8 @@ import (
 	"liqo.io/liqo/internal/offloading/shadow"
 )
 
-// ownPodLabels are labels of pods that have no meaning in another cluster. The API server of this cluster copies zone and region of the node to each pod that it
-// binds (Kubernetes 1.35 and later), and that of the other cluster does the same there.
+// ownPodLabels are labels of pods that have no meaning in another cluster. The API server of this cluster copies zone and region of the node to each pod that
+// it binds (Kubernetes 1.35 and later), and that of the other cluster does the same there.
 var ownPodLabels = []string{labels.ShadowPod, corev1.LabelTopologyZone, corev1.LabelTopologyRegion}
 
 // Options is what a remote pod gets beyond the specification of the local pod.
@@ -72,14 +72,15 @@ func podAnnotations(m project.NamespaceMapping, local *corev1.Pod) map[string]st
 	return kept
 }
 
-// podSpec copies the fields that are reflected. The others are not: the peer decides where a pod runs, and with which priority; the controllers behind readiness
-// gates are in this cluster (see podstatus.Of). It reuses parts of local.
+// podSpec copies the fields that are reflected. The others are not: the peer decides where a pod runs, and with which priority; the controllers behind
+// readiness gates are in this cluster (see podstatus.Of). It reuses parts of local.
 func podSpec(local *corev1.PodSpec) corev1.PodSpec {
 	no := false
 	remote := corev1.PodSpec{
 		Volumes: local.Volumes, Containers: local.Containers, InitContainers: local.InitContainers, EphemeralContainers: local.EphemeralContainers,
 		RestartPolicy: local.RestartPolicy, ActiveDeadlineSeconds: local.ActiveDeadlineSeconds,
-		TerminationGracePeriodSeconds: local.TerminationGracePeriodSeconds, DNSPolicy: local.DNSPolicy, DNSConfig: local.DNSConfig, EnableServiceLinks: local.EnableServiceLinks, HostAliases: local.HostAliases,
+		TerminationGracePeriodSeconds: local.TerminationGracePeriodSeconds, DNSPolicy: local.DNSPolicy, DNSConfig: local.DNSConfig,
+		EnableServiceLinks: local.EnableServiceLinks, HostAliases: local.HostAliases,
 		Hostname: local.Hostname, Subdomain: local.Subdomain, SetHostnameAsFQDN: local.SetHostnameAsFQDN, HostnameOverride: local.HostnameOverride,
 		ImagePullSecrets: local.ImagePullSecrets, Resources: withoutClaims(local.Resources),
 		SecurityContext: local.SecurityContext, ShareProcessNamespace: local.ShareProcessNamespace, HostUsers: local.HostUsers,
@@ -100,8 +101,8 @@ func podSpec(local *corev1.PodSpec) corev1.PodSpec {
 	return remote
 }
 
-// linux returns the system of a pod if it is that of virtual nodes: Kubernetes demands it beside fields of one system, such as stopSignal. Another one would keep
-// rules of the peer from the pod that this system does not have.
+// linux returns the system of a pod if it is that of virtual nodes: Kubernetes demands it beside fields of one system, such as stopSignal. Another one would
+// keep rules of the peer from the pod that this system does not have.
 func linux(os *corev1.PodOS) *corev1.PodOS {
 	if os == nil || os.Name != corev1.Linux {
 		return nil

@@ -83,7 +83,8 @@ func TokenRefresh(expires time.Time, seconds int64) time.Time {
 
 // TokenSecret returns the Secret with a pod's tokens, by the keys of their requests. expires is the earliest expiration, seconds the shortest lifetime that
 // was granted.
-func TokenSecret(m project.NamespaceMapping, local *corev1.Pod, tokens map[string]string, expires time.Time, seconds int64) *coreapply.SecretApplyConfiguration {
+func TokenSecret(m project.NamespaceMapping, local *corev1.Pod, tokens map[string]string, expires time.Time,
+	seconds int64) *coreapply.SecretApplyConfiguration {
 	data := map[string][]byte{namespaceKey: []byte(local.Namespace)}
 	for key, token := range tokens {
 		data[key] = []byte(token)
@@ -153,8 +154,9 @@ func tokenSources(local *corev1.Pod, volume *corev1.Volume, tokens bool) []corev
 	return remote
 }
 
-// tokenMode returns the mode of a token's file, nil for that of the volume. A kubelet lets the one user of a pod own its tokens, whatever the mode of the volume. A file
-// of a Secret belongs to root, so that user needs the right of all others. If the pod has a group for its files (fsGroup), a kubelet gives that the right to read both.
+// tokenMode returns the mode of a token's file, nil for that of the volume. A kubelet lets the one user of a pod own its tokens, whatever the
+// mode of the volume. A file of a Secret belongs to root, so that user needs the right of all others. If the pod has a group for its files
+// (fsGroup), a kubelet gives that the right to read both.
 func tokenMode(local *corev1.Pod, ofVolume *int32) *int32 {
 	if ofVolume == nil || *ofVolume&othersRead != 0 || !hasOneUser(&local.Spec) || local.Spec.SecurityContext != nil && local.Spec.SecurityContext.FSGroup != nil {
 		return nil

@@ -16,17 +16,17 @@ const (
 	unlimitedSeconds = math.MaxInt64
 )
 
-// extendedTo returns the toleration of a pod whose provider is unreachable: whole minutes, and one second more. By that second we distinguish it from what users choose,
-// and keep it out of the ShadowPod.
+// extendedTo returns the toleration of a pod whose provider is unreachable: whole minutes, and one second more. By that second we distinguish it from what
+// users choose, and keep it out of the ShadowPod.
 func extendedTo(seconds int64) int64 { return (seconds+58)/60*60 + 1 }
 
 func isExtended(seconds int64) bool {
 	return seconds == unlimitedSeconds || seconds > defaultSeconds && seconds%60 == 1
 }
 
-// ExtendTolerations returns the next tolerations of a pod that runs at a provider: it extends the five minutes that Kubernetes adds for a lost node to the seconds
-// that its namespace wants (0: it wants none), in two steps. The first, taken only if the provider is unreachable, sets no limit, which cancels a scheduled
-// deletion. The second, some time later, sets the limit. A user chose any other time, so that stays. changed is false if no step is due.
+// ExtendTolerations returns the next tolerations of a pod that runs at a provider: it extends the five minutes that Kubernetes adds for a lost node to the
+// seconds that its namespace wants (0: it wants none), in two steps. The first, taken only if the provider is unreachable, sets no limit, which cancels a
+// scheduled deletion. The second, some time later, sets the limit. A user chose any other time, so that stays. changed is false if no step is due.
 func ExtendTolerations(tolerations []corev1.Toleration, wanted int64, unreachable bool) (longer []corev1.Toleration, changed bool) {
 	return withSeconds(tolerations, func(seconds int64) int64 {
 		switch {

@@ -13,8 +13,8 @@ import (
 	"liqo.io/liqo/apis/labels"
 )
 
-// observedGeneration returns which generation of the local pod the kubelet of the peer has observed: the one that the remote pod has, if the kubelet has observed
-// the remote pod as it is now, and what the local pod shows otherwise. Kubernetes before 1.34 has no generation of pods; then it is zero.
+// observedGeneration returns which generation of the local pod the kubelet of the peer has observed: the one that the remote pod has, if the kubelet has
+// observed the remote pod as it is now, and what the local pod shows otherwise. Kubernetes before 1.34 has no generation of pods; then it is zero.
 func observedGeneration(local, remote *corev1.Pod) int64 {
 	mine, theirs := local.Status.ObservedGeneration, remote.Status.ObservedGeneration
 	if local.Generation <= 0 || theirs <= 0 {
@@ -45,8 +45,8 @@ func WithGeneration(remote *corev1.Pod, generation int64) *corev1.Pod {
 	return &changed
 }
 
-// conditionGeneration translates the generation that a condition of the remote pod is about. What is about an earlier one there is about an earlier one here. If it
-// is not known, the one that the local pod shows stays, as the API server keeps it, too.
+// conditionGeneration translates the generation that a condition of the remote pod is about. What is about an earlier one there is about an earlier one here.
+// If it is not known, the one that the local pod shows stays, as the API server keeps it, too.
 func conditionGeneration(theirs corev1.PodCondition, local, remote *corev1.Pod, observed int64) int64 {
 	switch {
 	case theirs.ObservedGeneration <= 0 || observed <= 0:
@@ -61,8 +61,8 @@ func conditionGeneration(theirs corev1.PodCondition, local, remote *corev1.Pod, 
 	return max(observed-1, 1)
 }
 
-// WithGenerationsOf returns a status with the observed generations that the local pod shows, for an API server that does not keep them: each comparison would find them
-// missing.
+// WithGenerationsOf returns a status with the observed generations that the local pod shows, for an API server that does not
+// keep them: each comparison would find them missing.
 func WithGenerationsOf(local *corev1.Pod, status *corev1.PodStatus) *corev1.PodStatus {
 	as := *status
 	as.ObservedGeneration, as.Conditions = local.Status.ObservedGeneration, slices.Clone(status.Conditions)

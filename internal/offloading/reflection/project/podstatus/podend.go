@@ -83,7 +83,8 @@ func Vanished(local *corev1.Pod, now metav1.Time) corev1.PodStatus {
 	status := Gone(local, now)
 	if !podphase.Final(local.Status.Phase) && status.Phase == corev1.PodFailed {
 		status.Reason = OffloadingAborted
-		status.Message = fmt.Sprintf("the pod is gone from virtual node %s and it is not known how it ended; it is not run again, because it may have finished", local.Spec.NodeName)
+		status.Message = fmt.Sprintf("the pod is gone from virtual node %s and it is not known how it ended; it is not run again, because it may have finished",
+			local.Spec.NodeName)
 	}
 	return status
 }
@@ -109,8 +110,8 @@ func Missing(local *corev1.Pod, now metav1.Time) corev1.PodStatus {
 	return status
 }
 
-// NetworkDown changes the status of a remote pod, as Of returns it, to not Ready: the pod runs, and this cluster does not reach it. A local pod that is not Ready
-// already keeps the time since when.
+// NetworkDown changes the status of a remote pod, as Of returns it, to not Ready: the pod runs, and this cluster does not reach it. A local pod that is not
+// Ready already keeps the time since when.
 func NetworkDown(status *corev1.PodStatus, local *corev1.Pod, now metav1.Time) {
 	if podphase.Final(status.Phase) {
 		return

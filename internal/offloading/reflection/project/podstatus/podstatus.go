@@ -43,8 +43,8 @@ type Facts struct {
 	HostIP string
 }
 
-// Of returns the status of a local pod that runs in the peer; that of one that has finished does not change. The error means that an address cannot be translated yet: the
-// caller must not write a status until it can be. It does not occur for a pod that has ended or is being deleted.
+// Of returns the status of a local pod that runs in the peer; that of one that has finished does not change. The error means that an address cannot be
+// translated yet: the caller must not write a status until it can be. It does not occur for a pod that has ended or is being deleted.
 func Of(f Facts) (corev1.PodStatus, error) {
 	local, remote, mine := f.Local, f.Remote, f.Local.Status.DeepCopy()
 	if remote == nil || podphase.Final(mine.Phase) {
@@ -144,10 +144,10 @@ func localAddresses(remote *corev1.PodStatus, translator project.Translator) ([]
 	return addresses, nil
 }
 
-// conditions returns the remote conditions, and those local ones that no kubelet sets. The controllers behind readiness gates write into the local pod, so the pod
-// is Ready if the remote pod is, which has no gates, and all gates are open. It translates the observed generations, which are those of the remote pod.
-// DisruptionTarget is a remote condition only once the pod has ended, when Jobs read it: the disruption controller of this cluster resets that of a pod that is not
-// being deleted, and each write of ours would make it do so again.
+// conditions returns the remote conditions, and those local ones that no kubelet sets. The controllers behind readiness gates write into the local pod, so the
+// pod is Ready if the remote pod is, which has no gates, and all gates are open. It translates the observed generations, which are those of the remote pod.
+// DisruptionTarget is a remote condition only once the pod has ended, when Jobs read it: the disruption controller of this cluster resets that of a pod that is
+// not being deleted, and each write of ours would make it do so again.
 func conditions(m project.NamespaceMapping, local, remote *corev1.Pod) []corev1.PodCondition {
 	observed := observedGeneration(local, remote)
 	isGate := func(kind corev1.PodConditionType) bool {
@@ -159,7 +159,8 @@ func conditions(m project.NamespaceMapping, local, remote *corev1.Pod) []corev1.
 	}
 	theirs := remote.Status.Conditions
 	for _, condition := range theirs[:min(len(theirs), maxConditions)] {
-		if len(validation.IsQualifiedName(string(condition.Type))) > 0 || has(condition.Type) || isGate(condition.Type) || condition.Type == corev1.DisruptionTarget && !podphase.Final(remote.Status.Phase) {
+		if len(validation.IsQualifiedName(string(condition.Type))) > 0 || has(condition.Type) || isGate(condition.Type) ||
+			condition.Type == corev1.DisruptionTarget && !podphase.Final(remote.Status.Phase) {
 			continue
 		}
 		if condition.Status != corev1.ConditionTrue && condition.Status != corev1.ConditionFalse {

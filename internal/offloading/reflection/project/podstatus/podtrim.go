@@ -65,7 +65,8 @@ func trimContainers(all []corev1.ContainerStatus) (kept []corev1.ContainerStatus
 	for _, one := range all[:min(len(all), maxContainers)] {
 		one.Name, one.AllocatedResourcesStatus = word(one.Name), nil
 		one.State, one.LastTerminationState = containerState(one.State), containerState(one.LastTerminationState)
-		one.Image, one.ImageID, one.ContainerID = project.Text(one.Image, maxMessage), project.Text(one.ImageID, maxMessage), project.Text(one.ContainerID, project.MaxReason)
+		one.Image, one.ImageID, one.ContainerID = project.Text(one.Image, maxMessage), project.Text(one.ImageID, maxMessage),
+			project.Text(one.ContainerID, project.MaxReason)
 		one.User = containerUser(one.User)
 		one.VolumeMounts = slices.Clone(one.VolumeMounts[:min(len(one.VolumeMounts), maxMounts)])
 		kept = append(kept, one)

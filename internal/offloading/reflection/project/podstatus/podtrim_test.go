@@ -12,15 +12,17 @@ import (
 	"liqo.io/liqo/internal/offloading/reflection/project/podstatus"
 )
 
-// TestAttackM7PodStatus: a provider reports pods with long texts and lists. What is cached of each is bounded, and shows whether the pod has ended. FuzzPodStatus
-// compares the status of the local pod with that of an untrimmed one.
+// TestAttackM7PodStatus: a provider reports pods with long texts and lists. What is cached of each is bounded, and shows whether the pod has ended.
+// FuzzPodStatus compares the status of the local pod with that of an untrimmed one.
 func TestAttackM7PodStatus(t *testing.T) {
 	long := strings.Repeat("x", 64<<10)
 	containers := make([]corev1.ContainerStatus, 1000)
 	for i := range containers {
 		containers[i] = corev1.ContainerStatus{
-			Name: fmt.Sprint(i), Image: long, ImageID: long, ContainerID: long, StopSignal: new(corev1.Signal(long)), VolumeMounts: []corev1.VolumeMountStatus{{Name: long}},
-			State: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{Message: long}}, LastTerminationState: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Message: long}},
+			Name: fmt.Sprint(i), Image: long, ImageID: long, ContainerID: long, StopSignal: new(corev1.Signal(long)),
+			VolumeMounts:         []corev1.VolumeMountStatus{{Name: long}},
+			State:                corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{Message: long}},
+			LastTerminationState: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Message: long}},
 		}
 	}
 	conditions := make([]corev1.PodCondition, 1000, 1001)

@@ -1,13 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package pods
+package podstatus
 
 import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
-
-	"liqo.io/liqo/internal/offloading/reflection/project/podstatus"
 )
 
 // TestHostIPStays: the status of a running pod does not depend on the address of the process that writes it.
@@ -20,7 +18,7 @@ func TestHostIPStays(t *testing.T) {
 		{"one that reports no addresses", "", ""},
 		{"one that does again", "10.200.1.67", "10.200.1.67"},
 	} {
-		status, err := podstatus.Of(podstatus.Facts{Local: local, Remote: remote, HostIP: hostIP(local, step.ours)})
+		status, err := Of(Facts{Local: local, Remote: remote, HostIP: HostIP(local, step.ours)})
 		if err != nil {
 			t.Fatal(err)
 		}
