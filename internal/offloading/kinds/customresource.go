@@ -51,8 +51,8 @@ func CustomStatus(remote *unstructured.Unstructured) map[string]any {
 	has = max(has, 0)
 	translateGeneration(status, remote.GetGeneration(), has)
 	conditions, _ := status["conditions"].([]any)
-	for _, one := range conditions {
-		if condition, ok := one.(map[string]any); ok {
+	for _, item := range conditions {
+		if condition, ok := item.(map[string]any); ok {
 			translateGeneration(condition, remote.GetGeneration(), has)
 		}
 	}

@@ -43,9 +43,9 @@ func copyIngress(m project.NamespaceMapping, local *networkingv1.Ingress) *netwo
 	spec := networkingapply.IngressSpec()
 	spec.DefaultBackend = ingressBackend(local.Spec.DefaultBackend)
 	for _, tls := range local.Spec.TLS {
-		one := networkingapply.IngressTLS().WithHosts(tls.Hosts...)
-		one.SecretName = project.Some(tls.SecretName)
-		spec.WithTLS(one)
+		remote := networkingapply.IngressTLS().WithHosts(tls.Hosts...)
+		remote.SecretName = project.Some(tls.SecretName)
+		spec.WithTLS(remote)
 	}
 	for _, rule := range local.Spec.Rules {
 		spec.WithRules(ingressRule(rule))
@@ -62,9 +62,9 @@ func ingressRule(local networkingv1.IngressRule) *networkingapply.IngressRuleApp
 	}
 	http := networkingapply.HTTPIngressRuleValue()
 	for _, path := range local.HTTP.Paths {
-		one := networkingapply.HTTPIngressPath()
-		one.Path, one.PathType, one.Backend = project.Some(path.Path), path.PathType, ingressBackend(&path.Backend)
-		http.WithPaths(one)
+		remote := networkingapply.HTTPIngressPath()
+		remote.Path, remote.PathType, remote.Backend = project.Some(path.Path), path.PathType, ingressBackend(&path.Backend)
+		http.WithPaths(remote)
 	}
 	return rule.WithHTTP(http)
 }

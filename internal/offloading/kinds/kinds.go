@@ -29,8 +29,8 @@ type Kind struct {
 	Flag    string
 	Workers int
 
-	// Copy returns what the peer has of a local object that is not skipped; nil: nothing. If the field is nil, the copy follows from other
-	// objects, too: see the hooks of package objects.
+	// Copy returns what the peer has of a local object that is not skipped; nil: nothing. If the field is nil, the copy also
+	// follows from other objects: see the hooks of package objects.
 	Copy func(project.NamespaceMapping, runtime.Object) runtime.ApplyConfiguration
 	// Lost returns, as the error to report, what a user asked for in an object and its copy does not have, whatever the peer accepts; nil: nothing.
 	Lost func(runtime.Object) error

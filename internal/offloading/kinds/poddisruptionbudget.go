@@ -83,8 +83,8 @@ func Budget(m project.NamespaceMapping, local *policyv1.PodDisruptionBudget, num
 				selector.MatchLabels[key] = value
 			}
 		}
-		for _, one := range own.MatchExpressions {
-			selector.WithMatchExpressions(metaapply.LabelSelectorRequirement().WithKey(one.Key).WithOperator(one.Operator).WithValues(one.Values...))
+		for _, requirement := range own.MatchExpressions {
+			selector.WithMatchExpressions(metaapply.LabelSelectorRequirement().WithKey(requirement.Key).WithOperator(requirement.Operator).WithValues(requirement.Values...))
 		}
 	}
 	spec := policyapply.PodDisruptionBudgetSpec().WithMinAvailable(intstr.FromInt32(number)).WithSelector(selector)
@@ -100,8 +100,8 @@ func Doubtful(m project.NamespaceMapping, selector *metav1.LabelSelector) (keys 
 		return nil
 	}
 	keys = slices.Collect(maps.Keys(selector.MatchLabels))
-	for _, one := range selector.MatchExpressions {
-		keys = append(keys, one.Key)
+	for _, requirement := range selector.MatchExpressions {
+		keys = append(keys, requirement.Key)
 	}
 	keys = slices.DeleteFunc(keys, func(key string) bool { return metadata.Kept(key) && !m.Skip.Labels.Match(key) })
 	slices.Sort(keys)

@@ -54,8 +54,8 @@ func (r *Reflection) Client(ctx context.Context) (client.WithWatch, error) {
 
 // Local returns the local namespace of a remote one; false if it has none.
 func (r *Reflection) Local(remote string) (name string, offloaded bool) {
-	if one := r.engine.Namespaces.Remote(remote); one != nil {
-		return one.Local, true
+	if mapping := r.engine.Namespaces.Remote(remote); mapping != nil {
+		return mapping.Local, true
 	}
 	return "", false
 }

@@ -310,8 +310,8 @@ func (r *Reflection) OnFailing(changed func()) {
 
 // Remote returns the remote namespace of a local namespace; false if it has none.
 func (r *Reflection) Remote(local string) (name string, offloaded bool) {
-	if one, _ := r.engine.Namespaces.Local(local); one != nil {
-		return one.Remote, true
+	if mapping, _ := r.engine.Namespaces.Local(local); mapping != nil {
+		return mapping.Remote, true
 	}
 	return "", false
 }

@@ -134,14 +134,14 @@ func (c *checkedClient) Watch(ctx context.Context, list client.ObjectList, optio
 func checkedObject(object client.Object) (checked client.Object, answer func()) {
 	switch into := object.(type) {
 	case *corev1.Pod:
-		one := &checkedPod{*into}
-		return one, func() { *into = one.Pod }
+		bounded := &checkedPod{*into}
+		return bounded, func() { *into = bounded.Pod }
 	case *vkv1alpha1.ShadowPod:
-		one := &checkedShadowPod{*into}
-		return one, func() { *into = one.ShadowPod }
+		bounded := &checkedShadowPod{*into}
+		return bounded, func() { *into = bounded.ShadowPod }
 	case *corev1.PersistentVolumeClaim:
-		one := &checkedClaim{*into}
-		return one, func() { *into = one.PersistentVolumeClaim }
+		bounded := &checkedClaim{*into}
+		return bounded, func() { *into = bounded.PersistentVolumeClaim }
 	}
 	return object, func() {}
 }

@@ -24,13 +24,13 @@ func checkedKinds(scheme *runtime.Scheme) (*runtime.Scheme, error) {
 	for _, version := range scheme.PrioritizedVersionsAllGroups() {
 		metav1.AddToGroupVersion(kinds, version)
 	}
-	for kind, one := range scheme.AllKnownTypes() {
-		if kinds.Recognizes(kind) || quantities.In(one) {
+	for kind, item := range scheme.AllKnownTypes() {
+		if kinds.Recognizes(kind) || quantities.In(item) {
 			continue
 		}
-		object, ok := reflect.New(one).Interface().(runtime.Object)
+		object, ok := reflect.New(item).Interface().(runtime.Object)
 		if !ok {
-			return nil, fmt.Errorf("%v of the scheme is no object", one)
+			return nil, fmt.Errorf("%v of the scheme is not an object", item)
 		}
 		kinds.AddKnownTypeWithName(kind, object)
 	}
@@ -158,11 +158,11 @@ func (l *checkedList[T, P]) Unmarshal(message []byte) error {
 			return l.ListMeta.Unmarshal(value)
 		case listItems:
 			l.Items = append(l.Items, *new(T))
-			one, ok := any(&l.Items[len(l.Items)-1]).(interface{ Unmarshal([]byte) error })
+			item, ok := any(&l.Items[len(l.Items)-1]).(interface{ Unmarshal([]byte) error })
 			if !ok {
 				return fmt.Errorf("%T has no protocol buffer", *new(T))
 			}
-			return one.Unmarshal(value)
+			return item.Unmarshal(value)
 		}
 		return nil
 	})
@@ -172,8 +172,8 @@ func (l *checkedList[T, P]) Unmarshal(message []byte) error {
 func (l *checkedList[T, P]) DeepCopyObject() runtime.Object {
 	copied := &checkedList[T, P]{TypeMeta: l.TypeMeta, ListMeta: *l.ListMeta.DeepCopy()}
 	for i := range l.Items {
-		if one, ok := P(&l.Items[i]).DeepCopyObject().(P); ok {
-			copied.Items = append(copied.Items, *one)
+		if item, ok := P(&l.Items[i]).DeepCopyObject().(P); ok {
+			copied.Items = append(copied.Items, *item)
 		}
 	}
 	return copied

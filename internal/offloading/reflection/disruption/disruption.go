@@ -111,8 +111,8 @@ func Decide(budget *policyv1.PodDisruptionBudget, pods []Pod, was Memory, now ti
 // then lets no pod be evicted here, so none is there.
 func unknown(status *policyv1.PodDisruptionBudgetStatus) bool {
 	for i := range status.Conditions {
-		if one := &status.Conditions[i]; one.Type == policyv1.DisruptionAllowedCondition {
-			return one.Status == metav1.ConditionFalse && one.Reason == policyv1.SyncFailedReason
+		if seen := &status.Conditions[i]; seen.Type == policyv1.DisruptionAllowedCondition {
+			return seen.Status == metav1.ConditionFalse && seen.Reason == policyv1.SyncFailedReason
 		}
 	}
 	return false
@@ -127,8 +127,8 @@ func count(budget *policyv1.PodDisruptionBudget, selector klabels.Selector, pods
 		}
 		counts := func(state State) bool { return state.Healthy && selector.Matches(state.Labels) }
 		is, was := counts(pod.Now), counts(pod.Now)
-		for _, one := range pod.Was {
-			is, was = is || counts(one), was && counts(one)
+		for _, seen := range pod.Was {
+			is, was = is || counts(seen), was && counts(seen)
 		}
 		if _, leaving := budget.Status.DisruptedPods[pod.Name]; leaving {
 			was = false // Kubernetes stops to count it before its deletion

@@ -29,7 +29,7 @@ type Memories struct {
 	memories map[types.NamespacedName]Memory
 	// earlier are the states that pods of this node had within the last Lag.
 	earlier map[types.NamespacedName][]earlier
-	swept   time.Time // when all old ones were forgotten
+	cleaned time.Time // when all old ones were forgotten
 	// away is until when a copy stays away. deleted are copies that we delete ourselves, with their local namespaces.
 	away    map[types.NamespacedName]time.Time
 	deleted map[types.UID]string
@@ -47,8 +47,8 @@ func (b *Memories) Changed(pod types.NamespacedName, was State, now time.Time) {
 	if b.earlier == nil {
 		b.earlier = map[types.NamespacedName][]earlier{}
 	}
-	if now.Sub(b.swept) > Lag {
-		b.swept = now
+	if now.Sub(b.cleaned) > Lag {
+		b.cleaned = now
 		for key := range b.earlier {
 			b.expire(key, now)
 		}
@@ -59,7 +59,7 @@ func (b *Memories) Changed(pod types.NamespacedName, was State, now time.Time) {
 
 // expire forgets what a pod was too long ago. The lock is held.
 func (b *Memories) expire(pod types.NamespacedName, now time.Time) {
-	b.earlier[pod] = slices.DeleteFunc(b.earlier[pod], func(one earlier) bool { return !one.until.After(now) })
+	b.earlier[pod] = slices.DeleteFunc(b.earlier[pod], func(old earlier) bool { return !old.until.After(now) })
 	if len(b.earlier[pod]) == 0 {
 		delete(b.earlier, pod)
 	}
@@ -74,9 +74,9 @@ func (b *Memories) Pods(namespace string, present []*corev1.Pod, now time.Time) 
 		if key.Namespace != namespace {
 			continue
 		}
-		for _, one := range states {
-			if one.until.After(now) {
-				was[key.Name] = append(was[key.Name], one.State)
+		for _, old := range states {
+			if old.until.After(now) {
+				was[key.Name] = append(was[key.Name], old.State)
 			}
 		}
 	}

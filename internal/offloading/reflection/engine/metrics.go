@@ -94,8 +94,8 @@ func (e *Engine) forgetFailures(namespace string) {
 
 // Amount is how many of the objects are counted, for Loop.Reflected.
 func Amount(all []client.Object, counts func(client.Object) bool) (n int) {
-	for _, one := range all {
-		if counts(one) {
+	for _, object := range all {
+		if counts(object) {
 			n++
 		}
 	}

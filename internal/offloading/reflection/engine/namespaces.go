@@ -45,11 +45,11 @@ type Mapping struct {
 
 // Applier remembers what the loop of this name wrote to the remote namespace.
 func (m *Mapping) Applier(loop string) *ssa.Applier {
-	if one, ok := m.appliers.Load(loop); ok {
-		return one.(*ssa.Applier)
+	if applier, ok := m.appliers.Load(loop); ok {
+		return applier.(*ssa.Applier)
 	}
-	one, _ := m.appliers.LoadOrStore(loop, ssa.NewApplierOf(m.engine.Remote.ClientOrNil, labels.OwnerReflection))
-	return one.(*ssa.Applier)
+	applier, _ := m.appliers.LoadOrStore(loop, ssa.NewApplierOf(m.engine.Remote.ClientOrNil, labels.OwnerReflection))
+	return applier.(*ssa.Applier)
 }
 
 // Terminating reports whether the remote namespace is being deleted. We write nothing there any more, but still observe the pods that are left.
@@ -136,12 +136,12 @@ func (p *Namespaces) update(after client.Object) {
 	if current != nil {
 		start, freeze, stop = p.replace(current)
 		policyChanged = p.applyPolicy(current)
-		for local, one := range p.byLocal {
-			one.customResources.Store(new(current.Spec.CustomResources[local]))
-			one.runWithout.Store(new(current.Spec.RunWithout[local]))
-			one.unreachableSeconds.Store(current.Spec.UnreachableTolerationSeconds[local])
-			if only := slices.Contains(current.Spec.ReferencedOnly, local); one.referencedOnly.Swap(only) != only {
-				referencesChanged = append(referencesChanged, one)
+		for local, mapping := range p.byLocal {
+			mapping.customResources.Store(new(current.Spec.CustomResources[local]))
+			mapping.runWithout.Store(new(current.Spec.RunWithout[local]))
+			mapping.unreachableSeconds.Store(current.Spec.UnreachableTolerationSeconds[local])
+			if only := slices.Contains(current.Spec.ReferencedOnly, local); mapping.referencedOnly.Swap(only) != only {
+				referencesChanged = append(referencesChanged, mapping)
 			}
 		}
 	}
@@ -152,8 +152,8 @@ func (p *Namespaces) update(after client.Object) {
 	for _, old := range stop {
 		p.stop(old)
 	}
-	for _, one := range start {
-		p.start(one)
+	for _, mapping := range start {
+		p.start(mapping)
 	}
 	for _, l := range p.engine.all() {
 		call(l.ReferencesChanged, referencesChanged)
@@ -173,20 +173,20 @@ func call(do func(*Mapping), mappings []*Mapping) {
 	if do == nil {
 		return
 	}
-	for _, one := range mappings {
-		do(one)
+	for _, mapping := range mappings {
+		do(mapping)
 	}
 }
 
 // applyPolicy records in each mapping whether its pods may reach our API server, and returns the mappings for which that changed. It runs before any
 // worker sees a new mapping. A terminating remote namespace gets no new pods, so it keeps its last policy.
 func (p *Namespaces) applyPolicy(current *vkv1alpha1.NamespaceMap) (changed []*Mapping) {
-	for local, one := range p.byLocal {
-		if one.terminating.Load() {
+	for local, mapping := range p.byLocal {
+		if mapping.terminating.Load() {
 			continue
 		}
-		if may := !slices.Contains(current.Spec.WithoutAPIServer, local); one.apiServer.Swap(may) != may {
-			changed = append(changed, one)
+		if may := !slices.Contains(current.Spec.WithoutAPIServer, local); mapping.apiServer.Swap(may) != may {
+			changed = append(changed, mapping)
 		}
 	}
 	return changed
@@ -213,12 +213,12 @@ func (p *Namespaces) replace(current *vkv1alpha1.NamespaceMap) (start, freeze, s
 		if p.byRemote[now.name] != nil {
 			continue // two local namespaces in one remote namespace would each take the other's objects for their own
 		}
-		one := &Mapping{NamespaceMapping: p.engine.options.Mapping, engine: p.engine}
-		one.Local, one.Remote = local, now.name
-		one.terminating.Store(now.terminating)
-		one.Context, one.cancel = context.WithCancel(log.IntoContext(p.ctx, log.FromContext(p.ctx).WithValues("namespace", local, "remoteNamespace", now.name)))
-		p.byLocal[local], p.byRemote[now.name] = one, one
-		start = append(start, one)
+		mapping := &Mapping{NamespaceMapping: p.engine.options.Mapping, engine: p.engine}
+		mapping.Local, mapping.Remote = local, now.name
+		mapping.terminating.Store(now.terminating)
+		mapping.Context, mapping.cancel = context.WithCancel(log.IntoContext(p.ctx, log.FromContext(p.ctx).WithValues("namespace", local, "remoteNamespace", now.name)))
+		p.byLocal[local], p.byRemote[now.name] = mapping, mapping
+		start = append(start, mapping)
 	}
 	return start, freeze, stop
 }
@@ -245,11 +245,11 @@ func remoteNamespaces(current *vkv1alpha1.NamespaceMap) map[string]remoteNamespa
 	return all
 }
 
-func (p *Namespaces) start(one *Mapping) {
-	log.FromContext(one.Context).Info("reflection of the namespace started", "terminating", one.Terminating())
+func (p *Namespaces) start(mapping *Mapping) {
+	log.FromContext(mapping.Context).Info("reflection of the namespace started", "terminating", mapping.Terminating())
 	for _, l := range p.engine.all() {
 		if l.Start != nil {
-			l.Start(one)
+			l.Start(mapping)
 		}
 	}
 }
@@ -280,8 +280,8 @@ func (p *Namespaces) stop(old *Mapping) {
 func (p *Namespaces) Local(namespace string) (*Mapping, podplan.Offloading) {
 	p.mu.RLock()
 	defer p.mu.RUnlock()
-	if one := p.byLocal[namespace]; one != nil {
-		return one, podplan.Mapped
+	if mapping := p.byLocal[namespace]; mapping != nil {
+		return mapping, podplan.Mapped
 	}
 	if p.known == nil {
 		return nil, podplan.Unknown
@@ -317,7 +317,7 @@ func (p *Namespaces) Each(do func(*Mapping)) {
 	p.mu.RLock()
 	all := slices.Collect(maps.Values(p.byLocal))
 	p.mu.RUnlock()
-	for _, one := range all {
-		do(one)
+	for _, mapping := range all {
+		do(mapping)
 	}
 }

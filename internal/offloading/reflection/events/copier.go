@@ -95,8 +95,8 @@ func (r *Copier) Arrived(before, after client.Object) {
 	if after == nil || before != nil && before.GetUID() == after.GetUID() {
 		return
 	}
-	for _, one := range r.Source.All(after.GetNamespace()) {
-		if event, _ := one.(*corev1.Event); event != nil && event.InvolvedObject.UID == after.GetUID() && time.Since(lastSeen(event)) <= oldEvent {
+	for _, object := range r.Source.All(after.GetNamespace()) {
+		if event, _ := object.(*corev1.Event); event != nil && event.InvolvedObject.UID == after.GetUID() && time.Since(lastSeen(event)) <= oldEvent {
 			r.changed(nil, event)
 		}
 	}

@@ -36,13 +36,13 @@ type reference struct {
 }
 
 // replace records what a referrer refers to now, each reference once, and returns the references that appeared or disappeared with that.
-func (r *references) replace(one referrer, after []reference) (changed []reference) {
+func (r *references) replace(entry referrer, after []reference) (changed []reference) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.by == nil {
 		r.by, r.count = map[referrer][]reference{}, map[reference]int{}
 	}
-	before := r.by[one]
+	before := r.by[entry]
 	for _, to := range after {
 		if slices.Contains(before, to) {
 			continue
@@ -60,8 +60,8 @@ func (r *references) replace(one referrer, after []reference) (changed []referen
 			changed = append(changed, to)
 		}
 	}
-	if r.by[one] = after; len(after) == 0 {
-		delete(r.by, one)
+	if r.by[entry] = after; len(after) == 0 {
+		delete(r.by, entry)
 	}
 	return changed
 }
@@ -69,17 +69,17 @@ func (r *references) replace(one referrer, after []reference) (changed []referen
 // forget drops what the referrers of a kind in a namespace refer to: they are not observed any more.
 func (r *references) forget(kind, namespace string) {
 	r.mu.Lock()
-	of := slices.DeleteFunc(slices.Collect(maps.Keys(r.by)), func(one referrer) bool { return one.kind != kind || one.Namespace != namespace })
+	of := slices.DeleteFunc(slices.Collect(maps.Keys(r.by)), func(entry referrer) bool { return entry.kind != kind || entry.Namespace != namespace })
 	r.mu.Unlock()
-	for _, one := range of {
-		r.replace(one, nil)
+	for _, entry := range of {
+		r.replace(entry, nil)
 	}
 }
 
-func (r *references) has(one reference) bool {
+func (r *references) has(entry reference) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.count[one] > 0
+	return r.count[entry] > 0
 }
 
 // referencesOf returns what an object refers to; nothing if its kind refers to nothing.
@@ -104,12 +104,12 @@ func (o *Objects) referrerChanged(before, after client.Object) {
 	if after == nil {
 		now = nil
 	}
-	for _, one := range o.references.replace(referrer{kind, client.ObjectKeyFromObject(object)}, now) {
-		if mapping, _ := o.engine.Namespaces.Local(one.namespace); mapping == nil || !mapping.ReferencedOnly() {
+	for _, entry := range o.references.replace(referrer{kind, client.ObjectKeyFromObject(object)}, now) {
+		if mapping, _ := o.engine.Namespaces.Local(entry.namespace); mapping == nil || !mapping.ReferencedOnly() {
 			continue
 		}
-		if r := o.Kind(one.Kind); r != nil {
-			r.Queue.Add(types.NamespacedName{Namespace: one.namespace, Name: one.Name})
+		if r := o.Kind(entry.Kind); r != nil {
+			r.Queue.Add(types.NamespacedName{Namespace: entry.namespace, Name: entry.Name})
 		}
 	}
 }

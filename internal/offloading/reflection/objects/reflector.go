@@ -33,7 +33,7 @@ type Reflector struct {
 	*Objects
 	kind    Hooks
 	refused *refusals.Metadata
-	brake   brake
+	pacer   pacer
 	granted granted
 }
 
@@ -125,7 +125,7 @@ func (r *Reflector) localChanged(before, after client.Object) {
 	r.Queue.Add(client.ObjectKeyFromObject(object))
 	if after == nil {
 		r.engine.Recorder.Resolved(object)
-		r.brake.forget(client.ObjectKeyFromObject(object))
+		r.pacer.forget(client.ObjectKeyFromObject(object))
 	}
 	if r.kind.Changed != nil {
 		r.kind.Changed(before, after)
@@ -347,7 +347,7 @@ func (r *Reflector) slow(mapping *engine.Mapping, local client.Object, intent ru
 	if !r.kind.Custom || live == nil || !mapping.Applier(r.kind.Name()).Contested(intent, live) {
 		return 0
 	}
-	wait := r.brake.wait(client.ObjectKeyFromObject(local), time.Now())
+	wait := r.pacer.wait(client.ObjectKeyFromObject(local), time.Now())
 	if wait > firstCorrection {
 		r.engine.Recorder.Failed(local, r.kind.Name(), events.ReasonFailed, errContested)
 	}

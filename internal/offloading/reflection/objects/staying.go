@@ -27,17 +27,17 @@ func (o *Objects) reportStaying(before, after client.Object) {
 		return
 	}
 	var staying []string
-	for _, one := range podspec.References(pod) {
-		r := o.Kind(one.Kind)
+	for _, reference := range podspec.References(pod) {
+		r := o.Kind(reference.Kind)
 		if r == nil {
 			continue
 		}
-		object := r.Local.Get(types.NamespacedName{Namespace: pod.Namespace, Name: one.Name})
+		object := r.Local.Get(types.NamespacedName{Namespace: pod.Namespace, Name: reference.Name})
 		if object == nil {
 			continue // it may be optional, or come later
 		}
 		if why := kinds.StaysHere(mapping.NamespaceMapping, object); why != "" {
-			staying = append(staying, fmt.Sprintf("%s %s (%s)", one.Kind, one.Name, why))
+			staying = append(staying, fmt.Sprintf("%s %s (%s)", reference.Kind, reference.Name, why))
 		}
 	}
 	if len(staying) > 0 {

@@ -31,11 +31,11 @@ func (p *Pods) change(mapping *engine.Mapping, local *corev1.Pod, want *vkapply.
 	}
 	var ask, leave []intent.Part
 	var wait time.Duration
-	for _, one := range intent.PartsOf(want, full) {
-		if left := p.untilAsked(local, one); left > 0 {
-			leave, wait = append(leave, one), max(wait, left)
+	for _, part := range intent.PartsOf(want, full) {
+		if left := p.untilAsked(local, part); left > 0 {
+			leave, wait = append(leave, part), max(wait, left)
 		} else {
-			ask = append(ask, one)
+			ask = append(ask, part)
 		}
 	}
 	err := apply(leave)
@@ -54,18 +54,18 @@ func (p *Pods) change(mapping *engine.Mapping, local *corev1.Pod, want *vkapply.
 			break
 		}
 	}
-	for _, one := range ask {
-		p.refuse(local, one, err)
+	for _, part := range ask {
+		p.refuse(local, part, err)
 	}
 	_, last = p.applied(local, false, last)
 	return refusals.Retry, last
 }
 
 // untilAsked returns how long not to ask the peer for a part again, after it refused.
-func (p *Pods) untilAsked(local *corev1.Pod, one intent.Part) time.Duration {
+func (p *Pods) untilAsked(local *corev1.Pod, part intent.Part) time.Duration {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	known, ok := p.memory(local).refused[one]
+	known, ok := p.memory(local).refused[part]
 	if !ok || known.generation != local.Generation {
 		return 0
 	}
@@ -73,14 +73,14 @@ func (p *Pods) untilAsked(local *corev1.Pod, one intent.Part) time.Duration {
 }
 
 // refuse records and reports that the peer has refused a part.
-func (p *Pods) refuse(local *corev1.Pod, one intent.Part, err error) {
+func (p *Pods) refuse(local *corev1.Pod, part intent.Part, err error) {
 	p.mu.Lock()
 	known := p.memory(local)
 	if known.refused == nil {
 		known.refused = map[intent.Part]refusal{}
 	}
-	known.refused[one] = refusal{time.Now(), local.Generation}
+	known.refused[part] = refusal{time.Now(), local.Generation}
 	p.mu.Unlock()
-	p.engine.Recorder.Failed(local, Kind, events.ReasonFailed, fmt.Errorf("%s: %w", one, err))
+	p.engine.Recorder.Failed(local, Kind, events.ReasonFailed, fmt.Errorf("%s: %w", part, err))
 	p.engine.CountFailure(local.Namespace, Kind)
 }

@@ -52,11 +52,11 @@ func (l *lowered) now(local *corev1.Service, now time.Time) *corev1.Service {
 func (l *lowered) wait(local *corev1.Service, exposure string, now time.Time) time.Duration {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	one, ok := l.all[client.ObjectKeyFromObject(local)]
-	if !ok || one.exposure != exposure {
+	entry, ok := l.all[client.ObjectKeyFromObject(local)]
+	if !ok || entry.exposure != exposure {
 		return 0
 	}
-	return max(one.next.Sub(now), 0)
+	return max(entry.next.Sub(now), 0)
 }
 
 // refuse records that the peer has refused the type of a Service.
@@ -67,13 +67,13 @@ func (l *lowered) refuse(local *corev1.Service, why error, now time.Time) {
 		l.all = map[types.NamespacedName]lowering{}
 	}
 	key, exposure := client.ObjectKeyFromObject(local), kinds.Exposure(local)
-	one, ok := l.all[key]
-	if !ok || one.exposure != exposure {
-		one = lowering{exposure: exposure, since: now}
+	entry, ok := l.all[key]
+	if !ok || entry.exposure != exposure {
+		entry = lowering{exposure: exposure, since: now}
 	}
-	one.pause = min(max(2*one.pause, firstRaise), lastRaise)
-	one.why, one.next = why, now.Add(one.pause)
-	l.all[key] = one
+	entry.pause = min(max(2*entry.pause, firstRaise), lastRaise)
+	entry.why, entry.next = why, now.Add(entry.pause)
+	l.all[key] = entry
 }
 
 // forget drops what is known of a Service, and reports whether that was anything.
@@ -89,14 +89,14 @@ func (l *lowered) forget(key types.NamespacedName) bool {
 func (l *lowered) reason(local *corev1.Service) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	one, ok := l.all[client.ObjectKeyFromObject(local)]
+	entry, ok := l.all[client.ObjectKeyFromObject(local)]
 	if !ok {
 		return nil
 	}
 	return fmt.Errorf("the remote cluster refuses the type %s, so the copy there has the type ClusterIP: pods there reach it by its name, and clients outside "+
 		"of that cluster do not; it is tried again, ever more rarely. "+
 		"Delete other such Services, set the type ClusterIP, or ask the administrator of that cluster (values peers.totals, peers.services): %w", local.Spec.Type,
-		one.why)
+		entry.why)
 }
 
 // wake makes the Service that waits for the longest time ask again soon: the peer may accept one more now. It returns that Service, and when.
@@ -104,17 +104,17 @@ func (l *lowered) wake(now time.Time) (key types.NamespacedName, wait time.Durat
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	var oldest time.Time
-	for name, one := range l.all {
-		if oldest.IsZero() || one.since.Before(oldest) {
-			key, oldest = name, one.since
+	for name, entry := range l.all {
+		if oldest.IsZero() || entry.since.Before(oldest) {
+			key, oldest = name, entry.since
 		}
 	}
 	if oldest.IsZero() {
 		return key, 0
 	}
-	one := l.all[key]
-	one.pause, one.next = firstRaise/2, now.Add(firstRaise/2)
-	l.all[key] = one
+	entry := l.all[key]
+	entry.pause, entry.next = firstRaise/2, now.Add(firstRaise/2)
+	l.all[key] = entry
 	return key, firstRaise / 2
 }
 

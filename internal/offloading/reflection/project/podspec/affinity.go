@@ -123,7 +123,7 @@ func unmergeTerm(term *corev1.PodAffinityTerm) {
 // constraints from Kubernetes 1.34 on). The API server of the peer would merge them once more, and refuses a key that is in both.
 func unmerged(keys []string, selector *metav1.LabelSelector) []string {
 	return slices.DeleteFunc(keys, func(key string) bool {
-		return selector != nil && slices.ContainsFunc(selector.MatchExpressions, func(one metav1.LabelSelectorRequirement) bool { return one.Key == key })
+		return selector != nil && slices.ContainsFunc(selector.MatchExpressions, func(requirement metav1.LabelSelectorRequirement) bool { return requirement.Key == key })
 	})
 }
 

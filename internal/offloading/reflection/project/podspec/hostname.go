@@ -36,9 +36,9 @@ func homeDNS(m project.NamespaceMapping, config *corev1.PodDNSConfig) (servers [
 	if config == nil {
 		return nil
 	}
-	for _, one := range config.Nameservers {
-		if address, err := netip.ParseAddr(one); err == nil && (slices.Contains(m.DNS, address) || address == nodeCache) && !slices.Contains(servers, one) {
-			servers = append(servers, one)
+	for _, server := range config.Nameservers {
+		if address, err := netip.ParseAddr(server); err == nil && (slices.Contains(m.DNS, address) || address == nodeCache) && !slices.Contains(servers, server) {
+			servers = append(servers, server)
 		}
 	}
 	return servers

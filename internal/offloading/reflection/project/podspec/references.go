@@ -33,15 +33,15 @@ type collector struct {
 }
 
 func (c *collector) add(kind, name string) {
-	one := Reference{kind, name}
-	if name == "" || c.seen[one] {
+	reference := Reference{kind, name}
+	if name == "" || c.seen[reference] {
 		return
 	}
 	if c.seen == nil {
 		c.seen = map[Reference]bool{}
 	}
-	c.seen[one] = true
-	c.all = append(c.all, one)
+	c.seen[reference] = true
+	c.all = append(c.all, reference)
 }
 
 func (c *collector) secret(name string)    { c.add("Secret", name) }

@@ -215,8 +215,8 @@ func restarts(policy corev1.RestartPolicy, container corev1.Container, code int3
 func ephemeral(spec *corev1.PodSpec) []corev1.Container {
 	var all []corev1.Container
 	never := corev1.ContainerRestartPolicyNever
-	for _, one := range spec.EphemeralContainers {
-		container := corev1.Container(one.EphemeralContainerCommon)
+	for _, debug := range spec.EphemeralContainers {
+		container := corev1.Container(debug.EphemeralContainerCommon)
 		container.RestartPolicy, container.RestartPolicyRules = &never, nil
 		all = append(all, container)
 	}

@@ -67,10 +67,10 @@ func WithGenerationsOf(local *corev1.Pod, status *corev1.PodStatus) *corev1.PodS
 	as := *status
 	as.ObservedGeneration, as.Conditions = local.Status.ObservedGeneration, slices.Clone(status.Conditions)
 	for i := range as.Conditions {
-		one := &as.Conditions[i]
-		one.ObservedGeneration = 0
-		if at := slices.IndexFunc(local.Status.Conditions, func(mine corev1.PodCondition) bool { return mine.Type == one.Type }); at >= 0 {
-			one.ObservedGeneration = local.Status.Conditions[at].ObservedGeneration
+		condition := &as.Conditions[i]
+		condition.ObservedGeneration = 0
+		if at := slices.IndexFunc(local.Status.Conditions, func(mine corev1.PodCondition) bool { return mine.Type == condition.Type }); at >= 0 {
+			condition.ObservedGeneration = local.Status.Conditions[at].ObservedGeneration
 		}
 	}
 	return &as

@@ -95,8 +95,8 @@ func Unreachable(local *corev1.Pod, now metav1.Time) corev1.PodStatus {
 	message := "the cluster of virtual node " + local.Spec.NodeName + " does not answer; the pod may run there"
 	notReady(&status, ClusterUnreachable, message, now)
 	for i := range status.Conditions {
-		if one := &status.Conditions[i]; one.Type == corev1.PodReady && one.Reason == NetworkUnreachable {
-			one.Reason, one.Message = ClusterUnreachable, message // it has been not Ready since then
+		if condition := &status.Conditions[i]; condition.Type == corev1.PodReady && condition.Reason == NetworkUnreachable {
+			condition.Reason, condition.Message = ClusterUnreachable, message // it has been not Ready since then
 		}
 	}
 	return status
@@ -117,8 +117,8 @@ func NetworkDown(status *corev1.PodStatus, local *corev1.Pod, now metav1.Time) {
 		return
 	}
 	for i := range local.Status.Conditions {
-		if one := &local.Status.Conditions[i]; one.Type == corev1.PodReady && one.Status == corev1.ConditionFalse {
-			now = one.LastTransitionTime
+		if condition := &local.Status.Conditions[i]; condition.Type == corev1.PodReady && condition.Status == corev1.ConditionFalse {
+			now = condition.LastTransitionTime
 		}
 	}
 	notReady(status, NetworkUnreachable, "the network to the cluster of virtual node "+local.Spec.NodeName+" does not work; the pod runs there", now)
@@ -127,8 +127,8 @@ func NetworkDown(status *corev1.PodStatus, local *corev1.Pod, now metav1.Time) {
 // notReady takes the readiness from a status.
 func notReady(status *corev1.PodStatus, reason, message string, since metav1.Time) {
 	for i := range status.Conditions {
-		if one := &status.Conditions[i]; one.Type == corev1.PodReady && one.Status == corev1.ConditionTrue {
-			one.Status, one.LastTransitionTime, one.Reason, one.Message = corev1.ConditionFalse, since, reason, message
+		if condition := &status.Conditions[i]; condition.Type == corev1.PodReady && condition.Status == corev1.ConditionTrue {
+			condition.Status, condition.LastTransitionTime, condition.Reason, condition.Message = corev1.ConditionFalse, since, reason, message
 		}
 	}
 }

@@ -121,8 +121,8 @@ func localAddresses(remote *corev1.PodStatus, translator project.Translator) ([]
 	}
 	var addresses []corev1.PodIP
 	var v4, v6 bool
-	for _, one := range theirs[:min(len(theirs), maxAddresses)] {
-		address, err := netip.ParseAddr(one.IP)
+	for _, ip := range theirs[:min(len(theirs), maxAddresses)] {
+		address, err := netip.ParseAddr(ip.IP)
 		if err != nil || address.Zone() != "" {
 			continue
 		}
@@ -179,7 +179,7 @@ func conditions(m project.NamespaceMapping, local, remote *corev1.Pod) []corev1.
 			all = append(all, condition)
 		}
 	}
-	if i := slices.IndexFunc(all, func(one corev1.PodCondition) bool { return one.Type == corev1.PodReady }); i >= 0 {
+	if i := slices.IndexFunc(all, func(condition corev1.PodCondition) bool { return condition.Type == corev1.PodReady }); i >= 0 {
 		closeGates(&all[i], local.Spec.ReadinessGates, all)
 	}
 	return all
@@ -192,7 +192,7 @@ func closeGates(ready *corev1.PodCondition, gates []corev1.PodReadinessGate, all
 	}
 	var closed []string
 	for _, gate := range gates {
-		i := slices.IndexFunc(all, func(one corev1.PodCondition) bool { return one.Type == gate.ConditionType })
+		i := slices.IndexFunc(all, func(condition corev1.PodCondition) bool { return condition.Type == gate.ConditionType })
 		switch {
 		case i < 0:
 			closed = append(closed, fmt.Sprintf("corresponding condition of pod readiness gate %q does not exist.", gate.ConditionType))

@@ -42,34 +42,34 @@ func Trim(status *corev1.PodStatus) {
 const maxWord = 512
 
 // word returns a word, or one that has no meaning in place of a long one.
-func word[T ~string](one T) T {
-	if len(one) > maxWord {
+func word[T ~string](text T) T {
+	if len(text) > maxWord {
 		return "?"
 	}
-	return one
+	return text
 }
 
 // trimConditions keeps in addition the condition that shows whether a pod has ended for good.
 func trimConditions(all []corev1.PodCondition) (kept []corev1.PodCondition) {
 	for i := range all {
-		if one := all[i]; len(kept) < maxConditions || len(kept) == maxConditions && one.Type == corev1.DisruptionTarget {
-			one.Type, one.Status = word(one.Type), word(one.Status)
-			one.Reason, one.Message = project.Text(one.Reason, project.MaxReason), project.Text(one.Message, maxMessage)
-			kept = append(kept, one)
+		if condition := all[i]; len(kept) < maxConditions || len(kept) == maxConditions && condition.Type == corev1.DisruptionTarget {
+			condition.Type, condition.Status = word(condition.Type), word(condition.Status)
+			condition.Reason, condition.Message = project.Text(condition.Reason, project.MaxReason), project.Text(condition.Message, maxMessage)
+			kept = append(kept, condition)
 		}
 	}
 	return kept
 }
 
 func trimContainers(all []corev1.ContainerStatus) (kept []corev1.ContainerStatus) {
-	for _, one := range all[:min(len(all), maxContainers)] {
-		one.Name, one.AllocatedResourcesStatus = word(one.Name), nil
-		one.State, one.LastTerminationState = containerState(one.State), containerState(one.LastTerminationState)
-		one.Image, one.ImageID, one.ContainerID = project.Text(one.Image, maxMessage), project.Text(one.ImageID, maxMessage),
-			project.Text(one.ContainerID, project.MaxReason)
-		one.User = containerUser(one.User)
-		one.VolumeMounts = slices.Clone(one.VolumeMounts[:min(len(one.VolumeMounts), maxMounts)])
-		kept = append(kept, one)
+	for _, container := range all[:min(len(all), maxContainers)] {
+		container.Name, container.AllocatedResourcesStatus = word(container.Name), nil
+		container.State, container.LastTerminationState = containerState(container.State), containerState(container.LastTerminationState)
+		container.Image, container.ImageID, container.ContainerID = project.Text(container.Image, maxMessage), project.Text(container.ImageID, maxMessage),
+			project.Text(container.ContainerID, project.MaxReason)
+		container.User = containerUser(container.User)
+		container.VolumeMounts = slices.Clone(container.VolumeMounts[:min(len(container.VolumeMounts), maxMounts)])
+		kept = append(kept, container)
 	}
 	return kept
 }

@@ -44,4 +44,4 @@ func Waited(local *corev1.Pod) corev1.PodStatus {
 	return status
 }
 
-func isPredecessorGone(one corev1.PodCondition) bool { return one.Type == PredecessorGone }
+func isPredecessorGone(condition corev1.PodCondition) bool { return condition.Type == PredecessorGone }

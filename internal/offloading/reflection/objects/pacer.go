@@ -17,9 +17,9 @@ const (
 	forgiveAfter = 2 * lastCorrection
 )
 
-// brake slows the corrections of copies that another client keeps changing, such as an autoscaler or the operator itself: the two would
+// pacer slows the corrections of copies that another client keeps changing, such as an autoscaler or the operator itself: the two would
 // overwrite each other as fast as both clusters can.
-type brake struct {
+type pacer struct {
 	mu      sync.Mutex
 	changed map[types.NamespacedName]corrections
 }
@@ -31,7 +31,7 @@ type corrections struct {
 }
 
 // wait returns how long to wait before a copy is corrected; 0: it may be now, and counts.
-func (b *brake) wait(key types.NamespacedName, now time.Time) time.Duration {
+func (b *pacer) wait(key types.NamespacedName, now time.Time) time.Duration {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.changed == nil {
@@ -52,7 +52,7 @@ func (b *brake) wait(key types.NamespacedName, now time.Time) time.Duration {
 }
 
 // forget drops what is known of an object that is gone.
-func (b *brake) forget(key types.NamespacedName) {
+func (b *pacer) forget(key types.NamespacedName) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	delete(b.changed, key)

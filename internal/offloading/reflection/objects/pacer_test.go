@@ -9,10 +9,10 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// TestBrake: a client that changes a copy at once after each correction is corrected some times in the first minute, and every five minutes in the end. Another
+// TestPacer: a client that changes a copy at once after each correction is corrected some times in the first minute, and every five minutes in the end. Another
 // object is not slowed, and neither is this one after it has been left alone.
-func TestBrake(t *testing.T) {
-	var b brake
+func TestPacer(t *testing.T) {
+	var b pacer
 	key, other := types.NamespacedName{Namespace: "shop", Name: "lamp"}, types.NamespacedName{Namespace: "shop", Name: "other"}
 	start := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	var at []time.Duration
