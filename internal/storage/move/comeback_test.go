@@ -5,6 +5,7 @@ package move
 import (
 	"strings"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -78,21 +79,21 @@ func TestForeignVolume(t *testing.T) {
 // that volume.
 func TestBothWritten(t *testing.T) {
 	w, step, target := newWorld(t, "worker", virtual), 0, ""
+	var came time.Time
 	move := w.run(func(move *v1alpha1.VolumeMove) {
-		const long = 60
+		const long = 4 * time.Minute
 		switch {
 		case step == 0 && move.Status.Phase == v1alpha1.MoveSwitching && w.switched():
-			target, step = data.Name(w.volume(original)), 1
+			target, step, came = data.Name(w.volume(original)), 1, w.now
 			w.disks[target] = written
 			w.removeVolume(original)
 			w.restored(nil)
 			w.cancel(move)
-		case step > 0 && step < long:
-			step++
+		case step == 1 && w.now.Sub(came) < long:
 			if w.disks[original] != "first" || w.disks[target] != written {
 				t.Fatalf("phase %s: %s; disks %v", move.Status.Phase, move.Status.Message, w.disks)
 			}
-		case step == long && strings.Contains(move.Status.Message, "delete this PersistentVolume"):
+		case step == 1 && strings.Contains(move.Status.Message, "delete this PersistentVolume"):
 			step++
 			w.must(w.Delete(t.Context(), w.volume(original)))
 		}

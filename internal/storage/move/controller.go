@@ -24,12 +24,8 @@ import (
 // +kubebuilder:rbac:groups=storage.liqo.io,resources=volumemoves,verbs=get;list;watch;patch
 // +kubebuilder:rbac:groups=storage.liqo.io,resources=volumemoves/status,verbs=patch
 
-const (
-	// idle is how often a move that waits looks again, urgent the same while pods cannot use the volume.
-	idle, urgent = 2 * time.Second, 250 * time.Millisecond
-	// workers is how many moves are processed at the same time.
-	workers = 4
-)
+// workers is how many moves are processed at the same time.
+const workers = 4
 
 // Options of the controller.
 type Options struct {
@@ -52,8 +48,11 @@ type controller struct {
 // Setup adds the controller to a manager. It runs in the leader only.
 func Setup(mgr manager.Manager, o Options) error {
 	c := &controller{options: o, client: mgr.GetClient(), live: mgr.GetAPIReader(), now: time.Now}
-	err := builder.ControllerManagedBy(mgr).Named("volumemove").For(&v1alpha1.VolumeMove{}).WithOptions(controllerOptions()).Complete(c)
-	if err != nil {
+	made := builder.ControllerManagedBy(mgr).Named("volumemove").For(&v1alpha1.VolumeMove{}).WithOptions(controllerOptions())
+	for _, object := range watched() {
+		made = made.Watches(object, c.wake())
+	}
+	if err := made.Complete(c); err != nil {
 		return fmt.Errorf("set up controller of moves: %w", err)
 	}
 	return nil
@@ -66,7 +65,7 @@ func (c *controller) Reconcile(ctx context.Context, request reconcile.Request) (
 		return reconcile.Result{}, client.IgnoreNotFound(err)
 	}
 	before := move.Status.Phase
-	step, err := c.step(ctx, &move)
+	step, next, err := c.step(ctx, &move)
 	if err != nil {
 		c.report(ctx, &move, err)
 		return reconcile.Result{}, fmt.Errorf("move of claim %s: %w", request.NamespacedName, err)
@@ -74,24 +73,16 @@ func (c *controller) Reconcile(ctx context.Context, request reconcile.Request) (
 	if step.Status != nil && step.Status.Phase != before {
 		log.FromContext(ctx).Info("volume moves", "phase", step.Status.Phase, "message", step.Status.Message)
 	}
-	switch {
-	case plan.Finished(&move) && len(step.Do) == 0:
-		return reconcile.Result{}, nil
-	case len(step.Do) > 0 || step.Status != nil && step.Status.Phase != before:
-		return reconcile.Result{RequeueAfter: time.Millisecond}, nil
-	case step.Later || move.Status.Phase == v1alpha1.MovePreparing || move.Status.Phase == v1alpha1.MoveCopying:
-		return reconcile.Result{RequeueAfter: idle}, nil
-	}
-	return reconcile.Result{RequeueAfter: urgent}, nil
+	return reconcile.Result{RequeueAfter: next}, nil
 }
 
-// step reads, decides and acts.
-func (c *controller) step(ctx context.Context, move *v1alpha1.VolumeMove) (plan.Step, error) {
+// step reads, decides and acts. A move that waits for a change looks again after next at the latest; zero: not before.
+func (c *controller) step(ctx context.Context, move *v1alpha1.VolumeMove) (step plan.Step, next time.Duration, err error) {
 	facts, err := c.facts(ctx, move)
 	if err != nil {
-		return plan.Step{}, err
+		return plan.Step{}, 0, err
 	}
-	step := plan.Plan(facts)
+	step = plan.Plan(facts)
 	var kept []string
 	for _, one := range step.Do {
 		err := c.do(ctx, move, one)
@@ -101,11 +92,11 @@ func (c *controller) step(ctx context.Context, move *v1alpha1.VolumeMove) (plan.
 		}
 		if (one.Verb == plan.Create || one.Verb == plan.MakeKeys) && denied(err) {
 			if back := plan.Denied(facts, err.Error()); back != nil {
-				return *back, c.save(ctx, move, back.Status)
+				return *back, plan.Next(facts, *back), c.save(ctx, move, back.Status)
 			}
 		}
 		if err != nil {
-			return plan.Step{}, fmt.Errorf("%s %T %s: %w", one.Verb, one.Object, one.Object.GetName(), err)
+			return plan.Step{}, 0, fmt.Errorf("%s %T %s: %w", one.Verb, one.Object, one.Object.GetName(), err)
 		}
 	}
 	if len(kept) > 0 {
@@ -114,9 +105,9 @@ func (c *controller) step(ctx context.Context, move *v1alpha1.VolumeMove) (plan.
 		step = plan.Kept(facts, strings.ToValidUTF8(why[:min(len(why), most)], ""))
 	}
 	if step.Status != nil {
-		return step, c.save(ctx, move, step.Status)
+		err = c.save(ctx, move, step.Status)
 	}
-	return step, nil
+	return step, plan.Next(facts, step), err
 }
 
 // answered reports whether an error is the answer of the API server, not that of the network.

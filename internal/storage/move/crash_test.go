@@ -249,7 +249,7 @@ func TestRefused(t *testing.T) {
 			w := newWorld(t, "worker", virtual)
 			change(w)
 			for range 5 {
-				_, err := w.controller().step(t.Context(), w.move())
+				_, _, err := w.controller().step(t.Context(), w.move())
 				w.must(err)
 			}
 			if move := w.move(); move.Status.Phase != v1alpha1.MoveFailed || !strings.Contains(move.Status.Message, want) {

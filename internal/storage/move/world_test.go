@@ -62,6 +62,9 @@ type world struct {
 	full, quota, secrets bool
 	// late is how often the scheduler still places pods by a volume that was taken away.
 	late int
+	// current is the move as the controller knew it last; woken: something has changed since that it watches.
+	current *v1alpha1.VolumeMove
+	woken   bool
 }
 
 func newWorld(t *testing.T, from, to string) *world {
@@ -73,9 +76,9 @@ func newWorld(t *testing.T, from, to string) *world {
 	} {
 		w.must(add(scheme))
 	}
-	w.Client = fake.NewClientBuilder().WithScheme(scheme).WithIndex(&corev1.Event{}, "involvedObject.uid", func(one client.Object) []string {
+	w.Client = w.watched(fake.NewClientBuilder().WithScheme(scheme).WithIndex(&corev1.Event{}, "involvedObject.uid", func(one client.Object) []string {
 		return []string{string(one.(*corev1.Event).InvolvedObject.UID)}
-	}).WithStatusSubresource(&v1alpha1.VolumeMove{}, &corev1.Pod{}, &corev1.PersistentVolumeClaim{}, &corev1.PersistentVolume{}).Build()
+	}).WithStatusSubresource(&v1alpha1.VolumeMove{}, &corev1.Pod{}, &corev1.PersistentVolumeClaim{}, &corev1.PersistentVolume{}).Build())
 	ready := corev1.NodeStatus{Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}}
 	w.create(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "worker", Labels: map[string]string{corev1.LabelHostname: "worker"}}, Status: ready})
 	for _, name := range []string{virtual, "liqo-turin"} {
@@ -105,6 +108,35 @@ func newWorld(t *testing.T, from, to string) *world {
 	w.disks[original] = "first"
 	w.create(&v1alpha1.VolumeMove{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "data", UID: "01234567-89ab"}, Spec: v1alpha1.VolumeMoveSpec{TargetNode: to}})
 	return w
+}
+
+// watched is a client whose writes wake the controller, as their events do.
+func (w *world) watched(c client.WithWatch) client.Client {
+	wake := func(o client.Object, err error) error {
+		_, is := o.(*v1alpha1.VolumeMove)
+		w.woken = w.woken || err == nil && (is || w.current != nil && concerns(w.current, o))
+		return err
+	}
+	return interceptor.NewClient(c, interceptor.Funcs{
+		Create: func(ctx context.Context, c client.WithWatch, o client.Object, options ...client.CreateOption) error {
+			return wake(o, c.Create(ctx, o, options...))
+		},
+		Delete: func(ctx context.Context, c client.WithWatch, o client.Object, options ...client.DeleteOption) error {
+			return wake(o, c.Delete(ctx, o, options...))
+		},
+		Update: func(ctx context.Context, c client.WithWatch, o client.Object, options ...client.UpdateOption) error {
+			return wake(o, c.Update(ctx, o, options...))
+		},
+		Patch: func(ctx context.Context, c client.WithWatch, o client.Object, p client.Patch, options ...client.PatchOption) error {
+			return wake(o, c.Patch(ctx, o, p, options...))
+		},
+		SubResourceUpdate: func(ctx context.Context, c client.Client, sub string, o client.Object, options ...client.SubResourceUpdateOption) error {
+			return wake(o, c.SubResource(sub).Update(ctx, o, options...))
+		},
+		SubResourcePatch: func(ctx context.Context, c client.Client, sub string, o client.Object, p client.Patch, options ...client.SubResourcePatchOption) error {
+			return wake(o, c.SubResource(sub).Patch(ctx, o, p, options...))
+		},
+	})
 }
 
 func (w *world) must(err error) {
@@ -321,7 +353,7 @@ func (w *world) settlePod(pod *corev1.Pod) {
 		return
 	}
 	disk := w.disk(pod)
-	if disk == "" || pod.Status.Phase != "" && pod.Status.Phase != corev1.PodRunning {
+	if disk == "" || pod.Status.Phase != "" {
 		return
 	}
 	pod.Status.Phase, pod.Status.PodIP = corev1.PodRunning, "10.0.0.9"
@@ -386,7 +418,8 @@ func (w *world) move() *v1alpha1.VolumeMove {
 	return move
 }
 
-// run steps until the move has ended. each is called before every step.
+// run steps until the move has ended. each is called before every step. A step follows what the controller watches, or a time that it waits for: the clock
+// goes to the next of them.
 func (w *world) run(each func(*v1alpha1.VolumeMove)) *v1alpha1.VolumeMove {
 	w.t.Helper()
 	const most = 400
@@ -402,13 +435,21 @@ func (w *world) run(each func(*v1alpha1.VolumeMove)) *v1alpha1.VolumeMove {
 		if move = w.move(); move == nil || plan.Finished(move) && len(move.Finalizers) == 0 {
 			return move
 		}
-		_, err := w.controller().step(w.t.Context(), move)
+		w.current, w.woken = move, false
+		_, next, err := w.controller().step(w.t.Context(), move)
 		if err != nil && !errors.Is(err, errKilled) {
 			w.t.Fatalf("phase %s: %v", move.Status.Phase, err)
 		}
 		w.law()
 		w.settle()
-		w.now = w.now.Add(time.Second)
+		switch {
+		case err != nil || w.woken:
+			w.now = w.now.Add(together) // the next controller looks at all moves
+		case next > 0:
+			w.now = w.now.Add(next)
+		default:
+			w.t.Fatalf("phase %s, %s: nothing wakes the move any more", move.Status.Phase, move.Status.Message)
+		}
 	}
 	move := w.move()
 	w.t.Fatalf("the move does not end: phase %s, %s", move.Status.Phase, move.Status.Message)

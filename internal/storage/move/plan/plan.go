@@ -24,6 +24,8 @@ const (
 	gone = time.Minute
 	// evicts is how long the pods that use the claim may not be evicted, while none can start.
 	evicts = 5 * time.Minute
+	// again is how often what no watch shows is asked for again: an eviction, and the event of a provider that refuses a claim.
+	again = 2 * time.Second
 	// mostFailures is how many pods of a move may fail.
 	mostFailures = 10
 	// mostPasses is how many times the data is copied while pods use it, and shortPass how short a pass is that makes another one useless.
@@ -117,7 +119,7 @@ type Do struct {
 type Step struct {
 	Do     []Do
 	Status *v1alpha1.VolumeMoveStatus
-	// Later: what was refused is repeated after a pause.
+	// Later: what was refused is repeated after a pause (Next).
 	Later bool
 }
 
@@ -194,6 +196,31 @@ func Kept(f Facts, why string) Step {
 	s := f.wait("waiting until the pods end: %s", why)
 	s.Later = true
 	return s
+}
+
+// Next is how long a move may wait for a change after a step: until one of its times is over. Zero: until something changes.
+func Next(f Facts, step Step) (next time.Duration) {
+	switch phase := f.Move.Status.Phase; {
+	case len(step.Do) > 0 || step.Status != nil && step.Status.Phase != phase:
+		return time.Millisecond
+	case Finished(f.Move):
+		return 0
+	case step.Later || phase == v1alpha1.MovePreparing && f.TargetVolume == nil:
+		next = again
+	}
+	var ends []time.Time
+	if since := f.Move.Status.PhaseSince; since != nil {
+		ends = append(ends, since.Add(gone), since.Add(ready), since.Add(evicts))
+	}
+	if f.Probe != nil {
+		ends = append(ends, f.Probe.CreationTimestamp.Add(probeAgain))
+	}
+	for _, end := range ends {
+		if left := end.Sub(f.Now) + time.Millisecond; left > 0 && (next == 0 || left < next) { // some times are over only after their last moment
+			next = left
+		}
+	}
+	return next
 }
 
 func do(verb Verb, objects ...Object) (s Step) {
