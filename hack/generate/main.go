@@ -106,7 +106,7 @@ func types(ctx context.Context) error {
 	if _, err = controllerGen(ctx, args...); err != nil {
 		return err
 	}
-	return errors.Join(boundQuantities(), apiPage())
+	return errors.Join(appliedKinds(), boundQuantities(), apiPage())
 }
 
 // built returns the path of controller-gen. It is built once, before all generators run side by side: with a cold cache each of them would
@@ -144,7 +144,7 @@ func generated() (map[string][]byte, error) {
 		return err
 	}
 	err := filepath.WalkDir("apis", func(path string, entry fs.DirEntry, err error) error {
-		ours := strings.HasPrefix(path, "apis/applyconfiguration/") || strings.HasPrefix(filepath.Base(path), "zz_generated.")
+		ours := strings.HasPrefix(path, applies+"/") || strings.HasPrefix(filepath.Base(path), "zz_generated.")
 		if err != nil || entry.IsDir() || !ours {
 			return err
 		}

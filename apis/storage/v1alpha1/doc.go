@@ -5,7 +5,5 @@
 // package apis compares the generated manifests with the documented contract.
 //
 // +kubebuilder:object:generate=true
-// +kubebuilder:ac:generate=true
-// +kubebuilder:ac:output:package="../../applyconfiguration"
 // +groupName=storage.liqo.io
 package v1alpha1

@@ -59,12 +59,11 @@ func SetOutgoing(ctx context.Context, c client.Client, fc *discoveryv1alpha1.For
 // end. Fields of other managers stay theirs: a GitOps tool keeps the fields of its manifest.
 func appliedBefore(fc *discoveryv1alpha1.ForeignCluster) (*discoveryac.ForeignClusterApplyConfiguration, error) {
 	intent := &discoveryac.ForeignClusterApplyConfiguration{}
-	// The generated ExtractForeignCluster fails: the generated schema lacks the types of this API group. The deduced schema
-	// suffices, because the object has no lists whose items have owners of their own.
+	// The deduced schema suffices, because the object has no lists whose items have owners of their own.
 	if err := managedfields.ExtractInto(fc, typed.DeducedParseableType, labels.OwnerCLI, intent, ""); err != nil {
 		return nil, err
 	}
-	intent.WithName(fc.Name).WithKind("ForeignCluster").WithAPIVersion(discoveryv1alpha1.GroupVersion.String())
+	intent.WithName(fc.Name).TypeMetaApplyConfiguration = discoveryac.ForeignCluster(fc.Name).TypeMetaApplyConfiguration
 	delete(intent.Annotations, labels.ForceUnpeer)
 	if intent.Spec == nil {
 		intent.WithSpec(discoveryac.ForeignClusterSpec())

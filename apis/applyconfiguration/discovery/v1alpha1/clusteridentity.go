@@ -15,23 +15,15 @@ type ClusterIdentityApplyConfiguration struct {
 	ClusterName *string `json:"clusterName,omitempty"`
 }
 
-// ClusterIdentityApplyConfiguration constructs a declarative configuration of the ClusterIdentity type for use with
-// apply.
 func ClusterIdentity() *ClusterIdentityApplyConfiguration {
 	return &ClusterIdentityApplyConfiguration{}
 }
 
-// WithClusterID sets the ClusterID field in the declarative configuration to the given value
-// and returns the receiver, so that objects can be built by chaining "With" function invocations.
-// If called multiple times, the ClusterID field is set to the value of the last call.
 func (b *ClusterIdentityApplyConfiguration) WithClusterID(value string) *ClusterIdentityApplyConfiguration {
 	b.ClusterID = &value
 	return b
 }
 
-// WithClusterName sets the ClusterName field in the declarative configuration to the given value
-// and returns the receiver, so that objects can be built by chaining "With" function invocations.
-// If called multiple times, the ClusterName field is set to the value of the last call.
 func (b *ClusterIdentityApplyConfiguration) WithClusterName(value string) *ClusterIdentityApplyConfiguration {
 	b.ClusterName = &value
 	return b

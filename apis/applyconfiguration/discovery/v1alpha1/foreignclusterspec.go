@@ -51,87 +51,55 @@ type ForeignClusterSpecApplyConfiguration struct {
 	TTL *int `json:"ttl,omitempty"`
 }
 
-// ForeignClusterSpecApplyConfiguration constructs a declarative configuration of the ForeignClusterSpec type for use with
-// apply.
 func ForeignClusterSpec() *ForeignClusterSpecApplyConfiguration {
 	return &ForeignClusterSpecApplyConfiguration{}
 }
 
-// WithPeeringType sets the PeeringType field in the declarative configuration to the given value
-// and returns the receiver, so that objects can be built by chaining "With" function invocations.
-// If called multiple times, the PeeringType field is set to the value of the last call.
 func (b *ForeignClusterSpecApplyConfiguration) WithPeeringType(value discoveryv1alpha1.PeeringType) *ForeignClusterSpecApplyConfiguration {
 	b.PeeringType = &value
 	return b
 }
 
-// WithClusterIdentity sets the ClusterIdentity field in the declarative configuration to the given value
-// and returns the receiver, so that objects can be built by chaining "With" function invocations.
-// If called multiple times, the ClusterIdentity field is set to the value of the last call.
 func (b *ForeignClusterSpecApplyConfiguration) WithClusterIdentity(value *ClusterIdentityApplyConfiguration) *ForeignClusterSpecApplyConfiguration {
 	b.ClusterIdentity = value
 	return b
 }
 
-// WithOutgoingPeeringEnabled sets the OutgoingPeeringEnabled field in the declarative configuration to the given value
-// and returns the receiver, so that objects can be built by chaining "With" function invocations.
-// If called multiple times, the OutgoingPeeringEnabled field is set to the value of the last call.
 func (b *ForeignClusterSpecApplyConfiguration) WithOutgoingPeeringEnabled(value discoveryv1alpha1.PeeringEnabled) *ForeignClusterSpecApplyConfiguration {
 	b.OutgoingPeeringEnabled = &value
 	return b
 }
 
-// WithIncomingPeeringEnabled sets the IncomingPeeringEnabled field in the declarative configuration to the given value
-// and returns the receiver, so that objects can be built by chaining "With" function invocations.
-// If called multiple times, the IncomingPeeringEnabled field is set to the value of the last call.
 func (b *ForeignClusterSpecApplyConfiguration) WithIncomingPeeringEnabled(value discoveryv1alpha1.PeeringEnabled) *ForeignClusterSpecApplyConfiguration {
 	b.IncomingPeeringEnabled = &value
 	return b
 }
 
-// WithForeignAuthURL sets the ForeignAuthURL field in the declarative configuration to the given value
-// and returns the receiver, so that objects can be built by chaining "With" function invocations.
-// If called multiple times, the ForeignAuthURL field is set to the value of the last call.
 func (b *ForeignClusterSpecApplyConfiguration) WithForeignAuthURL(value string) *ForeignClusterSpecApplyConfiguration {
 	b.ForeignAuthURL = &value
 	return b
 }
 
-// WithForeignProxyURL sets the ForeignProxyURL field in the declarative configuration to the given value
-// and returns the receiver, so that objects can be built by chaining "With" function invocations.
-// If called multiple times, the ForeignProxyURL field is set to the value of the last call.
 func (b *ForeignClusterSpecApplyConfiguration) WithForeignProxyURL(value string) *ForeignClusterSpecApplyConfiguration {
 	b.ForeignProxyURL = &value
 	return b
 }
 
-// WithClusterKey sets the ClusterKey field in the declarative configuration to the given value
-// and returns the receiver, so that objects can be built by chaining "With" function invocations.
-// If called multiple times, the ClusterKey field is set to the value of the last call.
 func (b *ForeignClusterSpecApplyConfiguration) WithClusterKey(value string) *ForeignClusterSpecApplyConfiguration {
 	b.ClusterKey = &value
 	return b
 }
 
-// WithInsecureSkipProviderVerify sets the InsecureSkipProviderVerify field in the declarative configuration to the given value
-// and returns the receiver, so that objects can be built by chaining "With" function invocations.
-// If called multiple times, the InsecureSkipProviderVerify field is set to the value of the last call.
 func (b *ForeignClusterSpecApplyConfiguration) WithInsecureSkipProviderVerify(value bool) *ForeignClusterSpecApplyConfiguration {
 	b.InsecureSkipProviderVerify = &value
 	return b
 }
 
-// WithInsecureSkipTLSVerify sets the InsecureSkipTLSVerify field in the declarative configuration to the given value
-// and returns the receiver, so that objects can be built by chaining "With" function invocations.
-// If called multiple times, the InsecureSkipTLSVerify field is set to the value of the last call.
 func (b *ForeignClusterSpecApplyConfiguration) WithInsecureSkipTLSVerify(value bool) *ForeignClusterSpecApplyConfiguration {
 	b.InsecureSkipTLSVerify = &value
 	return b
 }
 
-// WithAcceptedLabels adds the given value to the AcceptedLabels field in the declarative configuration
-// and returns the receiver, so that objects can be build by chaining "With" function invocations.
-// If called multiple times, values provided by each call will be appended to the AcceptedLabels field.
 func (b *ForeignClusterSpecApplyConfiguration) WithAcceptedLabels(values ...string) *ForeignClusterSpecApplyConfiguration {
 	for i := range values {
 		b.AcceptedLabels = append(b.AcceptedLabels, values[i])
@@ -139,25 +107,16 @@ func (b *ForeignClusterSpecApplyConfiguration) WithAcceptedLabels(values ...stri
 	return b
 }
 
-// WithNamespaceSelector sets the NamespaceSelector field in the declarative configuration to the given value
-// and returns the receiver, so that objects can be built by chaining "With" function invocations.
-// If called multiple times, the NamespaceSelector field is set to the value of the last call.
 func (b *ForeignClusterSpecApplyConfiguration) WithNamespaceSelector(value *v1.LabelSelectorApplyConfiguration) *ForeignClusterSpecApplyConfiguration {
 	b.NamespaceSelector = value
 	return b
 }
 
-// WithNetwork sets the Network field in the declarative configuration to the given value
-// and returns the receiver, so that objects can be built by chaining "With" function invocations.
-// If called multiple times, the Network field is set to the value of the last call.
 func (b *ForeignClusterSpecApplyConfiguration) WithNetwork(value *PeerNetworkApplyConfiguration) *ForeignClusterSpecApplyConfiguration {
 	b.Network = value
 	return b
 }
 
-// WithTTL sets the TTL field in the declarative configuration to the given value
-// and returns the receiver, so that objects can be built by chaining "With" function invocations.
-// If called multiple times, the TTL field is set to the value of the last call.
 func (b *ForeignClusterSpecApplyConfiguration) WithTTL(value int) *ForeignClusterSpecApplyConfiguration {
 	b.TTL = &value
 	return b

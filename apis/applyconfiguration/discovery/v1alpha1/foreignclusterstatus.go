@@ -24,31 +24,20 @@ type ForeignClusterStatusApplyConfiguration struct {
 	NetworkVersion *int64 `json:"networkVersion,omitempty"`
 }
 
-// ForeignClusterStatusApplyConfiguration constructs a declarative configuration of the ForeignClusterStatus type for use with
-// apply.
 func ForeignClusterStatus() *ForeignClusterStatusApplyConfiguration {
 	return &ForeignClusterStatusApplyConfiguration{}
 }
 
-// WithTenantNamespace sets the TenantNamespace field in the declarative configuration to the given value
-// and returns the receiver, so that objects can be built by chaining "With" function invocations.
-// If called multiple times, the TenantNamespace field is set to the value of the last call.
 func (b *ForeignClusterStatusApplyConfiguration) WithTenantNamespace(value *TenantNamespacesApplyConfiguration) *ForeignClusterStatusApplyConfiguration {
 	b.TenantNamespace = value
 	return b
 }
 
-// WithIncoming sets the Incoming field in the declarative configuration to the given value
-// and returns the receiver, so that objects can be built by chaining "With" function invocations.
-// If called multiple times, the Incoming field is set to the value of the last call.
 func (b *ForeignClusterStatusApplyConfiguration) WithIncoming(value *IncomingStatusApplyConfiguration) *ForeignClusterStatusApplyConfiguration {
 	b.Incoming = value
 	return b
 }
 
-// WithPeeringConditions adds the given value to the PeeringConditions field in the declarative configuration
-// and returns the receiver, so that objects can be build by chaining "With" function invocations.
-// If called multiple times, values provided by each call will be appended to the PeeringConditions field.
 func (b *ForeignClusterStatusApplyConfiguration) WithPeeringConditions(values ...*PeeringConditionApplyConfiguration) *ForeignClusterStatusApplyConfiguration {
 	for i := range values {
 		if values[i] == nil {
@@ -59,25 +48,16 @@ func (b *ForeignClusterStatusApplyConfiguration) WithPeeringConditions(values ..
 	return b
 }
 
-// WithObservedGeneration sets the ObservedGeneration field in the declarative configuration to the given value
-// and returns the receiver, so that objects can be built by chaining "With" function invocations.
-// If called multiple times, the ObservedGeneration field is set to the value of the last call.
 func (b *ForeignClusterStatusApplyConfiguration) WithObservedGeneration(value int64) *ForeignClusterStatusApplyConfiguration {
 	b.ObservedGeneration = &value
 	return b
 }
 
-// WithRemoteVersion sets the RemoteVersion field in the declarative configuration to the given value
-// and returns the receiver, so that objects can be built by chaining "With" function invocations.
-// If called multiple times, the RemoteVersion field is set to the value of the last call.
 func (b *ForeignClusterStatusApplyConfiguration) WithRemoteVersion(value string) *ForeignClusterStatusApplyConfiguration {
 	b.RemoteVersion = &value
 	return b
 }
 
-// WithNetworkVersion sets the NetworkVersion field in the declarative configuration to the given value
-// and returns the receiver, so that objects can be built by chaining "With" function invocations.
-// If called multiple times, the NetworkVersion field is set to the value of the last call.
 func (b *ForeignClusterStatusApplyConfiguration) WithNetworkVersion(value int64) *ForeignClusterStatusApplyConfiguration {
 	b.NetworkVersion = &value
 	return b

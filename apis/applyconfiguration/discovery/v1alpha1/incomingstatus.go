@@ -22,31 +22,20 @@ type IncomingStatusApplyConfiguration struct {
 	Message *string `json:"message,omitempty"`
 }
 
-// IncomingStatusApplyConfiguration constructs a declarative configuration of the IncomingStatus type for use with
-// apply.
 func IncomingStatus() *IncomingStatusApplyConfiguration {
 	return &IncomingStatusApplyConfiguration{}
 }
 
-// WithState sets the State field in the declarative configuration to the given value
-// and returns the receiver, so that objects can be built by chaining "With" function invocations.
-// If called multiple times, the State field is set to the value of the last call.
 func (b *IncomingStatusApplyConfiguration) WithState(value discoveryv1alpha1.IncomingState) *IncomingStatusApplyConfiguration {
 	b.State = &value
 	return b
 }
 
-// WithSince sets the Since field in the declarative configuration to the given value
-// and returns the receiver, so that objects can be built by chaining "With" function invocations.
-// If called multiple times, the Since field is set to the value of the last call.
 func (b *IncomingStatusApplyConfiguration) WithSince(value v1.Time) *IncomingStatusApplyConfiguration {
 	b.Since = &value
 	return b
 }
 
-// WithMessage sets the Message field in the declarative configuration to the given value
-// and returns the receiver, so that objects can be built by chaining "With" function invocations.
-// If called multiple times, the Message field is set to the value of the last call.
 func (b *IncomingStatusApplyConfiguration) WithMessage(value string) *IncomingStatusApplyConfiguration {
 	b.Message = &value
 	return b

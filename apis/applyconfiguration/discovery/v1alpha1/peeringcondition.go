@@ -26,47 +26,30 @@ type PeeringConditionApplyConfiguration struct {
 	Message *string `json:"message,omitempty"`
 }
 
-// PeeringConditionApplyConfiguration constructs a declarative configuration of the PeeringCondition type for use with
-// apply.
 func PeeringCondition() *PeeringConditionApplyConfiguration {
 	return &PeeringConditionApplyConfiguration{}
 }
 
-// WithType sets the Type field in the declarative configuration to the given value
-// and returns the receiver, so that objects can be built by chaining "With" function invocations.
-// If called multiple times, the Type field is set to the value of the last call.
 func (b *PeeringConditionApplyConfiguration) WithType(value discoveryv1alpha1.PeeringConditionType) *PeeringConditionApplyConfiguration {
 	b.Type = &value
 	return b
 }
 
-// WithStatus sets the Status field in the declarative configuration to the given value
-// and returns the receiver, so that objects can be built by chaining "With" function invocations.
-// If called multiple times, the Status field is set to the value of the last call.
 func (b *PeeringConditionApplyConfiguration) WithStatus(value discoveryv1alpha1.PeeringConditionStatus) *PeeringConditionApplyConfiguration {
 	b.Status = &value
 	return b
 }
 
-// WithLastTransitionTime sets the LastTransitionTime field in the declarative configuration to the given value
-// and returns the receiver, so that objects can be built by chaining "With" function invocations.
-// If called multiple times, the LastTransitionTime field is set to the value of the last call.
 func (b *PeeringConditionApplyConfiguration) WithLastTransitionTime(value v1.Time) *PeeringConditionApplyConfiguration {
 	b.LastTransitionTime = &value
 	return b
 }
 
-// WithReason sets the Reason field in the declarative configuration to the given value
-// and returns the receiver, so that objects can be built by chaining "With" function invocations.
-// If called multiple times, the Reason field is set to the value of the last call.
 func (b *PeeringConditionApplyConfiguration) WithReason(value string) *PeeringConditionApplyConfiguration {
 	b.Reason = &value
 	return b
 }
 
-// WithMessage sets the Message field in the declarative configuration to the given value
-// and returns the receiver, so that objects can be built by chaining "With" function invocations.
-// If called multiple times, the Message field is set to the value of the last call.
 func (b *PeeringConditionApplyConfiguration) WithMessage(value string) *PeeringConditionApplyConfiguration {
 	b.Message = &value
 	return b

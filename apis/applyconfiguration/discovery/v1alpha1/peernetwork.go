@@ -23,15 +23,10 @@ type PeerNetworkApplyConfiguration struct {
 	ForcedCIDRs []string `json:"forcedCIDRs,omitempty"`
 }
 
-// PeerNetworkApplyConfiguration constructs a declarative configuration of the PeerNetwork type for use with
-// apply.
 func PeerNetwork() *PeerNetworkApplyConfiguration {
 	return &PeerNetworkApplyConfiguration{}
 }
 
-// WithPodCIDRs adds the given value to the PodCIDRs field in the declarative configuration
-// and returns the receiver, so that objects can be build by chaining "With" function invocations.
-// If called multiple times, values provided by each call will be appended to the PodCIDRs field.
 func (b *PeerNetworkApplyConfiguration) WithPodCIDRs(values ...string) *PeerNetworkApplyConfiguration {
 	for i := range values {
 		b.PodCIDRs = append(b.PodCIDRs, values[i])
@@ -39,9 +34,6 @@ func (b *PeerNetworkApplyConfiguration) WithPodCIDRs(values ...string) *PeerNetw
 	return b
 }
 
-// WithAcceptedCIDRs adds the given value to the AcceptedCIDRs field in the declarative configuration
-// and returns the receiver, so that objects can be build by chaining "With" function invocations.
-// If called multiple times, values provided by each call will be appended to the AcceptedCIDRs field.
 func (b *PeerNetworkApplyConfiguration) WithAcceptedCIDRs(values ...string) *PeerNetworkApplyConfiguration {
 	for i := range values {
 		b.AcceptedCIDRs = append(b.AcceptedCIDRs, values[i])
@@ -49,9 +41,6 @@ func (b *PeerNetworkApplyConfiguration) WithAcceptedCIDRs(values ...string) *Pee
 	return b
 }
 
-// WithForcedCIDRs adds the given value to the ForcedCIDRs field in the declarative configuration
-// and returns the receiver, so that objects can be build by chaining "With" function invocations.
-// If called multiple times, values provided by each call will be appended to the ForcedCIDRs field.
 func (b *PeerNetworkApplyConfiguration) WithForcedCIDRs(values ...string) *PeerNetworkApplyConfiguration {
 	for i := range values {
 		b.ForcedCIDRs = append(b.ForcedCIDRs, values[i])

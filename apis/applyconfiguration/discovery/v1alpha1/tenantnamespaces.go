@@ -15,23 +15,15 @@ type TenantNamespacesApplyConfiguration struct {
 	Remote *string `json:"remote,omitempty"`
 }
 
-// TenantNamespacesApplyConfiguration constructs a declarative configuration of the TenantNamespaces type for use with
-// apply.
 func TenantNamespaces() *TenantNamespacesApplyConfiguration {
 	return &TenantNamespacesApplyConfiguration{}
 }
 
-// WithLocal sets the Local field in the declarative configuration to the given value
-// and returns the receiver, so that objects can be built by chaining "With" function invocations.
-// If called multiple times, the Local field is set to the value of the last call.
 func (b *TenantNamespacesApplyConfiguration) WithLocal(value string) *TenantNamespacesApplyConfiguration {
 	b.Local = &value
 	return b
 }
 
-// WithRemote sets the Remote field in the declarative configuration to the given value
-// and returns the receiver, so that objects can be built by chaining "With" function invocations.
-// If called multiple times, the Remote field is set to the value of the last call.
 func (b *TenantNamespacesApplyConfiguration) WithRemote(value string) *TenantNamespacesApplyConfiguration {
 	b.Remote = &value
 	return b

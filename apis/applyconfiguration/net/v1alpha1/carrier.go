@@ -19,23 +19,15 @@ type CarrierApplyConfiguration struct {
 	Path *string `json:"path,omitempty"`
 }
 
-// CarrierApplyConfiguration constructs a declarative configuration of the Carrier type for use with
-// apply.
 func Carrier() *CarrierApplyConfiguration {
 	return &CarrierApplyConfiguration{}
 }
 
-// WithType sets the Type field in the declarative configuration to the given value
-// and returns the receiver, so that objects can be built by chaining "With" function invocations.
-// If called multiple times, the Type field is set to the value of the last call.
 func (b *CarrierApplyConfiguration) WithType(value string) *CarrierApplyConfiguration {
 	b.Type = &value
 	return b
 }
 
-// WithAddresses adds the given value to the Addresses field in the declarative configuration
-// and returns the receiver, so that objects can be build by chaining "With" function invocations.
-// If called multiple times, values provided by each call will be appended to the Addresses field.
 func (b *CarrierApplyConfiguration) WithAddresses(values ...string) *CarrierApplyConfiguration {
 	for i := range values {
 		b.Addresses = append(b.Addresses, values[i])
@@ -43,17 +35,11 @@ func (b *CarrierApplyConfiguration) WithAddresses(values ...string) *CarrierAppl
 	return b
 }
 
-// WithPort sets the Port field in the declarative configuration to the given value
-// and returns the receiver, so that objects can be built by chaining "With" function invocations.
-// If called multiple times, the Port field is set to the value of the last call.
 func (b *CarrierApplyConfiguration) WithPort(value int32) *CarrierApplyConfiguration {
 	b.Port = &value
 	return b
 }
 
-// WithPath sets the Path field in the declarative configuration to the given value
-// and returns the receiver, so that objects can be built by chaining "With" function invocations.
-// If called multiple times, the Path field is set to the value of the last call.
 func (b *CarrierApplyConfiguration) WithPath(value string) *CarrierApplyConfiguration {
 	b.Path = &value
 	return b

@@ -25,48 +25,30 @@ type ConnectionApplyConfiguration struct {
 	PeerConfiguration map[string]string `json:"peerConfiguration,omitempty"`
 }
 
-// ConnectionApplyConfiguration constructs a declarative configuration of the Connection type for use with
-// apply.
 func Connection() *ConnectionApplyConfiguration {
 	return &ConnectionApplyConfiguration{}
 }
 
-// WithStatus sets the Status field in the declarative configuration to the given value
-// and returns the receiver, so that objects can be built by chaining "With" function invocations.
-// If called multiple times, the Status field is set to the value of the last call.
 func (b *ConnectionApplyConfiguration) WithStatus(value netv1alpha1.ConnectionStatus) *ConnectionApplyConfiguration {
 	b.Status = &value
 	return b
 }
 
-// WithStatusMessage sets the StatusMessage field in the declarative configuration to the given value
-// and returns the receiver, so that objects can be built by chaining "With" function invocations.
-// If called multiple times, the StatusMessage field is set to the value of the last call.
 func (b *ConnectionApplyConfiguration) WithStatusMessage(value string) *ConnectionApplyConfiguration {
 	b.StatusMessage = &value
 	return b
 }
 
-// WithLatency sets the Latency field in the declarative configuration to the given value
-// and returns the receiver, so that objects can be built by chaining "With" function invocations.
-// If called multiple times, the Latency field is set to the value of the last call.
 func (b *ConnectionApplyConfiguration) WithLatency(value *LatencyApplyConfiguration) *ConnectionApplyConfiguration {
 	b.Latency = value
 	return b
 }
 
-// WithMTU sets the MTU field in the declarative configuration to the given value
-// and returns the receiver, so that objects can be built by chaining "With" function invocations.
-// If called multiple times, the MTU field is set to the value of the last call.
 func (b *ConnectionApplyConfiguration) WithMTU(value int32) *ConnectionApplyConfiguration {
 	b.MTU = &value
 	return b
 }
 
-// WithPeerConfiguration puts the entries into the PeerConfiguration field in the declarative configuration
-// and returns the receiver, so that objects can be build by chaining "With" function invocations.
-// If called multiple times, the entries provided by each call will be put on the PeerConfiguration field,
-// overwriting an existing map entries in PeerConfiguration field with the same key.
 func (b *ConnectionApplyConfiguration) WithPeerConfiguration(entries map[string]string) *ConnectionApplyConfiguration {
 	if b.PeerConfiguration == nil && len(entries) > 0 {
 		b.PeerConfiguration = make(map[string]string, len(entries))

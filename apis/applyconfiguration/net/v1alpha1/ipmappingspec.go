@@ -20,23 +20,15 @@ type IPMappingSpecApplyConfiguration struct {
 	Restricted *bool `json:"restricted,omitempty"`
 }
 
-// IPMappingSpecApplyConfiguration constructs a declarative configuration of the IPMappingSpec type for use with
-// apply.
 func IPMappingSpec() *IPMappingSpecApplyConfiguration {
 	return &IPMappingSpecApplyConfiguration{}
 }
 
-// WithAddress sets the Address field in the declarative configuration to the given value
-// and returns the receiver, so that objects can be built by chaining "With" function invocations.
-// If called multiple times, the Address field is set to the value of the last call.
 func (b *IPMappingSpecApplyConfiguration) WithAddress(value string) *IPMappingSpecApplyConfiguration {
 	b.Address = &value
 	return b
 }
 
-// WithClusterIDs adds the given value to the ClusterIDs field in the declarative configuration
-// and returns the receiver, so that objects can be build by chaining "With" function invocations.
-// If called multiple times, values provided by each call will be appended to the ClusterIDs field.
 func (b *IPMappingSpecApplyConfiguration) WithClusterIDs(values ...string) *IPMappingSpecApplyConfiguration {
 	for i := range values {
 		b.ClusterIDs = append(b.ClusterIDs, values[i])
@@ -44,9 +36,6 @@ func (b *IPMappingSpecApplyConfiguration) WithClusterIDs(values ...string) *IPMa
 	return b
 }
 
-// WithPorts adds the given value to the Ports field in the declarative configuration
-// and returns the receiver, so that objects can be build by chaining "With" function invocations.
-// If called multiple times, values provided by each call will be appended to the Ports field.
 func (b *IPMappingSpecApplyConfiguration) WithPorts(values ...*MappingPortApplyConfiguration) *IPMappingSpecApplyConfiguration {
 	for i := range values {
 		if values[i] == nil {
@@ -57,9 +46,6 @@ func (b *IPMappingSpecApplyConfiguration) WithPorts(values ...*MappingPortApplyC
 	return b
 }
 
-// WithRestricted sets the Restricted field in the declarative configuration to the given value
-// and returns the receiver, so that objects can be built by chaining "With" function invocations.
-// If called multiple times, the Restricted field is set to the value of the last call.
 func (b *IPMappingSpecApplyConfiguration) WithRestricted(value bool) *IPMappingSpecApplyConfiguration {
 	b.Restricted = &value
 	return b

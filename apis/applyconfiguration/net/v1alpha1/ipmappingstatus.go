@@ -21,24 +21,15 @@ type IPMappingStatusApplyConfiguration struct {
 	Conditions []v1.ConditionApplyConfiguration `json:"conditions,omitempty"`
 }
 
-// IPMappingStatusApplyConfiguration constructs a declarative configuration of the IPMappingStatus type for use with
-// apply.
 func IPMappingStatus() *IPMappingStatusApplyConfiguration {
 	return &IPMappingStatusApplyConfiguration{}
 }
 
-// WithExternalAddress sets the ExternalAddress field in the declarative configuration to the given value
-// and returns the receiver, so that objects can be built by chaining "With" function invocations.
-// If called multiple times, the ExternalAddress field is set to the value of the last call.
 func (b *IPMappingStatusApplyConfiguration) WithExternalAddress(value string) *IPMappingStatusApplyConfiguration {
 	b.ExternalAddress = &value
 	return b
 }
 
-// WithPeerAddresses puts the entries into the PeerAddresses field in the declarative configuration
-// and returns the receiver, so that objects can be build by chaining "With" function invocations.
-// If called multiple times, the entries provided by each call will be put on the PeerAddresses field,
-// overwriting an existing map entries in PeerAddresses field with the same key.
 func (b *IPMappingStatusApplyConfiguration) WithPeerAddresses(entries map[string]string) *IPMappingStatusApplyConfiguration {
 	if b.PeerAddresses == nil && len(entries) > 0 {
 		b.PeerAddresses = make(map[string]string, len(entries))
@@ -49,9 +40,6 @@ func (b *IPMappingStatusApplyConfiguration) WithPeerAddresses(entries map[string
 	return b
 }
 
-// WithConditions adds the given value to the Conditions field in the declarative configuration
-// and returns the receiver, so that objects can be build by chaining "With" function invocations.
-// If called multiple times, values provided by each call will be appended to the Conditions field.
 func (b *IPMappingStatusApplyConfiguration) WithConditions(values ...*v1.ConditionApplyConfiguration) *IPMappingStatusApplyConfiguration {
 	for i := range values {
 		if values[i] == nil {

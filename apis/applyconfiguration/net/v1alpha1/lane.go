@@ -17,31 +17,20 @@ type LaneApplyConfiguration struct {
 	Carriers []CarrierApplyConfiguration `json:"carriers,omitempty"`
 }
 
-// LaneApplyConfiguration constructs a declarative configuration of the Lane type for use with
-// apply.
 func Lane() *LaneApplyConfiguration {
 	return &LaneApplyConfiguration{}
 }
 
-// WithNumber sets the Number field in the declarative configuration to the given value
-// and returns the receiver, so that objects can be built by chaining "With" function invocations.
-// If called multiple times, the Number field is set to the value of the last call.
 func (b *LaneApplyConfiguration) WithNumber(value int32) *LaneApplyConfiguration {
 	b.Number = &value
 	return b
 }
 
-// WithPublicKey sets the PublicKey field in the declarative configuration to the given value
-// and returns the receiver, so that objects can be built by chaining "With" function invocations.
-// If called multiple times, the PublicKey field is set to the value of the last call.
 func (b *LaneApplyConfiguration) WithPublicKey(value string) *LaneApplyConfiguration {
 	b.PublicKey = &value
 	return b
 }
 
-// WithCarriers adds the given value to the Carriers field in the declarative configuration
-// and returns the receiver, so that objects can be build by chaining "With" function invocations.
-// If called multiple times, values provided by each call will be appended to the Carriers field.
 func (b *LaneApplyConfiguration) WithCarriers(values ...*CarrierApplyConfiguration) *LaneApplyConfiguration {
 	for i := range values {
 		if values[i] == nil {

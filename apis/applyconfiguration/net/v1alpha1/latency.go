@@ -19,23 +19,15 @@ type LatencyApplyConfiguration struct {
 	Timestamp *v1.Time `json:"timestamp,omitempty"`
 }
 
-// LatencyApplyConfiguration constructs a declarative configuration of the Latency type for use with
-// apply.
 func Latency() *LatencyApplyConfiguration {
 	return &LatencyApplyConfiguration{}
 }
 
-// WithValue sets the Value field in the declarative configuration to the given value
-// and returns the receiver, so that objects can be built by chaining "With" function invocations.
-// If called multiple times, the Value field is set to the value of the last call.
 func (b *LatencyApplyConfiguration) WithValue(value string) *LatencyApplyConfiguration {
 	b.Value = &value
 	return b
 }
 
-// WithTimestamp sets the Timestamp field in the declarative configuration to the given value
-// and returns the receiver, so that objects can be built by chaining "With" function invocations.
-// If called multiple times, the Timestamp field is set to the value of the last call.
 func (b *LatencyApplyConfiguration) WithTimestamp(value v1.Time) *LatencyApplyConfiguration {
 	b.Timestamp = &value
 	return b

@@ -19,23 +19,15 @@ type MappingPortApplyConfiguration struct {
 	Port *int32 `json:"port,omitempty"`
 }
 
-// MappingPortApplyConfiguration constructs a declarative configuration of the MappingPort type for use with
-// apply.
 func MappingPort() *MappingPortApplyConfiguration {
 	return &MappingPortApplyConfiguration{}
 }
 
-// WithProtocol sets the Protocol field in the declarative configuration to the given value
-// and returns the receiver, so that objects can be built by chaining "With" function invocations.
-// If called multiple times, the Protocol field is set to the value of the last call.
 func (b *MappingPortApplyConfiguration) WithProtocol(value v1.Protocol) *MappingPortApplyConfiguration {
 	b.Protocol = &value
 	return b
 }
 
-// WithPort sets the Port field in the declarative configuration to the given value
-// and returns the receiver, so that objects can be built by chaining "With" function invocations.
-// If called multiple times, the Port field is set to the value of the last call.
 func (b *MappingPortApplyConfiguration) WithPort(value int32) *MappingPortApplyConfiguration {
 	b.Port = &value
 	return b

@@ -40,39 +40,25 @@ type NetworkConfigSpecApplyConfiguration struct {
 	Signatures []SignatureApplyConfiguration `json:"signatures,omitempty"`
 }
 
-// NetworkConfigSpecApplyConfiguration constructs a declarative configuration of the NetworkConfigSpec type for use with
-// apply.
 func NetworkConfigSpec() *NetworkConfigSpecApplyConfiguration {
 	return &NetworkConfigSpecApplyConfiguration{}
 }
 
-// WithCluster sets the Cluster field in the declarative configuration to the given value
-// and returns the receiver, so that objects can be built by chaining "With" function invocations.
-// If called multiple times, the Cluster field is set to the value of the last call.
 func (b *NetworkConfigSpecApplyConfiguration) WithCluster(value *ClusterIdentityApplyConfiguration) *NetworkConfigSpecApplyConfiguration {
 	b.Cluster = value
 	return b
 }
 
-// WithPodCIDR sets the PodCIDR field in the declarative configuration to the given value
-// and returns the receiver, so that objects can be built by chaining "With" function invocations.
-// If called multiple times, the PodCIDR field is set to the value of the last call.
 func (b *NetworkConfigSpecApplyConfiguration) WithPodCIDR(value netv1alpha1.CIDR) *NetworkConfigSpecApplyConfiguration {
 	b.PodCIDR = &value
 	return b
 }
 
-// WithExternalCIDR sets the ExternalCIDR field in the declarative configuration to the given value
-// and returns the receiver, so that objects can be built by chaining "With" function invocations.
-// If called multiple times, the ExternalCIDR field is set to the value of the last call.
 func (b *NetworkConfigSpecApplyConfiguration) WithExternalCIDR(value netv1alpha1.CIDR) *NetworkConfigSpecApplyConfiguration {
 	b.ExternalCIDR = &value
 	return b
 }
 
-// WithNetworks adds the given value to the Networks field in the declarative configuration
-// and returns the receiver, so that objects can be build by chaining "With" function invocations.
-// If called multiple times, values provided by each call will be appended to the Networks field.
 func (b *NetworkConfigSpecApplyConfiguration) WithNetworks(values ...*NetworksApplyConfiguration) *NetworkConfigSpecApplyConfiguration {
 	for i := range values {
 		if values[i] == nil {
@@ -83,9 +69,6 @@ func (b *NetworkConfigSpecApplyConfiguration) WithNetworks(values ...*NetworksAp
 	return b
 }
 
-// WithAdditionalPodCIDRs adds the given value to the AdditionalPodCIDRs field in the declarative configuration
-// and returns the receiver, so that objects can be build by chaining "With" function invocations.
-// If called multiple times, values provided by each call will be appended to the AdditionalPodCIDRs field.
 func (b *NetworkConfigSpecApplyConfiguration) WithAdditionalPodCIDRs(values ...netv1alpha1.CIDR) *NetworkConfigSpecApplyConfiguration {
 	for i := range values {
 		b.AdditionalPodCIDRs = append(b.AdditionalPodCIDRs, values[i])
@@ -93,26 +76,16 @@ func (b *NetworkConfigSpecApplyConfiguration) WithAdditionalPodCIDRs(values ...n
 	return b
 }
 
-// WithEndpointIP sets the EndpointIP field in the declarative configuration to the given value
-// and returns the receiver, so that objects can be built by chaining "With" function invocations.
-// If called multiple times, the EndpointIP field is set to the value of the last call.
 func (b *NetworkConfigSpecApplyConfiguration) WithEndpointIP(value string) *NetworkConfigSpecApplyConfiguration {
 	b.EndpointIP = &value
 	return b
 }
 
-// WithBackendType sets the BackendType field in the declarative configuration to the given value
-// and returns the receiver, so that objects can be built by chaining "With" function invocations.
-// If called multiple times, the BackendType field is set to the value of the last call.
 func (b *NetworkConfigSpecApplyConfiguration) WithBackendType(value string) *NetworkConfigSpecApplyConfiguration {
 	b.BackendType = &value
 	return b
 }
 
-// WithBackendConfig puts the entries into the BackendConfig field in the declarative configuration
-// and returns the receiver, so that objects can be build by chaining "With" function invocations.
-// If called multiple times, the entries provided by each call will be put on the BackendConfig field,
-// overwriting an existing map entries in BackendConfig field with the same key.
 func (b *NetworkConfigSpecApplyConfiguration) WithBackendConfig(entries map[string]string) *NetworkConfigSpecApplyConfiguration {
 	if b.BackendConfig == nil && len(entries) > 0 {
 		b.BackendConfig = make(map[string]string, len(entries))
@@ -123,9 +96,6 @@ func (b *NetworkConfigSpecApplyConfiguration) WithBackendConfig(entries map[stri
 	return b
 }
 
-// WithLanes adds the given value to the Lanes field in the declarative configuration
-// and returns the receiver, so that objects can be build by chaining "With" function invocations.
-// If called multiple times, values provided by each call will be appended to the Lanes field.
 func (b *NetworkConfigSpecApplyConfiguration) WithLanes(values ...*LaneApplyConfiguration) *NetworkConfigSpecApplyConfiguration {
 	for i := range values {
 		if values[i] == nil {
@@ -136,17 +106,11 @@ func (b *NetworkConfigSpecApplyConfiguration) WithLanes(values ...*LaneApplyConf
 	return b
 }
 
-// WithVersion sets the Version field in the declarative configuration to the given value
-// and returns the receiver, so that objects can be built by chaining "With" function invocations.
-// If called multiple times, the Version field is set to the value of the last call.
 func (b *NetworkConfigSpecApplyConfiguration) WithVersion(value int64) *NetworkConfigSpecApplyConfiguration {
 	b.Version = &value
 	return b
 }
 
-// WithSignatures adds the given value to the Signatures field in the declarative configuration
-// and returns the receiver, so that objects can be build by chaining "With" function invocations.
-// If called multiple times, values provided by each call will be appended to the Signatures field.
 func (b *NetworkConfigSpecApplyConfiguration) WithSignatures(values ...*SignatureApplyConfiguration) *NetworkConfigSpecApplyConfiguration {
 	for i := range values {
 		if values[i] == nil {

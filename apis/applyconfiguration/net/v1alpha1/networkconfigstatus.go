@@ -29,39 +29,25 @@ type NetworkConfigStatusApplyConfiguration struct {
 	Conditions []v1.ConditionApplyConfiguration `json:"conditions,omitempty"`
 }
 
-// NetworkConfigStatusApplyConfiguration constructs a declarative configuration of the NetworkConfigStatus type for use with
-// apply.
 func NetworkConfigStatus() *NetworkConfigStatusApplyConfiguration {
 	return &NetworkConfigStatusApplyConfiguration{}
 }
 
-// WithProcessed sets the Processed field in the declarative configuration to the given value
-// and returns the receiver, so that objects can be built by chaining "With" function invocations.
-// If called multiple times, the Processed field is set to the value of the last call.
 func (b *NetworkConfigStatusApplyConfiguration) WithProcessed(value bool) *NetworkConfigStatusApplyConfiguration {
 	b.Processed = &value
 	return b
 }
 
-// WithPodCIDRNAT sets the PodCIDRNAT field in the declarative configuration to the given value
-// and returns the receiver, so that objects can be built by chaining "With" function invocations.
-// If called multiple times, the PodCIDRNAT field is set to the value of the last call.
 func (b *NetworkConfigStatusApplyConfiguration) WithPodCIDRNAT(value string) *NetworkConfigStatusApplyConfiguration {
 	b.PodCIDRNAT = &value
 	return b
 }
 
-// WithExternalCIDRNAT sets the ExternalCIDRNAT field in the declarative configuration to the given value
-// and returns the receiver, so that objects can be built by chaining "With" function invocations.
-// If called multiple times, the ExternalCIDRNAT field is set to the value of the last call.
 func (b *NetworkConfigStatusApplyConfiguration) WithExternalCIDRNAT(value string) *NetworkConfigStatusApplyConfiguration {
 	b.ExternalCIDRNAT = &value
 	return b
 }
 
-// WithNetworks adds the given value to the Networks field in the declarative configuration
-// and returns the receiver, so that objects can be build by chaining "With" function invocations.
-// If called multiple times, values provided by each call will be appended to the Networks field.
 func (b *NetworkConfigStatusApplyConfiguration) WithNetworks(values ...*NetworksNATApplyConfiguration) *NetworkConfigStatusApplyConfiguration {
 	for i := range values {
 		if values[i] == nil {
@@ -72,9 +58,6 @@ func (b *NetworkConfigStatusApplyConfiguration) WithNetworks(values ...*Networks
 	return b
 }
 
-// WithSignatures adds the given value to the Signatures field in the declarative configuration
-// and returns the receiver, so that objects can be build by chaining "With" function invocations.
-// If called multiple times, values provided by each call will be appended to the Signatures field.
 func (b *NetworkConfigStatusApplyConfiguration) WithSignatures(values ...*SignatureApplyConfiguration) *NetworkConfigStatusApplyConfiguration {
 	for i := range values {
 		if values[i] == nil {
@@ -85,17 +68,11 @@ func (b *NetworkConfigStatusApplyConfiguration) WithSignatures(values ...*Signat
 	return b
 }
 
-// WithObservedGeneration sets the ObservedGeneration field in the declarative configuration to the given value
-// and returns the receiver, so that objects can be built by chaining "With" function invocations.
-// If called multiple times, the ObservedGeneration field is set to the value of the last call.
 func (b *NetworkConfigStatusApplyConfiguration) WithObservedGeneration(value int64) *NetworkConfigStatusApplyConfiguration {
 	b.ObservedGeneration = &value
 	return b
 }
 
-// WithConditions adds the given value to the Conditions field in the declarative configuration
-// and returns the receiver, so that objects can be build by chaining "With" function invocations.
-// If called multiple times, values provided by each call will be appended to the Conditions field.
 func (b *NetworkConfigStatusApplyConfiguration) WithConditions(values ...*v1.ConditionApplyConfiguration) *NetworkConfigStatusApplyConfiguration {
 	for i := range values {
 		if values[i] == nil {

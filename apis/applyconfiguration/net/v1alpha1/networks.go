@@ -19,23 +19,15 @@ type NetworksApplyConfiguration struct {
 	ExternalCIDR *netv1alpha1.CIDR `json:"externalCIDR,omitempty"`
 }
 
-// NetworksApplyConfiguration constructs a declarative configuration of the Networks type for use with
-// apply.
 func Networks() *NetworksApplyConfiguration {
 	return &NetworksApplyConfiguration{}
 }
 
-// WithPodCIDR sets the PodCIDR field in the declarative configuration to the given value
-// and returns the receiver, so that objects can be built by chaining "With" function invocations.
-// If called multiple times, the PodCIDR field is set to the value of the last call.
 func (b *NetworksApplyConfiguration) WithPodCIDR(value netv1alpha1.CIDR) *NetworksApplyConfiguration {
 	b.PodCIDR = &value
 	return b
 }
 
-// WithExternalCIDR sets the ExternalCIDR field in the declarative configuration to the given value
-// and returns the receiver, so that objects can be built by chaining "With" function invocations.
-// If called multiple times, the ExternalCIDR field is set to the value of the last call.
 func (b *NetworksApplyConfiguration) WithExternalCIDR(value netv1alpha1.CIDR) *NetworksApplyConfiguration {
 	b.ExternalCIDR = &value
 	return b

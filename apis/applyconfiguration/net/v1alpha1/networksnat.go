@@ -15,23 +15,15 @@ type NetworksNATApplyConfiguration struct {
 	ExternalCIDRNAT *string `json:"externalCIDRNAT,omitempty"`
 }
 
-// NetworksNATApplyConfiguration constructs a declarative configuration of the NetworksNAT type for use with
-// apply.
 func NetworksNAT() *NetworksNATApplyConfiguration {
 	return &NetworksNATApplyConfiguration{}
 }
 
-// WithPodCIDRNAT sets the PodCIDRNAT field in the declarative configuration to the given value
-// and returns the receiver, so that objects can be built by chaining "With" function invocations.
-// If called multiple times, the PodCIDRNAT field is set to the value of the last call.
 func (b *NetworksNATApplyConfiguration) WithPodCIDRNAT(value string) *NetworksNATApplyConfiguration {
 	b.PodCIDRNAT = &value
 	return b
 }
 
-// WithExternalCIDRNAT sets the ExternalCIDRNAT field in the declarative configuration to the given value
-// and returns the receiver, so that objects can be built by chaining "With" function invocations.
-// If called multiple times, the ExternalCIDRNAT field is set to the value of the last call.
 func (b *NetworksNATApplyConfiguration) WithExternalCIDRNAT(value string) *NetworksNATApplyConfiguration {
 	b.ExternalCIDRNAT = &value
 	return b

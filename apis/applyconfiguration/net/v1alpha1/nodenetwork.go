@@ -21,31 +21,20 @@ type NodeNetworkApplyConfiguration struct {
 	Link *string `json:"link,omitempty"`
 }
 
-// NodeNetworkApplyConfiguration constructs a declarative configuration of the NodeNetwork type for use with
-// apply.
 func NodeNetwork() *NodeNetworkApplyConfiguration {
 	return &NodeNetworkApplyConfiguration{}
 }
 
-// WithCIDR sets the CIDR field in the declarative configuration to the given value
-// and returns the receiver, so that objects can be built by chaining "With" function invocations.
-// If called multiple times, the CIDR field is set to the value of the last call.
 func (b *NodeNetworkApplyConfiguration) WithCIDR(value netv1alpha1.CIDR) *NodeNetworkApplyConfiguration {
 	b.CIDR = &value
 	return b
 }
 
-// WithKind sets the Kind field in the declarative configuration to the given value
-// and returns the receiver, so that objects can be built by chaining "With" function invocations.
-// If called multiple times, the Kind field is set to the value of the last call.
 func (b *NodeNetworkApplyConfiguration) WithKind(value netv1alpha1.NodeNetworkKind) *NodeNetworkApplyConfiguration {
 	b.Kind = &value
 	return b
 }
 
-// WithLink sets the Link field in the declarative configuration to the given value
-// and returns the receiver, so that objects can be built by chaining "With" function invocations.
-// If called multiple times, the Link field is set to the value of the last call.
 func (b *NodeNetworkApplyConfiguration) WithLink(value string) *NodeNetworkApplyConfiguration {
 	b.Link = &value
 	return b

@@ -14,15 +14,10 @@ type NodeReportSpecApplyConfiguration struct {
 	Networks []NodeNetworkApplyConfiguration `json:"networks,omitempty"`
 }
 
-// NodeReportSpecApplyConfiguration constructs a declarative configuration of the NodeReportSpec type for use with
-// apply.
 func NodeReportSpec() *NodeReportSpecApplyConfiguration {
 	return &NodeReportSpecApplyConfiguration{}
 }
 
-// WithNetworks adds the given value to the Networks field in the declarative configuration
-// and returns the receiver, so that objects can be build by chaining "With" function invocations.
-// If called multiple times, values provided by each call will be appended to the Networks field.
 func (b *NodeReportSpecApplyConfiguration) WithNetworks(values ...*NodeNetworkApplyConfiguration) *NodeReportSpecApplyConfiguration {
 	for i := range values {
 		if values[i] == nil {

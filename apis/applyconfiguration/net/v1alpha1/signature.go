@@ -15,23 +15,15 @@ type SignatureApplyConfiguration struct {
 	Value *string `json:"value,omitempty"`
 }
 
-// SignatureApplyConfiguration constructs a declarative configuration of the Signature type for use with
-// apply.
 func Signature() *SignatureApplyConfiguration {
 	return &SignatureApplyConfiguration{}
 }
 
-// WithPublicKey sets the PublicKey field in the declarative configuration to the given value
-// and returns the receiver, so that objects can be built by chaining "With" function invocations.
-// If called multiple times, the PublicKey field is set to the value of the last call.
 func (b *SignatureApplyConfiguration) WithPublicKey(value string) *SignatureApplyConfiguration {
 	b.PublicKey = &value
 	return b
 }
 
-// WithValue sets the Value field in the declarative configuration to the given value
-// and returns the receiver, so that objects can be built by chaining "With" function invocations.
-// If called multiple times, the Value field is set to the value of the last call.
 func (b *SignatureApplyConfiguration) WithValue(value string) *SignatureApplyConfiguration {
 	b.Value = &value
 	return b

@@ -48,87 +48,55 @@ type TunnelEndpointSpecApplyConfiguration struct {
 	PeerVersion *int64 `json:"peerVersion,omitempty"`
 }
 
-// TunnelEndpointSpecApplyConfiguration constructs a declarative configuration of the TunnelEndpointSpec type for use with
-// apply.
 func TunnelEndpointSpec() *TunnelEndpointSpecApplyConfiguration {
 	return &TunnelEndpointSpecApplyConfiguration{}
 }
 
-// WithClusterIdentity sets the ClusterIdentity field in the declarative configuration to the given value
-// and returns the receiver, so that objects can be built by chaining "With" function invocations.
-// If called multiple times, the ClusterIdentity field is set to the value of the last call.
 func (b *TunnelEndpointSpecApplyConfiguration) WithClusterIdentity(value *ClusterIdentityApplyConfiguration) *TunnelEndpointSpecApplyConfiguration {
 	b.ClusterIdentity = value
 	return b
 }
 
-// WithLocalPodCIDR sets the LocalPodCIDR field in the declarative configuration to the given value
-// and returns the receiver, so that objects can be built by chaining "With" function invocations.
-// If called multiple times, the LocalPodCIDR field is set to the value of the last call.
 func (b *TunnelEndpointSpecApplyConfiguration) WithLocalPodCIDR(value netv1alpha1.CIDR) *TunnelEndpointSpecApplyConfiguration {
 	b.LocalPodCIDR = &value
 	return b
 }
 
-// WithLocalNATPodCIDR sets the LocalNATPodCIDR field in the declarative configuration to the given value
-// and returns the receiver, so that objects can be built by chaining "With" function invocations.
-// If called multiple times, the LocalNATPodCIDR field is set to the value of the last call.
 func (b *TunnelEndpointSpecApplyConfiguration) WithLocalNATPodCIDR(value string) *TunnelEndpointSpecApplyConfiguration {
 	b.LocalNATPodCIDR = &value
 	return b
 }
 
-// WithLocalExternalCIDR sets the LocalExternalCIDR field in the declarative configuration to the given value
-// and returns the receiver, so that objects can be built by chaining "With" function invocations.
-// If called multiple times, the LocalExternalCIDR field is set to the value of the last call.
 func (b *TunnelEndpointSpecApplyConfiguration) WithLocalExternalCIDR(value netv1alpha1.CIDR) *TunnelEndpointSpecApplyConfiguration {
 	b.LocalExternalCIDR = &value
 	return b
 }
 
-// WithLocalNATExternalCIDR sets the LocalNATExternalCIDR field in the declarative configuration to the given value
-// and returns the receiver, so that objects can be built by chaining "With" function invocations.
-// If called multiple times, the LocalNATExternalCIDR field is set to the value of the last call.
 func (b *TunnelEndpointSpecApplyConfiguration) WithLocalNATExternalCIDR(value string) *TunnelEndpointSpecApplyConfiguration {
 	b.LocalNATExternalCIDR = &value
 	return b
 }
 
-// WithRemotePodCIDR sets the RemotePodCIDR field in the declarative configuration to the given value
-// and returns the receiver, so that objects can be built by chaining "With" function invocations.
-// If called multiple times, the RemotePodCIDR field is set to the value of the last call.
 func (b *TunnelEndpointSpecApplyConfiguration) WithRemotePodCIDR(value netv1alpha1.CIDR) *TunnelEndpointSpecApplyConfiguration {
 	b.RemotePodCIDR = &value
 	return b
 }
 
-// WithRemoteNATPodCIDR sets the RemoteNATPodCIDR field in the declarative configuration to the given value
-// and returns the receiver, so that objects can be built by chaining "With" function invocations.
-// If called multiple times, the RemoteNATPodCIDR field is set to the value of the last call.
 func (b *TunnelEndpointSpecApplyConfiguration) WithRemoteNATPodCIDR(value string) *TunnelEndpointSpecApplyConfiguration {
 	b.RemoteNATPodCIDR = &value
 	return b
 }
 
-// WithRemoteExternalCIDR sets the RemoteExternalCIDR field in the declarative configuration to the given value
-// and returns the receiver, so that objects can be built by chaining "With" function invocations.
-// If called multiple times, the RemoteExternalCIDR field is set to the value of the last call.
 func (b *TunnelEndpointSpecApplyConfiguration) WithRemoteExternalCIDR(value netv1alpha1.CIDR) *TunnelEndpointSpecApplyConfiguration {
 	b.RemoteExternalCIDR = &value
 	return b
 }
 
-// WithRemoteNATExternalCIDR sets the RemoteNATExternalCIDR field in the declarative configuration to the given value
-// and returns the receiver, so that objects can be built by chaining "With" function invocations.
-// If called multiple times, the RemoteNATExternalCIDR field is set to the value of the last call.
 func (b *TunnelEndpointSpecApplyConfiguration) WithRemoteNATExternalCIDR(value string) *TunnelEndpointSpecApplyConfiguration {
 	b.RemoteNATExternalCIDR = &value
 	return b
 }
 
-// WithNetworks adds the given value to the Networks field in the declarative configuration
-// and returns the receiver, so that objects can be build by chaining "With" function invocations.
-// If called multiple times, values provided by each call will be appended to the Networks field.
 func (b *TunnelEndpointSpecApplyConfiguration) WithNetworks(values ...*TunnelNetworksApplyConfiguration) *TunnelEndpointSpecApplyConfiguration {
 	for i := range values {
 		if values[i] == nil {
@@ -139,26 +107,16 @@ func (b *TunnelEndpointSpecApplyConfiguration) WithNetworks(values ...*TunnelNet
 	return b
 }
 
-// WithEndpointIP sets the EndpointIP field in the declarative configuration to the given value
-// and returns the receiver, so that objects can be built by chaining "With" function invocations.
-// If called multiple times, the EndpointIP field is set to the value of the last call.
 func (b *TunnelEndpointSpecApplyConfiguration) WithEndpointIP(value string) *TunnelEndpointSpecApplyConfiguration {
 	b.EndpointIP = &value
 	return b
 }
 
-// WithBackendType sets the BackendType field in the declarative configuration to the given value
-// and returns the receiver, so that objects can be built by chaining "With" function invocations.
-// If called multiple times, the BackendType field is set to the value of the last call.
 func (b *TunnelEndpointSpecApplyConfiguration) WithBackendType(value string) *TunnelEndpointSpecApplyConfiguration {
 	b.BackendType = &value
 	return b
 }
 
-// WithBackendConfig puts the entries into the BackendConfig field in the declarative configuration
-// and returns the receiver, so that objects can be build by chaining "With" function invocations.
-// If called multiple times, the entries provided by each call will be put on the BackendConfig field,
-// overwriting an existing map entries in BackendConfig field with the same key.
 func (b *TunnelEndpointSpecApplyConfiguration) WithBackendConfig(entries map[string]string) *TunnelEndpointSpecApplyConfiguration {
 	if b.BackendConfig == nil && len(entries) > 0 {
 		b.BackendConfig = make(map[string]string, len(entries))
@@ -169,9 +127,6 @@ func (b *TunnelEndpointSpecApplyConfiguration) WithBackendConfig(entries map[str
 	return b
 }
 
-// WithLanes adds the given value to the Lanes field in the declarative configuration
-// and returns the receiver, so that objects can be build by chaining "With" function invocations.
-// If called multiple times, values provided by each call will be appended to the Lanes field.
 func (b *TunnelEndpointSpecApplyConfiguration) WithLanes(values ...*LaneApplyConfiguration) *TunnelEndpointSpecApplyConfiguration {
 	for i := range values {
 		if values[i] == nil {
@@ -182,9 +137,6 @@ func (b *TunnelEndpointSpecApplyConfiguration) WithLanes(values ...*LaneApplyCon
 	return b
 }
 
-// WithPeerVersion sets the PeerVersion field in the declarative configuration to the given value
-// and returns the receiver, so that objects can be built by chaining "With" function invocations.
-// If called multiple times, the PeerVersion field is set to the value of the last call.
 func (b *TunnelEndpointSpecApplyConfiguration) WithPeerVersion(value int64) *TunnelEndpointSpecApplyConfiguration {
 	b.PeerVersion = &value
 	return b

@@ -23,39 +23,25 @@ type TunnelEndpointStatusApplyConfiguration struct {
 	Conditions []v1.ConditionApplyConfiguration `json:"conditions,omitempty"`
 }
 
-// TunnelEndpointStatusApplyConfiguration constructs a declarative configuration of the TunnelEndpointStatus type for use with
-// apply.
 func TunnelEndpointStatus() *TunnelEndpointStatusApplyConfiguration {
 	return &TunnelEndpointStatusApplyConfiguration{}
 }
 
-// WithGatewayIP sets the GatewayIP field in the declarative configuration to the given value
-// and returns the receiver, so that objects can be built by chaining "With" function invocations.
-// If called multiple times, the GatewayIP field is set to the value of the last call.
 func (b *TunnelEndpointStatusApplyConfiguration) WithGatewayIP(value string) *TunnelEndpointStatusApplyConfiguration {
 	b.GatewayIP = &value
 	return b
 }
 
-// WithConnection sets the Connection field in the declarative configuration to the given value
-// and returns the receiver, so that objects can be built by chaining "With" function invocations.
-// If called multiple times, the Connection field is set to the value of the last call.
 func (b *TunnelEndpointStatusApplyConfiguration) WithConnection(value *ConnectionApplyConfiguration) *TunnelEndpointStatusApplyConfiguration {
 	b.Connection = value
 	return b
 }
 
-// WithObservedGeneration sets the ObservedGeneration field in the declarative configuration to the given value
-// and returns the receiver, so that objects can be built by chaining "With" function invocations.
-// If called multiple times, the ObservedGeneration field is set to the value of the last call.
 func (b *TunnelEndpointStatusApplyConfiguration) WithObservedGeneration(value int64) *TunnelEndpointStatusApplyConfiguration {
 	b.ObservedGeneration = &value
 	return b
 }
 
-// WithConditions adds the given value to the Conditions field in the declarative configuration
-// and returns the receiver, so that objects can be build by chaining "With" function invocations.
-// If called multiple times, values provided by each call will be appended to the Conditions field.
 func (b *TunnelEndpointStatusApplyConfiguration) WithConditions(values ...*v1.ConditionApplyConfiguration) *TunnelEndpointStatusApplyConfiguration {
 	for i := range values {
 		if values[i] == nil {

@@ -31,71 +31,45 @@ type TunnelNetworksApplyConfiguration struct {
 	RemoteNATExternalCIDR *string `json:"remoteNATExternalCIDR,omitempty"`
 }
 
-// TunnelNetworksApplyConfiguration constructs a declarative configuration of the TunnelNetworks type for use with
-// apply.
 func TunnelNetworks() *TunnelNetworksApplyConfiguration {
 	return &TunnelNetworksApplyConfiguration{}
 }
 
-// WithLocalPodCIDR sets the LocalPodCIDR field in the declarative configuration to the given value
-// and returns the receiver, so that objects can be built by chaining "With" function invocations.
-// If called multiple times, the LocalPodCIDR field is set to the value of the last call.
 func (b *TunnelNetworksApplyConfiguration) WithLocalPodCIDR(value netv1alpha1.CIDR) *TunnelNetworksApplyConfiguration {
 	b.LocalPodCIDR = &value
 	return b
 }
 
-// WithLocalNATPodCIDR sets the LocalNATPodCIDR field in the declarative configuration to the given value
-// and returns the receiver, so that objects can be built by chaining "With" function invocations.
-// If called multiple times, the LocalNATPodCIDR field is set to the value of the last call.
 func (b *TunnelNetworksApplyConfiguration) WithLocalNATPodCIDR(value string) *TunnelNetworksApplyConfiguration {
 	b.LocalNATPodCIDR = &value
 	return b
 }
 
-// WithLocalExternalCIDR sets the LocalExternalCIDR field in the declarative configuration to the given value
-// and returns the receiver, so that objects can be built by chaining "With" function invocations.
-// If called multiple times, the LocalExternalCIDR field is set to the value of the last call.
 func (b *TunnelNetworksApplyConfiguration) WithLocalExternalCIDR(value netv1alpha1.CIDR) *TunnelNetworksApplyConfiguration {
 	b.LocalExternalCIDR = &value
 	return b
 }
 
-// WithLocalNATExternalCIDR sets the LocalNATExternalCIDR field in the declarative configuration to the given value
-// and returns the receiver, so that objects can be built by chaining "With" function invocations.
-// If called multiple times, the LocalNATExternalCIDR field is set to the value of the last call.
 func (b *TunnelNetworksApplyConfiguration) WithLocalNATExternalCIDR(value string) *TunnelNetworksApplyConfiguration {
 	b.LocalNATExternalCIDR = &value
 	return b
 }
 
-// WithRemotePodCIDR sets the RemotePodCIDR field in the declarative configuration to the given value
-// and returns the receiver, so that objects can be built by chaining "With" function invocations.
-// If called multiple times, the RemotePodCIDR field is set to the value of the last call.
 func (b *TunnelNetworksApplyConfiguration) WithRemotePodCIDR(value netv1alpha1.CIDR) *TunnelNetworksApplyConfiguration {
 	b.RemotePodCIDR = &value
 	return b
 }
 
-// WithRemoteNATPodCIDR sets the RemoteNATPodCIDR field in the declarative configuration to the given value
-// and returns the receiver, so that objects can be built by chaining "With" function invocations.
-// If called multiple times, the RemoteNATPodCIDR field is set to the value of the last call.
 func (b *TunnelNetworksApplyConfiguration) WithRemoteNATPodCIDR(value string) *TunnelNetworksApplyConfiguration {
 	b.RemoteNATPodCIDR = &value
 	return b
 }
 
-// WithRemoteExternalCIDR sets the RemoteExternalCIDR field in the declarative configuration to the given value
-// and returns the receiver, so that objects can be built by chaining "With" function invocations.
-// If called multiple times, the RemoteExternalCIDR field is set to the value of the last call.
 func (b *TunnelNetworksApplyConfiguration) WithRemoteExternalCIDR(value netv1alpha1.CIDR) *TunnelNetworksApplyConfiguration {
 	b.RemoteExternalCIDR = &value
 	return b
 }
 
-// WithRemoteNATExternalCIDR sets the RemoteNATExternalCIDR field in the declarative configuration to the given value
-// and returns the receiver, so that objects can be built by chaining "With" function invocations.
-// If called multiple times, the RemoteNATExternalCIDR field is set to the value of the last call.
 func (b *TunnelNetworksApplyConfiguration) WithRemoteNATExternalCIDR(value string) *TunnelNetworksApplyConfiguration {
 	b.RemoteNATExternalCIDR = &value
 	return b

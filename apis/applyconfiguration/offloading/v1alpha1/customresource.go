@@ -18,31 +18,20 @@ type CustomResourceApplyConfiguration struct {
 	StatusFrom *string `json:"statusFrom,omitempty"`
 }
 
-// CustomResourceApplyConfiguration constructs a declarative configuration of the CustomResource type for use with
-// apply.
 func CustomResource() *CustomResourceApplyConfiguration {
 	return &CustomResourceApplyConfiguration{}
 }
 
-// WithAPIVersion sets the APIVersion field in the declarative configuration to the given value
-// and returns the receiver, so that objects can be built by chaining "With" function invocations.
-// If called multiple times, the APIVersion field is set to the value of the last call.
 func (b *CustomResourceApplyConfiguration) WithAPIVersion(value string) *CustomResourceApplyConfiguration {
 	b.APIVersion = &value
 	return b
 }
 
-// WithKind sets the Kind field in the declarative configuration to the given value
-// and returns the receiver, so that objects can be built by chaining "With" function invocations.
-// If called multiple times, the Kind field is set to the value of the last call.
 func (b *CustomResourceApplyConfiguration) WithKind(value string) *CustomResourceApplyConfiguration {
 	b.Kind = &value
 	return b
 }
 
-// WithStatusFrom sets the StatusFrom field in the declarative configuration to the given value
-// and returns the receiver, so that objects can be built by chaining "With" function invocations.
-// If called multiple times, the StatusFrom field is set to the value of the last call.
 func (b *CustomResourceApplyConfiguration) WithStatusFrom(value string) *CustomResourceApplyConfiguration {
 	b.StatusFrom = &value
 	return b

@@ -15,23 +15,15 @@ type FoundObjectsApplyConfiguration struct {
 	Names []string `json:"names,omitempty"`
 }
 
-// FoundObjectsApplyConfiguration constructs a declarative configuration of the FoundObjects type for use with
-// apply.
 func FoundObjects() *FoundObjectsApplyConfiguration {
 	return &FoundObjectsApplyConfiguration{}
 }
 
-// WithCount sets the Count field in the declarative configuration to the given value
-// and returns the receiver, so that objects can be built by chaining "With" function invocations.
-// If called multiple times, the Count field is set to the value of the last call.
 func (b *FoundObjectsApplyConfiguration) WithCount(value int32) *FoundObjectsApplyConfiguration {
 	b.Count = &value
 	return b
 }
 
-// WithNames adds the given value to the Names field in the declarative configuration
-// and returns the receiver, so that objects can be build by chaining "With" function invocations.
-// If called multiple times, values provided by each call will be appended to the Names field.
 func (b *FoundObjectsApplyConfiguration) WithNames(values ...string) *FoundObjectsApplyConfiguration {
 	for i := range values {
 		b.Names = append(b.Names, values[i])

@@ -33,39 +33,25 @@ type NamespaceOffloadingSpecApplyConfiguration struct {
 	ClusterSelector *v1.NodeSelector `json:"clusterSelector,omitempty"`
 }
 
-// NamespaceOffloadingSpecApplyConfiguration constructs a declarative configuration of the NamespaceOffloadingSpec type for use with
-// apply.
 func NamespaceOffloadingSpec() *NamespaceOffloadingSpecApplyConfiguration {
 	return &NamespaceOffloadingSpecApplyConfiguration{}
 }
 
-// WithNamespaceMappingStrategy sets the NamespaceMappingStrategy field in the declarative configuration to the given value
-// and returns the receiver, so that objects can be built by chaining "With" function invocations.
-// If called multiple times, the NamespaceMappingStrategy field is set to the value of the last call.
 func (b *NamespaceOffloadingSpecApplyConfiguration) WithNamespaceMappingStrategy(value offloadingv1alpha1.NamespaceMappingStrategy) *NamespaceOffloadingSpecApplyConfiguration {
 	b.NamespaceMappingStrategy = &value
 	return b
 }
 
-// WithPodOffloadingStrategy sets the PodOffloadingStrategy field in the declarative configuration to the given value
-// and returns the receiver, so that objects can be built by chaining "With" function invocations.
-// If called multiple times, the PodOffloadingStrategy field is set to the value of the last call.
 func (b *NamespaceOffloadingSpecApplyConfiguration) WithPodOffloadingStrategy(value offloadingv1alpha1.PodOffloadingStrategy) *NamespaceOffloadingSpecApplyConfiguration {
 	b.PodOffloadingStrategy = &value
 	return b
 }
 
-// WithReflection sets the Reflection field in the declarative configuration to the given value
-// and returns the receiver, so that objects can be built by chaining "With" function invocations.
-// If called multiple times, the Reflection field is set to the value of the last call.
 func (b *NamespaceOffloadingSpecApplyConfiguration) WithReflection(value offloadingv1alpha1.Reflection) *NamespaceOffloadingSpecApplyConfiguration {
 	b.Reflection = &value
 	return b
 }
 
-// WithRunWithout adds the given value to the RunWithout field in the declarative configuration
-// and returns the receiver, so that objects can be build by chaining "With" function invocations.
-// If called multiple times, values provided by each call will be appended to the RunWithout field.
 func (b *NamespaceOffloadingSpecApplyConfiguration) WithRunWithout(values ...offloadingv1alpha1.PodField) *NamespaceOffloadingSpecApplyConfiguration {
 	for i := range values {
 		b.RunWithout = append(b.RunWithout, values[i])
@@ -73,17 +59,11 @@ func (b *NamespaceOffloadingSpecApplyConfiguration) WithRunWithout(values ...off
 	return b
 }
 
-// WithUnreachableTolerationSeconds sets the UnreachableTolerationSeconds field in the declarative configuration to the given value
-// and returns the receiver, so that objects can be built by chaining "With" function invocations.
-// If called multiple times, the UnreachableTolerationSeconds field is set to the value of the last call.
 func (b *NamespaceOffloadingSpecApplyConfiguration) WithUnreachableTolerationSeconds(value int64) *NamespaceOffloadingSpecApplyConfiguration {
 	b.UnreachableTolerationSeconds = &value
 	return b
 }
 
-// WithCustomResources adds the given value to the CustomResources field in the declarative configuration
-// and returns the receiver, so that objects can be build by chaining "With" function invocations.
-// If called multiple times, values provided by each call will be appended to the CustomResources field.
 func (b *NamespaceOffloadingSpecApplyConfiguration) WithCustomResources(values ...*CustomResourceApplyConfiguration) *NamespaceOffloadingSpecApplyConfiguration {
 	for i := range values {
 		if values[i] == nil {
@@ -94,9 +74,6 @@ func (b *NamespaceOffloadingSpecApplyConfiguration) WithCustomResources(values .
 	return b
 }
 
-// WithClusterSelector sets the ClusterSelector field in the declarative configuration to the given value
-// and returns the receiver, so that objects can be built by chaining "With" function invocations.
-// If called multiple times, the ClusterSelector field is set to the value of the last call.
 func (b *NamespaceOffloadingSpecApplyConfiguration) WithClusterSelector(value v1.NodeSelector) *NamespaceOffloadingSpecApplyConfiguration {
 	b.ClusterSelector = &value
 	return b

@@ -25,32 +25,20 @@ type NamespaceOffloadingStatusApplyConfiguration struct {
 	RemoteContents *RemoteContentsApplyConfiguration `json:"remoteContents,omitempty"`
 }
 
-// NamespaceOffloadingStatusApplyConfiguration constructs a declarative configuration of the NamespaceOffloadingStatus type for use with
-// apply.
 func NamespaceOffloadingStatus() *NamespaceOffloadingStatusApplyConfiguration {
 	return &NamespaceOffloadingStatusApplyConfiguration{}
 }
 
-// WithRemoteNamespaceName sets the RemoteNamespaceName field in the declarative configuration to the given value
-// and returns the receiver, so that objects can be built by chaining "With" function invocations.
-// If called multiple times, the RemoteNamespaceName field is set to the value of the last call.
 func (b *NamespaceOffloadingStatusApplyConfiguration) WithRemoteNamespaceName(value string) *NamespaceOffloadingStatusApplyConfiguration {
 	b.RemoteNamespaceName = &value
 	return b
 }
 
-// WithOffloadingPhase sets the OffloadingPhase field in the declarative configuration to the given value
-// and returns the receiver, so that objects can be built by chaining "With" function invocations.
-// If called multiple times, the OffloadingPhase field is set to the value of the last call.
 func (b *NamespaceOffloadingStatusApplyConfiguration) WithOffloadingPhase(value offloadingv1alpha1.OffloadingPhase) *NamespaceOffloadingStatusApplyConfiguration {
 	b.OffloadingPhase = &value
 	return b
 }
 
-// WithRemoteNamespacesConditions puts the entries into the RemoteNamespacesConditions field in the declarative configuration
-// and returns the receiver, so that objects can be build by chaining "With" function invocations.
-// If called multiple times, the entries provided by each call will be put on the RemoteNamespacesConditions field,
-// overwriting an existing map entries in RemoteNamespacesConditions field with the same key.
 func (b *NamespaceOffloadingStatusApplyConfiguration) WithRemoteNamespacesConditions(entries map[string]offloadingv1alpha1.RemoteNamespaceConditions) *NamespaceOffloadingStatusApplyConfiguration {
 	if b.RemoteNamespacesConditions == nil && len(entries) > 0 {
 		b.RemoteNamespacesConditions = make(map[string]offloadingv1alpha1.RemoteNamespaceConditions, len(entries))
@@ -61,17 +49,11 @@ func (b *NamespaceOffloadingStatusApplyConfiguration) WithRemoteNamespacesCondit
 	return b
 }
 
-// WithObservedGeneration sets the ObservedGeneration field in the declarative configuration to the given value
-// and returns the receiver, so that objects can be built by chaining "With" function invocations.
-// If called multiple times, the ObservedGeneration field is set to the value of the last call.
 func (b *NamespaceOffloadingStatusApplyConfiguration) WithObservedGeneration(value int64) *NamespaceOffloadingStatusApplyConfiguration {
 	b.ObservedGeneration = &value
 	return b
 }
 
-// WithRemoteContents sets the RemoteContents field in the declarative configuration to the given value
-// and returns the receiver, so that objects can be built by chaining "With" function invocations.
-// If called multiple times, the RemoteContents field is set to the value of the last call.
 func (b *NamespaceOffloadingStatusApplyConfiguration) WithRemoteContents(value *RemoteContentsApplyConfiguration) *NamespaceOffloadingStatusApplyConfiguration {
 	b.RemoteContents = value
 	return b

@@ -15,24 +15,15 @@ type RemoteContentsApplyConfiguration struct {
 	Clusters map[string]RemoteNamespaceContentsApplyConfiguration `json:"clusters,omitempty"`
 }
 
-// RemoteContentsApplyConfiguration constructs a declarative configuration of the RemoteContents type for use with
-// apply.
 func RemoteContents() *RemoteContentsApplyConfiguration {
 	return &RemoteContentsApplyConfiguration{}
 }
 
-// WithRequest sets the Request field in the declarative configuration to the given value
-// and returns the receiver, so that objects can be built by chaining "With" function invocations.
-// If called multiple times, the Request field is set to the value of the last call.
 func (b *RemoteContentsApplyConfiguration) WithRequest(value string) *RemoteContentsApplyConfiguration {
 	b.Request = &value
 	return b
 }
 
-// WithClusters puts the entries into the Clusters field in the declarative configuration
-// and returns the receiver, so that objects can be build by chaining "With" function invocations.
-// If called multiple times, the entries provided by each call will be put on the Clusters field,
-// overwriting an existing map entries in Clusters field with the same key.
 func (b *RemoteContentsApplyConfiguration) WithClusters(entries map[string]RemoteNamespaceContentsApplyConfiguration) *RemoteContentsApplyConfiguration {
 	if b.Clusters == nil && len(entries) > 0 {
 		b.Clusters = make(map[string]RemoteNamespaceContentsApplyConfiguration, len(entries))

@@ -26,47 +26,30 @@ type RemoteNamespaceConditionApplyConfiguration struct {
 	Message *string `json:"message,omitempty"`
 }
 
-// RemoteNamespaceConditionApplyConfiguration constructs a declarative configuration of the RemoteNamespaceCondition type for use with
-// apply.
 func RemoteNamespaceCondition() *RemoteNamespaceConditionApplyConfiguration {
 	return &RemoteNamespaceConditionApplyConfiguration{}
 }
 
-// WithType sets the Type field in the declarative configuration to the given value
-// and returns the receiver, so that objects can be built by chaining "With" function invocations.
-// If called multiple times, the Type field is set to the value of the last call.
 func (b *RemoteNamespaceConditionApplyConfiguration) WithType(value string) *RemoteNamespaceConditionApplyConfiguration {
 	b.Type = &value
 	return b
 }
 
-// WithStatus sets the Status field in the declarative configuration to the given value
-// and returns the receiver, so that objects can be built by chaining "With" function invocations.
-// If called multiple times, the Status field is set to the value of the last call.
 func (b *RemoteNamespaceConditionApplyConfiguration) WithStatus(value v1.ConditionStatus) *RemoteNamespaceConditionApplyConfiguration {
 	b.Status = &value
 	return b
 }
 
-// WithLastTransitionTime sets the LastTransitionTime field in the declarative configuration to the given value
-// and returns the receiver, so that objects can be built by chaining "With" function invocations.
-// If called multiple times, the LastTransitionTime field is set to the value of the last call.
 func (b *RemoteNamespaceConditionApplyConfiguration) WithLastTransitionTime(value metav1.Time) *RemoteNamespaceConditionApplyConfiguration {
 	b.LastTransitionTime = &value
 	return b
 }
 
-// WithReason sets the Reason field in the declarative configuration to the given value
-// and returns the receiver, so that objects can be built by chaining "With" function invocations.
-// If called multiple times, the Reason field is set to the value of the last call.
 func (b *RemoteNamespaceConditionApplyConfiguration) WithReason(value string) *RemoteNamespaceConditionApplyConfiguration {
 	b.Reason = &value
 	return b
 }
 
-// WithMessage sets the Message field in the declarative configuration to the given value
-// and returns the receiver, so that objects can be built by chaining "With" function invocations.
-// If called multiple times, the Message field is set to the value of the last call.
 func (b *RemoteNamespaceConditionApplyConfiguration) WithMessage(value string) *RemoteNamespaceConditionApplyConfiguration {
 	b.Message = &value
 	return b

@@ -21,32 +21,20 @@ type RemoteNamespaceContentsApplyConfiguration struct {
 	Others *FoundObjectsApplyConfiguration `json:"others,omitempty"`
 }
 
-// RemoteNamespaceContentsApplyConfiguration constructs a declarative configuration of the RemoteNamespaceContents type for use with
-// apply.
 func RemoteNamespaceContents() *RemoteNamespaceContentsApplyConfiguration {
 	return &RemoteNamespaceContentsApplyConfiguration{}
 }
 
-// WithRemoteNamespace sets the RemoteNamespace field in the declarative configuration to the given value
-// and returns the receiver, so that objects can be built by chaining "With" function invocations.
-// If called multiple times, the RemoteNamespace field is set to the value of the last call.
 func (b *RemoteNamespaceContentsApplyConfiguration) WithRemoteNamespace(value string) *RemoteNamespaceContentsApplyConfiguration {
 	b.RemoteNamespace = &value
 	return b
 }
 
-// WithError sets the Error field in the declarative configuration to the given value
-// and returns the receiver, so that objects can be built by chaining "With" function invocations.
-// If called multiple times, the Error field is set to the value of the last call.
 func (b *RemoteNamespaceContentsApplyConfiguration) WithError(value string) *RemoteNamespaceContentsApplyConfiguration {
 	b.Error = &value
 	return b
 }
 
-// WithCopies puts the entries into the Copies field in the declarative configuration
-// and returns the receiver, so that objects can be build by chaining "With" function invocations.
-// If called multiple times, the entries provided by each call will be put on the Copies field,
-// overwriting an existing map entries in Copies field with the same key.
 func (b *RemoteNamespaceContentsApplyConfiguration) WithCopies(entries map[string]int32) *RemoteNamespaceContentsApplyConfiguration {
 	if b.Copies == nil && len(entries) > 0 {
 		b.Copies = make(map[string]int32, len(entries))
@@ -57,17 +45,11 @@ func (b *RemoteNamespaceContentsApplyConfiguration) WithCopies(entries map[strin
 	return b
 }
 
-// WithClaims sets the Claims field in the declarative configuration to the given value
-// and returns the receiver, so that objects can be built by chaining "With" function invocations.
-// If called multiple times, the Claims field is set to the value of the last call.
 func (b *RemoteNamespaceContentsApplyConfiguration) WithClaims(value *FoundObjectsApplyConfiguration) *RemoteNamespaceContentsApplyConfiguration {
 	b.Claims = value
 	return b
 }
 
-// WithOthers sets the Others field in the declarative configuration to the given value
-// and returns the receiver, so that objects can be built by chaining "With" function invocations.
-// If called multiple times, the Others field is set to the value of the last call.
 func (b *RemoteNamespaceContentsApplyConfiguration) WithOthers(value *FoundObjectsApplyConfiguration) *RemoteNamespaceContentsApplyConfiguration {
 	b.Others = value
 	return b

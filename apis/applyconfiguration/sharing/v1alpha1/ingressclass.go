@@ -15,23 +15,15 @@ type IngressClassApplyConfiguration struct {
 	Default *bool `json:"default,omitempty"`
 }
 
-// IngressClassApplyConfiguration constructs a declarative configuration of the IngressClass type for use with
-// apply.
 func IngressClass() *IngressClassApplyConfiguration {
 	return &IngressClassApplyConfiguration{}
 }
 
-// WithIngressClassName sets the IngressClassName field in the declarative configuration to the given value
-// and returns the receiver, so that objects can be built by chaining "With" function invocations.
-// If called multiple times, the IngressClassName field is set to the value of the last call.
 func (b *IngressClassApplyConfiguration) WithIngressClassName(value string) *IngressClassApplyConfiguration {
 	b.IngressClassName = &value
 	return b
 }
 
-// WithDefault sets the Default field in the declarative configuration to the given value
-// and returns the receiver, so that objects can be built by chaining "With" function invocations.
-// If called multiple times, the Default field is set to the value of the last call.
 func (b *IngressClassApplyConfiguration) WithDefault(value bool) *IngressClassApplyConfiguration {
 	b.Default = &value
 	return b

@@ -28,55 +28,35 @@ type ResourceSliceSpecApplyConfiguration struct {
 	ProxyURL *string `json:"proxyUrl,omitempty"`
 }
 
-// ResourceSliceSpecApplyConfiguration constructs a declarative configuration of the ResourceSliceSpec type for use with
-// apply.
 func ResourceSliceSpec() *ResourceSliceSpecApplyConfiguration {
 	return &ResourceSliceSpecApplyConfiguration{}
 }
 
-// WithConsumerClusterID sets the ConsumerClusterID field in the declarative configuration to the given value
-// and returns the receiver, so that objects can be built by chaining "With" function invocations.
-// If called multiple times, the ConsumerClusterID field is set to the value of the last call.
 func (b *ResourceSliceSpecApplyConfiguration) WithConsumerClusterID(value string) *ResourceSliceSpecApplyConfiguration {
 	b.ConsumerClusterID = &value
 	return b
 }
 
-// WithProviderClusterID sets the ProviderClusterID field in the declarative configuration to the given value
-// and returns the receiver, so that objects can be built by chaining "With" function invocations.
-// If called multiple times, the ProviderClusterID field is set to the value of the last call.
 func (b *ResourceSliceSpecApplyConfiguration) WithProviderClusterID(value string) *ResourceSliceSpecApplyConfiguration {
 	b.ProviderClusterID = &value
 	return b
 }
 
-// WithNodeName sets the NodeName field in the declarative configuration to the given value
-// and returns the receiver, so that objects can be built by chaining "With" function invocations.
-// If called multiple times, the NodeName field is set to the value of the last call.
 func (b *ResourceSliceSpecApplyConfiguration) WithNodeName(value string) *ResourceSliceSpecApplyConfiguration {
 	b.NodeName = &value
 	return b
 }
 
-// WithResources sets the Resources field in the declarative configuration to the given value
-// and returns the receiver, so that objects can be built by chaining "With" function invocations.
-// If called multiple times, the Resources field is set to the value of the last call.
 func (b *ResourceSliceSpecApplyConfiguration) WithResources(value v1.ResourceList) *ResourceSliceSpecApplyConfiguration {
 	b.Resources = &value
 	return b
 }
 
-// WithAuthURL sets the AuthURL field in the declarative configuration to the given value
-// and returns the receiver, so that objects can be built by chaining "With" function invocations.
-// If called multiple times, the AuthURL field is set to the value of the last call.
 func (b *ResourceSliceSpecApplyConfiguration) WithAuthURL(value string) *ResourceSliceSpecApplyConfiguration {
 	b.AuthURL = &value
 	return b
 }
 
-// WithProxyURL sets the ProxyURL field in the declarative configuration to the given value
-// and returns the receiver, so that objects can be built by chaining "With" function invocations.
-// If called multiple times, the ProxyURL field is set to the value of the last call.
 func (b *ResourceSliceSpecApplyConfiguration) WithProxyURL(value string) *ResourceSliceSpecApplyConfiguration {
 	b.ProxyURL = &value
 	return b

@@ -44,32 +44,20 @@ type ResourceSliceStatusApplyConfiguration struct {
 	Conditions []metav1.ConditionApplyConfiguration `json:"conditions,omitempty"`
 }
 
-// ResourceSliceStatusApplyConfiguration constructs a declarative configuration of the ResourceSliceStatus type for use with
-// apply.
 func ResourceSliceStatus() *ResourceSliceStatusApplyConfiguration {
 	return &ResourceSliceStatusApplyConfiguration{}
 }
 
-// WithPhase sets the Phase field in the declarative configuration to the given value
-// and returns the receiver, so that objects can be built by chaining "With" function invocations.
-// If called multiple times, the Phase field is set to the value of the last call.
 func (b *ResourceSliceStatusApplyConfiguration) WithPhase(value sharingv1alpha1.SlicePhase) *ResourceSliceStatusApplyConfiguration {
 	b.Phase = &value
 	return b
 }
 
-// WithResources sets the Resources field in the declarative configuration to the given value
-// and returns the receiver, so that objects can be built by chaining "With" function invocations.
-// If called multiple times, the Resources field is set to the value of the last call.
 func (b *ResourceSliceStatusApplyConfiguration) WithResources(value v1.ResourceList) *ResourceSliceStatusApplyConfiguration {
 	b.Resources = &value
 	return b
 }
 
-// WithLabels puts the entries into the Labels field in the declarative configuration
-// and returns the receiver, so that objects can be build by chaining "With" function invocations.
-// If called multiple times, the entries provided by each call will be put on the Labels field,
-// overwriting an existing map entries in Labels field with the same key.
 func (b *ResourceSliceStatusApplyConfiguration) WithLabels(entries map[string]string) *ResourceSliceStatusApplyConfiguration {
 	if b.Labels == nil && len(entries) > 0 {
 		b.Labels = make(map[string]string, len(entries))
@@ -80,9 +68,6 @@ func (b *ResourceSliceStatusApplyConfiguration) WithLabels(entries map[string]st
 	return b
 }
 
-// WithArchitectures adds the given value to the Architectures field in the declarative configuration
-// and returns the receiver, so that objects can be build by chaining "With" function invocations.
-// If called multiple times, values provided by each call will be appended to the Architectures field.
 func (b *ResourceSliceStatusApplyConfiguration) WithArchitectures(values ...string) *ResourceSliceStatusApplyConfiguration {
 	for i := range values {
 		b.Architectures = append(b.Architectures, values[i])
@@ -90,9 +75,6 @@ func (b *ResourceSliceStatusApplyConfiguration) WithArchitectures(values ...stri
 	return b
 }
 
-// WithOperatingSystems adds the given value to the OperatingSystems field in the declarative configuration
-// and returns the receiver, so that objects can be build by chaining "With" function invocations.
-// If called multiple times, values provided by each call will be appended to the OperatingSystems field.
 func (b *ResourceSliceStatusApplyConfiguration) WithOperatingSystems(values ...string) *ResourceSliceStatusApplyConfiguration {
 	for i := range values {
 		b.OperatingSystems = append(b.OperatingSystems, values[i])
@@ -100,9 +82,6 @@ func (b *ResourceSliceStatusApplyConfiguration) WithOperatingSystems(values ...s
 	return b
 }
 
-// WithImages adds the given value to the Images field in the declarative configuration
-// and returns the receiver, so that objects can be build by chaining "With" function invocations.
-// If called multiple times, values provided by each call will be appended to the Images field.
 func (b *ResourceSliceStatusApplyConfiguration) WithImages(values ...v1.ContainerImage) *ResourceSliceStatusApplyConfiguration {
 	for i := range values {
 		b.Images = append(b.Images, values[i])
@@ -110,17 +89,11 @@ func (b *ResourceSliceStatusApplyConfiguration) WithImages(values ...v1.Containe
 	return b
 }
 
-// WithPrices sets the Prices field in the declarative configuration to the given value
-// and returns the receiver, so that objects can be built by chaining "With" function invocations.
-// If called multiple times, the Prices field is set to the value of the last call.
 func (b *ResourceSliceStatusApplyConfiguration) WithPrices(value v1.ResourceList) *ResourceSliceStatusApplyConfiguration {
 	b.Prices = &value
 	return b
 }
 
-// WithStorageClasses adds the given value to the StorageClasses field in the declarative configuration
-// and returns the receiver, so that objects can be build by chaining "With" function invocations.
-// If called multiple times, values provided by each call will be appended to the StorageClasses field.
 func (b *ResourceSliceStatusApplyConfiguration) WithStorageClasses(values ...*StorageClassApplyConfiguration) *ResourceSliceStatusApplyConfiguration {
 	for i := range values {
 		if values[i] == nil {
@@ -131,9 +104,6 @@ func (b *ResourceSliceStatusApplyConfiguration) WithStorageClasses(values ...*St
 	return b
 }
 
-// WithIngressClasses adds the given value to the IngressClasses field in the declarative configuration
-// and returns the receiver, so that objects can be build by chaining "With" function invocations.
-// If called multiple times, values provided by each call will be appended to the IngressClasses field.
 func (b *ResourceSliceStatusApplyConfiguration) WithIngressClasses(values ...*IngressClassApplyConfiguration) *ResourceSliceStatusApplyConfiguration {
 	for i := range values {
 		if values[i] == nil {
@@ -144,33 +114,21 @@ func (b *ResourceSliceStatusApplyConfiguration) WithIngressClasses(values ...*In
 	return b
 }
 
-// WithProxyWanted sets the ProxyWanted field in the declarative configuration to the given value
-// and returns the receiver, so that objects can be built by chaining "With" function invocations.
-// If called multiple times, the ProxyWanted field is set to the value of the last call.
 func (b *ResourceSliceStatusApplyConfiguration) WithProxyWanted(value bool) *ResourceSliceStatusApplyConfiguration {
 	b.ProxyWanted = &value
 	return b
 }
 
-// WithProxyURL sets the ProxyURL field in the declarative configuration to the given value
-// and returns the receiver, so that objects can be built by chaining "With" function invocations.
-// If called multiple times, the ProxyURL field is set to the value of the last call.
 func (b *ResourceSliceStatusApplyConfiguration) WithProxyURL(value string) *ResourceSliceStatusApplyConfiguration {
 	b.ProxyURL = &value
 	return b
 }
 
-// WithObservedGeneration sets the ObservedGeneration field in the declarative configuration to the given value
-// and returns the receiver, so that objects can be built by chaining "With" function invocations.
-// If called multiple times, the ObservedGeneration field is set to the value of the last call.
 func (b *ResourceSliceStatusApplyConfiguration) WithObservedGeneration(value int64) *ResourceSliceStatusApplyConfiguration {
 	b.ObservedGeneration = &value
 	return b
 }
 
-// WithConditions adds the given value to the Conditions field in the declarative configuration
-// and returns the receiver, so that objects can be build by chaining "With" function invocations.
-// If called multiple times, values provided by each call will be appended to the Conditions field.
 func (b *ResourceSliceStatusApplyConfiguration) WithConditions(values ...*metav1.ConditionApplyConfiguration) *ResourceSliceStatusApplyConfiguration {
 	for i := range values {
 		if values[i] == nil {

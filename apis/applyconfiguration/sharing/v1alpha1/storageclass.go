@@ -18,31 +18,20 @@ type StorageClassApplyConfiguration struct {
 	Clones *bool `json:"clones,omitempty"`
 }
 
-// StorageClassApplyConfiguration constructs a declarative configuration of the StorageClass type for use with
-// apply.
 func StorageClass() *StorageClassApplyConfiguration {
 	return &StorageClassApplyConfiguration{}
 }
 
-// WithStorageClassName sets the StorageClassName field in the declarative configuration to the given value
-// and returns the receiver, so that objects can be built by chaining "With" function invocations.
-// If called multiple times, the StorageClassName field is set to the value of the last call.
 func (b *StorageClassApplyConfiguration) WithStorageClassName(value string) *StorageClassApplyConfiguration {
 	b.StorageClassName = &value
 	return b
 }
 
-// WithDefault sets the Default field in the declarative configuration to the given value
-// and returns the receiver, so that objects can be built by chaining "With" function invocations.
-// If called multiple times, the Default field is set to the value of the last call.
 func (b *StorageClassApplyConfiguration) WithDefault(value bool) *StorageClassApplyConfiguration {
 	b.Default = &value
 	return b
 }
 
-// WithClones sets the Clones field in the declarative configuration to the given value
-// and returns the receiver, so that objects can be built by chaining "With" function invocations.
-// If called multiple times, the Clones field is set to the value of the last call.
 func (b *StorageClassApplyConfiguration) WithClones(value bool) *StorageClassApplyConfiguration {
 	b.Clones = &value
 	return b

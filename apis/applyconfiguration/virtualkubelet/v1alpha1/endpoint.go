@@ -50,15 +50,10 @@ type EndpointApplyConfiguration struct {
 	Hints *v1.EndpointHints `json:"hints,omitempty"`
 }
 
-// EndpointApplyConfiguration constructs a declarative configuration of the Endpoint type for use with
-// apply.
 func Endpoint() *EndpointApplyConfiguration {
 	return &EndpointApplyConfiguration{}
 }
 
-// WithAddresses adds the given value to the Addresses field in the declarative configuration
-// and returns the receiver, so that objects can be build by chaining "With" function invocations.
-// If called multiple times, values provided by each call will be appended to the Addresses field.
 func (b *EndpointApplyConfiguration) WithAddresses(values ...string) *EndpointApplyConfiguration {
 	for i := range values {
 		b.Addresses = append(b.Addresses, values[i])
@@ -66,34 +61,21 @@ func (b *EndpointApplyConfiguration) WithAddresses(values ...string) *EndpointAp
 	return b
 }
 
-// WithConditions sets the Conditions field in the declarative configuration to the given value
-// and returns the receiver, so that objects can be built by chaining "With" function invocations.
-// If called multiple times, the Conditions field is set to the value of the last call.
 func (b *EndpointApplyConfiguration) WithConditions(value v1.EndpointConditions) *EndpointApplyConfiguration {
 	b.Conditions = &value
 	return b
 }
 
-// WithHostname sets the Hostname field in the declarative configuration to the given value
-// and returns the receiver, so that objects can be built by chaining "With" function invocations.
-// If called multiple times, the Hostname field is set to the value of the last call.
 func (b *EndpointApplyConfiguration) WithHostname(value string) *EndpointApplyConfiguration {
 	b.Hostname = &value
 	return b
 }
 
-// WithTargetRef sets the TargetRef field in the declarative configuration to the given value
-// and returns the receiver, so that objects can be built by chaining "With" function invocations.
-// If called multiple times, the TargetRef field is set to the value of the last call.
 func (b *EndpointApplyConfiguration) WithTargetRef(value corev1.ObjectReference) *EndpointApplyConfiguration {
 	b.TargetRef = &value
 	return b
 }
 
-// WithDeprecatedTopology puts the entries into the DeprecatedTopology field in the declarative configuration
-// and returns the receiver, so that objects can be build by chaining "With" function invocations.
-// If called multiple times, the entries provided by each call will be put on the DeprecatedTopology field,
-// overwriting an existing map entries in DeprecatedTopology field with the same key.
 func (b *EndpointApplyConfiguration) WithDeprecatedTopology(entries map[string]string) *EndpointApplyConfiguration {
 	if b.DeprecatedTopology == nil && len(entries) > 0 {
 		b.DeprecatedTopology = make(map[string]string, len(entries))
@@ -104,25 +86,16 @@ func (b *EndpointApplyConfiguration) WithDeprecatedTopology(entries map[string]s
 	return b
 }
 
-// WithNodeName sets the NodeName field in the declarative configuration to the given value
-// and returns the receiver, so that objects can be built by chaining "With" function invocations.
-// If called multiple times, the NodeName field is set to the value of the last call.
 func (b *EndpointApplyConfiguration) WithNodeName(value string) *EndpointApplyConfiguration {
 	b.NodeName = &value
 	return b
 }
 
-// WithZone sets the Zone field in the declarative configuration to the given value
-// and returns the receiver, so that objects can be built by chaining "With" function invocations.
-// If called multiple times, the Zone field is set to the value of the last call.
 func (b *EndpointApplyConfiguration) WithZone(value string) *EndpointApplyConfiguration {
 	b.Zone = &value
 	return b
 }
 
-// WithHints sets the Hints field in the declarative configuration to the given value
-// and returns the receiver, so that objects can be built by chaining "With" function invocations.
-// If called multiple times, the Hints field is set to the value of the last call.
 func (b *EndpointApplyConfiguration) WithHints(value v1.EndpointHints) *EndpointApplyConfiguration {
 	b.Hints = &value
 	return b

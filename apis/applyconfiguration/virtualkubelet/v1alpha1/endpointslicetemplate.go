@@ -21,15 +21,10 @@ type EndpointSliceTemplateApplyConfiguration struct {
 	AddressType *v1.AddressType `json:"addressType,omitempty"`
 }
 
-// EndpointSliceTemplateApplyConfiguration constructs a declarative configuration of the EndpointSliceTemplate type for use with
-// apply.
 func EndpointSliceTemplate() *EndpointSliceTemplateApplyConfiguration {
 	return &EndpointSliceTemplateApplyConfiguration{}
 }
 
-// WithEndpoints adds the given value to the Endpoints field in the declarative configuration
-// and returns the receiver, so that objects can be build by chaining "With" function invocations.
-// If called multiple times, values provided by each call will be appended to the Endpoints field.
 func (b *EndpointSliceTemplateApplyConfiguration) WithEndpoints(values ...*EndpointApplyConfiguration) *EndpointSliceTemplateApplyConfiguration {
 	for i := range values {
 		if values[i] == nil {
@@ -40,9 +35,6 @@ func (b *EndpointSliceTemplateApplyConfiguration) WithEndpoints(values ...*Endpo
 	return b
 }
 
-// WithPorts adds the given value to the Ports field in the declarative configuration
-// and returns the receiver, so that objects can be build by chaining "With" function invocations.
-// If called multiple times, values provided by each call will be appended to the Ports field.
 func (b *EndpointSliceTemplateApplyConfiguration) WithPorts(values ...v1.EndpointPort) *EndpointSliceTemplateApplyConfiguration {
 	for i := range values {
 		b.Ports = append(b.Ports, values[i])
@@ -50,9 +42,6 @@ func (b *EndpointSliceTemplateApplyConfiguration) WithPorts(values ...v1.Endpoin
 	return b
 }
 
-// WithAddressType sets the AddressType field in the declarative configuration to the given value
-// and returns the receiver, so that objects can be built by chaining "With" function invocations.
-// If called multiple times, the AddressType field is set to the value of the last call.
 func (b *EndpointSliceTemplateApplyConfiguration) WithAddressType(value v1.AddressType) *EndpointSliceTemplateApplyConfiguration {
 	b.AddressType = &value
 	return b

@@ -31,16 +31,10 @@ type NamespaceMapSpecApplyConfiguration struct {
 	CustomResources map[string][]virtualkubeletv1alpha1.ReflectedKind `json:"customResources,omitempty"`
 }
 
-// NamespaceMapSpecApplyConfiguration constructs a declarative configuration of the NamespaceMapSpec type for use with
-// apply.
 func NamespaceMapSpec() *NamespaceMapSpecApplyConfiguration {
 	return &NamespaceMapSpecApplyConfiguration{}
 }
 
-// WithDesiredMapping puts the entries into the DesiredMapping field in the declarative configuration
-// and returns the receiver, so that objects can be build by chaining "With" function invocations.
-// If called multiple times, the entries provided by each call will be put on the DesiredMapping field,
-// overwriting an existing map entries in DesiredMapping field with the same key.
 func (b *NamespaceMapSpecApplyConfiguration) WithDesiredMapping(entries map[string]string) *NamespaceMapSpecApplyConfiguration {
 	if b.DesiredMapping == nil && len(entries) > 0 {
 		b.DesiredMapping = make(map[string]string, len(entries))
@@ -51,9 +45,6 @@ func (b *NamespaceMapSpecApplyConfiguration) WithDesiredMapping(entries map[stri
 	return b
 }
 
-// WithWithoutAPIServer adds the given value to the WithoutAPIServer field in the declarative configuration
-// and returns the receiver, so that objects can be build by chaining "With" function invocations.
-// If called multiple times, values provided by each call will be appended to the WithoutAPIServer field.
 func (b *NamespaceMapSpecApplyConfiguration) WithWithoutAPIServer(values ...string) *NamespaceMapSpecApplyConfiguration {
 	for i := range values {
 		b.WithoutAPIServer = append(b.WithoutAPIServer, values[i])
@@ -61,9 +52,6 @@ func (b *NamespaceMapSpecApplyConfiguration) WithWithoutAPIServer(values ...stri
 	return b
 }
 
-// WithReferencedOnly adds the given value to the ReferencedOnly field in the declarative configuration
-// and returns the receiver, so that objects can be build by chaining "With" function invocations.
-// If called multiple times, values provided by each call will be appended to the ReferencedOnly field.
 func (b *NamespaceMapSpecApplyConfiguration) WithReferencedOnly(values ...string) *NamespaceMapSpecApplyConfiguration {
 	for i := range values {
 		b.ReferencedOnly = append(b.ReferencedOnly, values[i])
@@ -71,10 +59,6 @@ func (b *NamespaceMapSpecApplyConfiguration) WithReferencedOnly(values ...string
 	return b
 }
 
-// WithRunWithout puts the entries into the RunWithout field in the declarative configuration
-// and returns the receiver, so that objects can be build by chaining "With" function invocations.
-// If called multiple times, the entries provided by each call will be put on the RunWithout field,
-// overwriting an existing map entries in RunWithout field with the same key.
 func (b *NamespaceMapSpecApplyConfiguration) WithRunWithout(entries map[string][]string) *NamespaceMapSpecApplyConfiguration {
 	if b.RunWithout == nil && len(entries) > 0 {
 		b.RunWithout = make(map[string][]string, len(entries))
@@ -85,10 +69,6 @@ func (b *NamespaceMapSpecApplyConfiguration) WithRunWithout(entries map[string][
 	return b
 }
 
-// WithUnreachableTolerationSeconds puts the entries into the UnreachableTolerationSeconds field in the declarative configuration
-// and returns the receiver, so that objects can be build by chaining "With" function invocations.
-// If called multiple times, the entries provided by each call will be put on the UnreachableTolerationSeconds field,
-// overwriting an existing map entries in UnreachableTolerationSeconds field with the same key.
 func (b *NamespaceMapSpecApplyConfiguration) WithUnreachableTolerationSeconds(entries map[string]int64) *NamespaceMapSpecApplyConfiguration {
 	if b.UnreachableTolerationSeconds == nil && len(entries) > 0 {
 		b.UnreachableTolerationSeconds = make(map[string]int64, len(entries))
@@ -99,10 +79,6 @@ func (b *NamespaceMapSpecApplyConfiguration) WithUnreachableTolerationSeconds(en
 	return b
 }
 
-// WithCustomResources puts the entries into the CustomResources field in the declarative configuration
-// and returns the receiver, so that objects can be build by chaining "With" function invocations.
-// If called multiple times, the entries provided by each call will be put on the CustomResources field,
-// overwriting an existing map entries in CustomResources field with the same key.
 func (b *NamespaceMapSpecApplyConfiguration) WithCustomResources(entries map[string][]virtualkubeletv1alpha1.ReflectedKind) *NamespaceMapSpecApplyConfiguration {
 	if b.CustomResources == nil && len(entries) > 0 {
 		b.CustomResources = make(map[string][]virtualkubeletv1alpha1.ReflectedKind, len(entries))

@@ -13,16 +13,10 @@ type NamespaceMapStatusApplyConfiguration struct {
 	CurrentMapping map[string]RemoteNamespaceStatusApplyConfiguration `json:"currentMapping,omitempty"`
 }
 
-// NamespaceMapStatusApplyConfiguration constructs a declarative configuration of the NamespaceMapStatus type for use with
-// apply.
 func NamespaceMapStatus() *NamespaceMapStatusApplyConfiguration {
 	return &NamespaceMapStatusApplyConfiguration{}
 }
 
-// WithCurrentMapping puts the entries into the CurrentMapping field in the declarative configuration
-// and returns the receiver, so that objects can be build by chaining "With" function invocations.
-// If called multiple times, the entries provided by each call will be put on the CurrentMapping field,
-// overwriting an existing map entries in CurrentMapping field with the same key.
 func (b *NamespaceMapStatusApplyConfiguration) WithCurrentMapping(entries map[string]RemoteNamespaceStatusApplyConfiguration) *NamespaceMapStatusApplyConfiguration {
 	if b.CurrentMapping == nil && len(entries) > 0 {
 		b.CurrentMapping = make(map[string]RemoteNamespaceStatusApplyConfiguration, len(entries))

@@ -17,31 +17,20 @@ type ReflectedKindApplyConfiguration struct {
 	Status *bool `json:"status,omitempty"`
 }
 
-// ReflectedKindApplyConfiguration constructs a declarative configuration of the ReflectedKind type for use with
-// apply.
 func ReflectedKind() *ReflectedKindApplyConfiguration {
 	return &ReflectedKindApplyConfiguration{}
 }
 
-// WithAPIVersion sets the APIVersion field in the declarative configuration to the given value
-// and returns the receiver, so that objects can be built by chaining "With" function invocations.
-// If called multiple times, the APIVersion field is set to the value of the last call.
 func (b *ReflectedKindApplyConfiguration) WithAPIVersion(value string) *ReflectedKindApplyConfiguration {
 	b.APIVersion = &value
 	return b
 }
 
-// WithKind sets the Kind field in the declarative configuration to the given value
-// and returns the receiver, so that objects can be built by chaining "With" function invocations.
-// If called multiple times, the Kind field is set to the value of the last call.
 func (b *ReflectedKindApplyConfiguration) WithKind(value string) *ReflectedKindApplyConfiguration {
 	b.Kind = &value
 	return b
 }
 
-// WithStatus sets the Status field in the declarative configuration to the given value
-// and returns the receiver, so that objects can be built by chaining "With" function invocations.
-// If called multiple times, the Status field is set to the value of the last call.
 func (b *ReflectedKindApplyConfiguration) WithStatus(value bool) *ReflectedKindApplyConfiguration {
 	b.Status = &value
 	return b

@@ -21,31 +21,20 @@ type RemoteNamespaceStatusApplyConfiguration struct {
 	Message *string `json:"message,omitempty"`
 }
 
-// RemoteNamespaceStatusApplyConfiguration constructs a declarative configuration of the RemoteNamespaceStatus type for use with
-// apply.
 func RemoteNamespaceStatus() *RemoteNamespaceStatusApplyConfiguration {
 	return &RemoteNamespaceStatusApplyConfiguration{}
 }
 
-// WithRemoteNamespace sets the RemoteNamespace field in the declarative configuration to the given value
-// and returns the receiver, so that objects can be built by chaining "With" function invocations.
-// If called multiple times, the RemoteNamespace field is set to the value of the last call.
 func (b *RemoteNamespaceStatusApplyConfiguration) WithRemoteNamespace(value string) *RemoteNamespaceStatusApplyConfiguration {
 	b.RemoteNamespace = &value
 	return b
 }
 
-// WithPhase sets the Phase field in the declarative configuration to the given value
-// and returns the receiver, so that objects can be built by chaining "With" function invocations.
-// If called multiple times, the Phase field is set to the value of the last call.
 func (b *RemoteNamespaceStatusApplyConfiguration) WithPhase(value virtualkubeletv1alpha1.MappingPhase) *RemoteNamespaceStatusApplyConfiguration {
 	b.Phase = &value
 	return b
 }
 
-// WithMessage sets the Message field in the declarative configuration to the given value
-// and returns the receiver, so that objects can be built by chaining "With" function invocations.
-// If called multiple times, the Message field is set to the value of the last call.
 func (b *RemoteNamespaceStatusApplyConfiguration) WithMessage(value string) *RemoteNamespaceStatusApplyConfiguration {
 	b.Message = &value
 	return b

@@ -13,15 +13,10 @@ type ShadowEndpointSliceSpecApplyConfiguration struct {
 	Template *EndpointSliceTemplateApplyConfiguration `json:"template,omitempty"`
 }
 
-// ShadowEndpointSliceSpecApplyConfiguration constructs a declarative configuration of the ShadowEndpointSliceSpec type for use with
-// apply.
 func ShadowEndpointSliceSpec() *ShadowEndpointSliceSpecApplyConfiguration {
 	return &ShadowEndpointSliceSpecApplyConfiguration{}
 }
 
-// WithTemplate sets the Template field in the declarative configuration to the given value
-// and returns the receiver, so that objects can be built by chaining "With" function invocations.
-// If called multiple times, the Template field is set to the value of the last call.
 func (b *ShadowEndpointSliceSpecApplyConfiguration) WithTemplate(value *EndpointSliceTemplateApplyConfiguration) *ShadowEndpointSliceSpecApplyConfiguration {
 	b.Template = value
 	return b

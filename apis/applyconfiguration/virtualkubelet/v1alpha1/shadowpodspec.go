@@ -19,23 +19,15 @@ type ShadowPodSpecApplyConfiguration struct {
 	Fence *string `json:"fence,omitempty"`
 }
 
-// ShadowPodSpecApplyConfiguration constructs a declarative configuration of the ShadowPodSpec type for use with
-// apply.
 func ShadowPodSpec() *ShadowPodSpecApplyConfiguration {
 	return &ShadowPodSpecApplyConfiguration{}
 }
 
-// WithPod sets the Pod field in the declarative configuration to the given value
-// and returns the receiver, so that objects can be built by chaining "With" function invocations.
-// If called multiple times, the Pod field is set to the value of the last call.
 func (b *ShadowPodSpecApplyConfiguration) WithPod(value v1.PodSpec) *ShadowPodSpecApplyConfiguration {
 	b.Pod = &value
 	return b
 }
 
-// WithFence sets the Fence field in the declarative configuration to the given value
-// and returns the receiver, so that objects can be built by chaining "With" function invocations.
-// If called multiple times, the Fence field is set to the value of the last call.
 func (b *ShadowPodSpecApplyConfiguration) WithFence(value string) *ShadowPodSpecApplyConfiguration {
 	b.Fence = &value
 	return b

@@ -23,31 +23,20 @@ type ShadowPodStatusApplyConfiguration struct {
 	Architecture *string `json:"architecture,omitempty"`
 }
 
-// ShadowPodStatusApplyConfiguration constructs a declarative configuration of the ShadowPodStatus type for use with
-// apply.
 func ShadowPodStatus() *ShadowPodStatusApplyConfiguration {
 	return &ShadowPodStatusApplyConfiguration{}
 }
 
-// WithPhase sets the Phase field in the declarative configuration to the given value
-// and returns the receiver, so that objects can be built by chaining "With" function invocations.
-// If called multiple times, the Phase field is set to the value of the last call.
 func (b *ShadowPodStatusApplyConfiguration) WithPhase(value virtualkubeletv1alpha1.ShadowPodPhase) *ShadowPodStatusApplyConfiguration {
 	b.Phase = &value
 	return b
 }
 
-// WithPodUID sets the PodUID field in the declarative configuration to the given value
-// and returns the receiver, so that objects can be built by chaining "With" function invocations.
-// If called multiple times, the PodUID field is set to the value of the last call.
 func (b *ShadowPodStatusApplyConfiguration) WithPodUID(value string) *ShadowPodStatusApplyConfiguration {
 	b.PodUID = &value
 	return b
 }
 
-// WithArchitecture sets the Architecture field in the declarative configuration to the given value
-// and returns the receiver, so that objects can be built by chaining "With" function invocations.
-// If called multiple times, the Architecture field is set to the value of the last call.
 func (b *ShadowPodStatusApplyConfiguration) WithArchitecture(value string) *ShadowPodStatusApplyConfiguration {
 	b.Architecture = &value
 	return b
