@@ -16,9 +16,9 @@ import (
 
 const applies = "apis/applyconfiguration"
 
-// What controller-gen writes for a kind: 270 lines, of which these differ between kinds. Its comment of a function repeats the function.
+// What controller-gen writes for a kind: 270 lines, of which these differ between kinds. Its comments repeat names, or those of the API types.
 var (
-	comment     = regexp.MustCompile(`(?m)(?:^//.*\n)+func `)
+	comment     = regexp.MustCompile(`(?m)(?:^[ \t]*//.*\n)+([ \t]*[^\s/])`)
 	kindType    = regexp.MustCompile(`(?s)type (\w+)ApplyConfiguration struct \{[^}]*ObjectMetaApplyConfiguration [^}]*\}`)
 	kindSpec    = regexp.MustCompile(`Spec +\*(\w+) `)
 	kindStatus  = regexp.MustCompile(`Status +\*(\w+) `)
@@ -32,7 +32,7 @@ type appliedKind struct {
 }
 
 // appliedKinds replaces the file of each kind by a row in the kinds.go of its group, and removes what only those files need: the
-// schema from which an apply configuration is extracted, and a switch over all of them. The files of other types lose the comments of their functions.
+// schema from which an apply configuration is extracted, and a switch over all of them. The files of other types lose their comments.
 func appliedKinds() error {
 	groups, err := filepath.Glob(applies + "/*/v1*")
 	if err != nil {
@@ -51,7 +51,7 @@ func appliedKinds() error {
 			}
 			kind, ok := kindOf(text)
 			if !ok {
-				if err := os.WriteFile(file, comment.ReplaceAllLiteral(text, []byte("func ")), 0o644); err != nil {
+				if err := writeFormatted(file, comment.ReplaceAll(text, []byte("$1"))); err != nil {
 					return err
 				}
 				continue
@@ -61,11 +61,7 @@ func appliedKinds() error {
 				return err
 			}
 		}
-		text, err := rowsOf(filepath.Base(group), kinds)
-		if err != nil {
-			return fmt.Errorf("kinds of %s: %w", group, err)
-		}
-		if err := os.WriteFile(filepath.Join(group, "kinds.go"), text, 0o644); err != nil {
+		if err := writeFormatted(filepath.Join(group, "kinds.go"), rowsOf(filepath.Base(group), kinds)); err != nil {
 			return err
 		}
 	}
@@ -91,7 +87,7 @@ func kindOf(text []byte) (kind appliedKind, ok bool) {
 }
 
 // rowsOf returns the kinds.go of a group.
-func rowsOf(pkg string, kinds []appliedKind) ([]byte, error) {
+func rowsOf(pkg string, kinds []appliedKind) []byte {
 	slices.SortFunc(kinds, func(a, b appliedKind) int { return cmp.Compare(a.name, b.name) })
 	var out bytes.Buffer
 	fmt.Fprintf(&out, `// SPDX-License-Identifier: Apache-2.0
@@ -118,5 +114,13 @@ func %[1]s(%[4]s) *%[1]sApplyConfiguration {
 }
 `, kind.name, kind.spec, kind.status, parameters, kind.version, namespace)
 	}
-	return format.Source(out.Bytes())
+	return out.Bytes()
+}
+
+func writeFormatted(file string, text []byte) error {
+	text, err := format.Source(text)
+	if err != nil {
+		return fmt.Errorf("format %s: %w", file, err)
+	}
+	return os.WriteFile(file, text, 0o644)
 }

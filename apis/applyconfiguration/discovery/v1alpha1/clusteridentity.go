@@ -4,14 +4,8 @@
 
 package v1alpha1
 
-// ClusterIdentityApplyConfiguration represents a declarative configuration of the ClusterIdentity type for use
-// with apply.
-//
-// ClusterIdentity is the identity that a cluster claims.
 type ClusterIdentityApplyConfiguration struct {
-	// ClusterID is the cluster's UUID. Immutable once set.
-	ClusterID *string `json:"clusterID,omitempty"`
-	// ClusterName is the cluster's name, a DNS-1123 label. Immutable once set.
+	ClusterID   *string `json:"clusterID,omitempty"`
 	ClusterName *string `json:"clusterName,omitempty"`
 }
 

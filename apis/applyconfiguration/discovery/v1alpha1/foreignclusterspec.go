@@ -9,46 +9,20 @@ import (
 	discoveryv1alpha1 "liqo.io/liqo/apis/discovery/v1alpha1"
 )
 
-// ForeignClusterSpecApplyConfiguration represents a declarative configuration of the ForeignClusterSpec type for use
-// with apply.
-//
-// ForeignClusterSpec is the desired peering with one remote cluster.
 type ForeignClusterSpecApplyConfiguration struct {
-	// PeeringType is how the two control planes reach each other: OutOfBand, directly, or InBand, through the tunnel between the clusters. Immutable.
-	PeeringType *discoveryv1alpha1.PeeringType `json:"peeringType,omitempty"`
-	// ClusterIdentity is the identity of the remote cluster. If empty, the service at ForeignAuthURL is asked for it.
-	ClusterIdentity *ClusterIdentityApplyConfiguration `json:"clusterIdentity,omitempty"`
-	// OutgoingPeeringEnabled is whether this cluster uses resources of the remote one.
-	OutgoingPeeringEnabled *discoveryv1alpha1.PeeringEnabled `json:"outgoingPeeringEnabled,omitempty"`
-	// IncomingPeeringEnabled is whether the remote cluster may use resources of this one.
-	IncomingPeeringEnabled *discoveryv1alpha1.PeeringEnabled `json:"incomingPeeringEnabled,omitempty"`
-	// ForeignAuthURL is the URL of the remote authentication service. It may be missing only in a
-	// ForeignCluster that an incoming peering created, as long as no outgoing peering is desired.
-	ForeignAuthURL *string `json:"foreignAuthUrl,omitempty"`
-	// ForeignProxyURL is an HTTP CONNECT proxy through which the remote cluster is reached. In-band, it is the proxy of the remote cluster, and has a
-	// pass, which only counts the connections of this cluster there.
-	ForeignProxyURL *string `json:"foreignProxyUrl,omitempty"`
-	// ClusterKey is the fingerprint of the remote cluster's key: the SHA-256 of its Ed25519 public key in unpadded base64url. Liqo takes it from
-	// the token, and follows a rotation that the key itself signed. Nothing is sent to a cluster that does not prove to have this key.
-	ClusterKey *string `json:"clusterKey,omitempty"`
-	// InsecureSkipProviderVerify accepts any key of the remote cluster if none is known, and keeps the first one. A machine on the way can then take
-	// the place of the remote cluster.
-	InsecureSkipProviderVerify *bool `json:"insecureSkipProviderVerify,omitempty"`
-	// InsecureSkipTLSVerify accepts any certificate of the authentication service, which signs its own by default. It affects only who can read
-	// the names of the clusters on the way: the remote cluster is proven by ClusterKey.
-	InsecureSkipTLSVerify *bool `json:"insecureSkipTLSVerify,omitempty"`
-	// AcceptedLabels are the labels of the remote cluster that cluster selectors of NamespaceOffloadings consider: KEY, KEY=VALUE, PREFIX/* for all keys
-	// with that prefix, or * for all. The others are also on the virtual node, but a remote cluster cannot get a namespace with them. If missing:
-	// liqo.io/provider, topology.kubernetes.io/*, topology.liqo.io/* and node.kubernetes.io/instance-type.
-	AcceptedLabels []string `json:"acceptedLabels,omitempty"`
-	// NamespaceSelector selects, by their labels, the namespaces that the remote cluster may receive; kubernetes.io/metadata.name is the name. If
-	// missing: all. A namespace that it no longer selects loses its remote namespace, with everything in it.
-	NamespaceSelector *v1.LabelSelectorApplyConfiguration `json:"namespaceSelector,omitempty"`
-	// Network is what the administrator knows of the remote cluster's network.
-	Network *PeerNetworkApplyConfiguration `json:"network,omitempty"`
-	// TTL is for discovered clusters, which a later version may have: seconds without an advertisement after which
-	// this object is removed. No effect in this version.
-	TTL *int `json:"ttl,omitempty"`
+	PeeringType                *discoveryv1alpha1.PeeringType      `json:"peeringType,omitempty"`
+	ClusterIdentity            *ClusterIdentityApplyConfiguration  `json:"clusterIdentity,omitempty"`
+	OutgoingPeeringEnabled     *discoveryv1alpha1.PeeringEnabled   `json:"outgoingPeeringEnabled,omitempty"`
+	IncomingPeeringEnabled     *discoveryv1alpha1.PeeringEnabled   `json:"incomingPeeringEnabled,omitempty"`
+	ForeignAuthURL             *string                             `json:"foreignAuthUrl,omitempty"`
+	ForeignProxyURL            *string                             `json:"foreignProxyUrl,omitempty"`
+	ClusterKey                 *string                             `json:"clusterKey,omitempty"`
+	InsecureSkipProviderVerify *bool                               `json:"insecureSkipProviderVerify,omitempty"`
+	InsecureSkipTLSVerify      *bool                               `json:"insecureSkipTLSVerify,omitempty"`
+	AcceptedLabels             []string                            `json:"acceptedLabels,omitempty"`
+	NamespaceSelector          *v1.LabelSelectorApplyConfiguration `json:"namespaceSelector,omitempty"`
+	Network                    *PeerNetworkApplyConfiguration      `json:"network,omitempty"`
+	TTL                        *int                                `json:"ttl,omitempty"`
 }
 
 func ForeignClusterSpec() *ForeignClusterSpecApplyConfiguration {

@@ -4,24 +4,13 @@
 
 package v1alpha1
 
-// ForeignClusterStatusApplyConfiguration represents a declarative configuration of the ForeignClusterStatus type for use
-// with apply.
-//
-// ForeignClusterStatus is the observed state of one remote cluster and of the peering with it.
 type ForeignClusterStatusApplyConfiguration struct {
-	// TenantNamespace names the two namespaces of this peering.
-	TenantNamespace *TenantNamespacesApplyConfiguration `json:"tenantNamespace,omitempty"`
-	// Incoming is whether this cluster lets the remote one use it.
-	Incoming *IncomingStatusApplyConfiguration `json:"incoming,omitempty"`
-	// PeeringConditions holds one condition per aspect.
-	PeeringConditions []PeeringConditionApplyConfiguration `json:"peeringConditions,omitempty"`
-	// ObservedGeneration is the generation of the spec to which the conditions refer.
-	ObservedGeneration *int64 `json:"observedGeneration,omitempty"`
-	// RemoteVersion is the version of Liqo in the remote cluster, if known.
-	RemoteVersion *string `json:"remoteVersion,omitempty"`
-	// NetworkVersion is spec.version of the NetworkConfig of the remote cluster that was believed last, recorded when the tunnel ends. An older one
-	// is not believed any more.
-	NetworkVersion *int64 `json:"networkVersion,omitempty"`
+	TenantNamespace    *TenantNamespacesApplyConfiguration  `json:"tenantNamespace,omitempty"`
+	Incoming           *IncomingStatusApplyConfiguration    `json:"incoming,omitempty"`
+	PeeringConditions  []PeeringConditionApplyConfiguration `json:"peeringConditions,omitempty"`
+	ObservedGeneration *int64                               `json:"observedGeneration,omitempty"`
+	RemoteVersion      *string                              `json:"remoteVersion,omitempty"`
+	NetworkVersion     *int64                               `json:"networkVersion,omitempty"`
 }
 
 func ForeignClusterStatus() *ForeignClusterStatusApplyConfiguration {

@@ -9,17 +9,10 @@ import (
 	discoveryv1alpha1 "liqo.io/liqo/apis/discovery/v1alpha1"
 )
 
-// IncomingStatusApplyConfiguration represents a declarative configuration of the IncomingStatus type for use
-// with apply.
-//
-// IncomingStatus is the decision on the incoming direction. All that this cluster gives to the remote one follows it.
 type IncomingStatusApplyConfiguration struct {
-	// State is the decision.
-	State *discoveryv1alpha1.IncomingState `json:"state,omitempty"`
-	// Since is when State last changed.
-	Since *v1.Time `json:"since,omitempty"`
-	// Message is the reason of the decision, for people.
-	Message *string `json:"message,omitempty"`
+	State   *discoveryv1alpha1.IncomingState `json:"state,omitempty"`
+	Since   *v1.Time                         `json:"since,omitempty"`
+	Message *string                          `json:"message,omitempty"`
 }
 
 func IncomingStatus() *IncomingStatusApplyConfiguration {

@@ -9,21 +9,12 @@ import (
 	discoveryv1alpha1 "liqo.io/liqo/apis/discovery/v1alpha1"
 )
 
-// PeeringConditionApplyConfiguration represents a declarative configuration of the PeeringCondition type for use
-// with apply.
-//
-// PeeringCondition is the state of one aspect of a peering.
 type PeeringConditionApplyConfiguration struct {
-	// Type names the aspect.
-	Type *discoveryv1alpha1.PeeringConditionType `json:"type,omitempty"`
-	// Status is its state.
-	Status *discoveryv1alpha1.PeeringConditionStatus `json:"status,omitempty"`
-	// LastTransitionTime is when Status last changed.
-	LastTransitionTime *v1.Time `json:"lastTransitionTime,omitempty"`
-	// Reason is the cause of the status, as one word that programs may compare.
-	Reason *string `json:"reason,omitempty"`
-	// Message is for people: what was checked, what was observed, what to try.
-	Message *string `json:"message,omitempty"`
+	Type               *discoveryv1alpha1.PeeringConditionType   `json:"type,omitempty"`
+	Status             *discoveryv1alpha1.PeeringConditionStatus `json:"status,omitempty"`
+	LastTransitionTime *v1.Time                                  `json:"lastTransitionTime,omitempty"`
+	Reason             *string                                   `json:"reason,omitempty"`
+	Message            *string                                   `json:"message,omitempty"`
 }
 
 func PeeringCondition() *PeeringConditionApplyConfiguration {

@@ -4,23 +4,10 @@
 
 package v1alpha1
 
-// PeerNetworkApplyConfiguration represents a declarative configuration of the PeerNetwork type for use
-// with apply.
-//
-// PeerNetwork is what the administrator knows of the remote cluster's network. With Liqo's network, a network of the remote cluster that is listed exactly
-// as announced is used as it is, and every other one is remapped. Where another network joins the clusters (networking.internal=false), no other
-// address of the remote cluster counts.
 type PeerNetworkApplyConfiguration struct {
-	// PodCIDRs are the networks of the remote cluster's pods, and of what else of it is reached here (its external network), in CIDR notation. Nothing
-	// else that nodes or pods of this cluster must reach may have an address in them: they lead to the remote cluster. Where another network joins the
-	// clusters, this cluster believes no other address of the remote cluster: neither that of a pod, nor that of an endpoint.
-	PodCIDRs []string `json:"podCIDRs,omitempty"`
-	// AcceptedCIDRs are networks to which the remote cluster may change, in CIDR notation. With Liqo's network, a change of its networks while they are in use
-	// is refused, unless the new ones are listed here, and are remapped, or in PodCIDRs, and are used as they are.
+	PodCIDRs      []string `json:"podCIDRs,omitempty"`
 	AcceptedCIDRs []string `json:"acceptedCIDRs,omitempty"`
-	// ForcedCIDRs are networks as in PodCIDRs that lead to the remote cluster although nodes of this cluster reach them without it (NodeReports). What the
-	// nodes reach there now, they reach no more.
-	ForcedCIDRs []string `json:"forcedCIDRs,omitempty"`
+	ForcedCIDRs   []string `json:"forcedCIDRs,omitempty"`
 }
 
 func PeerNetwork() *PeerNetworkApplyConfiguration {

@@ -4,14 +4,8 @@
 
 package v1alpha1
 
-// TenantNamespacesApplyConfiguration represents a declarative configuration of the TenantNamespaces type for use
-// with apply.
-//
-// TenantNamespaces are the namespaces in which the two clusters exchange objects.
 type TenantNamespacesApplyConfiguration struct {
-	// Local is the remote cluster's namespace in this cluster.
-	Local *string `json:"local,omitempty"`
-	// Remote is this cluster's namespace in the remote one.
+	Local  *string `json:"local,omitempty"`
 	Remote *string `json:"remote,omitempty"`
 }
 

@@ -4,19 +4,11 @@
 
 package v1alpha1
 
-// CarrierApplyConfiguration represents a declarative configuration of the Carrier type for use
-// with apply.
-//
-// Carrier is one way to reach a gateway: what carries the encrypted packets, and where it listens.
 type CarrierApplyConfiguration struct {
-	// Type of the carrier: UDP; or TLS, WebSocket or PlainWebSocket, for networks in which UDP does not pass. A reader skips types it does not know.
-	Type *string `json:"type,omitempty"`
-	// Addresses where the gateway can be reached, most preferred first: IP addresses or host names.
+	Type      *string  `json:"type,omitempty"`
 	Addresses []string `json:"addresses,omitempty"`
-	// Port is the port at these addresses.
-	Port *int32 `json:"port,omitempty"`
-	// Path of a WebSocket.
-	Path *string `json:"path,omitempty"`
+	Port      *int32   `json:"port,omitempty"`
+	Path      *string  `json:"path,omitempty"`
 }
 
 func Carrier() *CarrierApplyConfiguration {

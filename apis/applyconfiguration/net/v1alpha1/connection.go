@@ -8,21 +8,12 @@ import (
 	netv1alpha1 "liqo.io/liqo/apis/net/v1alpha1"
 )
 
-// ConnectionApplyConfiguration represents a declarative configuration of the Connection type for use
-// with apply.
-//
-// Connection is the state of the tunnel.
 type ConnectionApplyConfiguration struct {
-	// Status of the tunnel.
-	Status *netv1alpha1.ConnectionStatus `json:"status,omitempty"`
-	// StatusMessage is the cause of the status.
-	StatusMessage *string `json:"statusMessage,omitempty"`
-	// Latency is the round trip through the tunnel.
-	Latency *LatencyApplyConfiguration `json:"latency,omitempty"`
-	// MTU is the size, in bytes, of the largest packet that reached the peer and came back. 0: not measured yet.
-	MTU *int32 `json:"mtu,omitempty"`
-	// PeerConfiguration is what the tunnel uses: endpointIP, port, allowedIPs, publicKey, lane, carrier, and carrierReason: why it is not a better carrier.
-	PeerConfiguration map[string]string `json:"peerConfiguration,omitempty"`
+	Status            *netv1alpha1.ConnectionStatus `json:"status,omitempty"`
+	StatusMessage     *string                       `json:"statusMessage,omitempty"`
+	Latency           *LatencyApplyConfiguration    `json:"latency,omitempty"`
+	MTU               *int32                        `json:"mtu,omitempty"`
+	PeerConfiguration map[string]string             `json:"peerConfiguration,omitempty"`
 }
 
 func Connection() *ConnectionApplyConfiguration {

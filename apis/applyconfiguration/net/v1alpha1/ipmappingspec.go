@@ -4,20 +4,11 @@
 
 package v1alpha1
 
-// IPMappingSpecApplyConfiguration represents a declarative configuration of the IPMappingSpec type for use
-// with apply.
-//
-// IPMappingSpec is an address to be made reachable from peers.
 type IPMappingSpecApplyConfiguration struct {
-	// Address outside the pod networks, for example of a Service or of a host beside the cluster. Immutable.
-	Address *string `json:"address,omitempty"`
-	// ClusterIDs are the peers that may use it. Empty: all.
-	ClusterIDs []string `json:"clusterIDs,omitempty"`
-	// Ports that peers reach at the address. Empty: all ports, of all protocols.
-	Ports []MappingPortApplyConfiguration `json:"ports,omitempty"`
-	// Restricted refuses addresses of this cluster's nodes and API server, and of reserved networks. Liqo sets it on the mappings that it makes for the
-	// endpoints of Services, because users of a namespace choose those.
-	Restricted *bool `json:"restricted,omitempty"`
+	Address    *string                         `json:"address,omitempty"`
+	ClusterIDs []string                        `json:"clusterIDs,omitempty"`
+	Ports      []MappingPortApplyConfiguration `json:"ports,omitempty"`
+	Restricted *bool                           `json:"restricted,omitempty"`
 }
 
 func IPMappingSpec() *IPMappingSpecApplyConfiguration {

@@ -8,17 +8,10 @@ import (
 	v1 "k8s.io/client-go/applyconfigurations/meta/v1"
 )
 
-// IPMappingStatusApplyConfiguration represents a declarative configuration of the IPMappingStatus type for use
-// with apply.
-//
-// IPMappingStatus is the address under which it is reachable.
 type IPMappingStatusApplyConfiguration struct {
-	// ExternalAddress is its address in this cluster's external network. It is assigned once.
-	ExternalAddress *string `json:"externalAddress,omitempty"`
-	// PeerAddresses are, per cluster ID, the address that this peer uses.
-	PeerAddresses map[string]string `json:"peerAddresses,omitempty"`
-	// Conditions: Ready.
-	Conditions []v1.ConditionApplyConfiguration `json:"conditions,omitempty"`
+	ExternalAddress *string                          `json:"externalAddress,omitempty"`
+	PeerAddresses   map[string]string                `json:"peerAddresses,omitempty"`
+	Conditions      []v1.ConditionApplyConfiguration `json:"conditions,omitempty"`
 }
 
 func IPMappingStatus() *IPMappingStatusApplyConfiguration {

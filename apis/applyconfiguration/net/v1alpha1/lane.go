@@ -4,17 +4,10 @@
 
 package v1alpha1
 
-// LaneApplyConfiguration represents a declarative configuration of the Lane type for use
-// with apply.
-//
-// Lane is one gateway and the tunnel between it and the gateway of the same number in the other cluster.
 type LaneApplyConfiguration struct {
-	// Number of the lane, from 0.
-	Number *int32 `json:"number,omitempty"`
-	// PublicKey of the gateway.
-	PublicKey *string `json:"publicKey,omitempty"`
-	// Carriers to the gateway, most preferred first. Empty: this side cannot be reached, and opens the tunnel.
-	Carriers []CarrierApplyConfiguration `json:"carriers,omitempty"`
+	Number    *int32                      `json:"number,omitempty"`
+	PublicKey *string                     `json:"publicKey,omitempty"`
+	Carriers  []CarrierApplyConfiguration `json:"carriers,omitempty"`
 }
 
 func Lane() *LaneApplyConfiguration {

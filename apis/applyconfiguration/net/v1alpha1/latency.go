@@ -8,14 +8,8 @@ import (
 	v1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// LatencyApplyConfiguration represents a declarative configuration of the Latency type for use
-// with apply.
-//
-// Latency of a tunnel.
 type LatencyApplyConfiguration struct {
-	// Value is a duration with its unit, for example 1.2ms.
-	Value *string `json:"value,omitempty"`
-	// Timestamp is when it was measured.
+	Value     *string  `json:"value,omitempty"`
 	Timestamp *v1.Time `json:"timestamp,omitempty"`
 }
 

@@ -8,15 +8,9 @@ import (
 	v1 "k8s.io/api/core/v1"
 )
 
-// MappingPortApplyConfiguration represents a declarative configuration of the MappingPort type for use
-// with apply.
-//
-// MappingPort is one port of a mapped address.
 type MappingPortApplyConfiguration struct {
-	// Protocol of the port.
 	Protocol *v1.Protocol `json:"protocol,omitempty"`
-	// Port is its number.
-	Port *int32 `json:"port,omitempty"`
+	Port     *int32       `json:"port,omitempty"`
 }
 
 func MappingPort() *MappingPortApplyConfiguration {

@@ -8,36 +8,18 @@ import (
 	netv1alpha1 "liqo.io/liqo/apis/net/v1alpha1"
 )
 
-// NetworkConfigSpecApplyConfiguration represents a declarative configuration of the NetworkConfigSpec type for use
-// with apply.
-//
-// NetworkConfigSpec is the network that one cluster publishes to another.
 type NetworkConfigSpecApplyConfiguration struct {
-	// Cluster is the receiver.
-	Cluster *ClusterIdentityApplyConfiguration `json:"cluster,omitempty"`
-	// PodCIDR is the network of the sender's pods.
-	PodCIDR *netv1alpha1.CIDR `json:"podCIDR,omitempty"`
-	// ExternalCIDR is the network in which the sender makes other addresses reachable.
-	ExternalCIDR *netv1alpha1.CIDR `json:"externalCIDR,omitempty"`
-	// Networks are those of each address family. The first row repeats PodCIDR and ExternalCIDR, which readers of an earlier version read; a reader refuses
-	// another one. Without rows, these two fields are the networks.
-	Networks []NetworksApplyConfiguration `json:"networks,omitempty"`
-	// AdditionalPodCIDRs are further pod networks, of either address family.
-	AdditionalPodCIDRs []netv1alpha1.CIDR `json:"additionalPodCIDRs,omitempty"`
-	// EndpointIP is where the sender's first gateway can be reached: an IP address or a host name.
-	EndpointIP *string `json:"endpointIP,omitempty"`
-	// BackendType is the technology of the tunnel.
-	BackendType *string `json:"backendType,omitempty"`
-	// BackendConfig holds publicKey and port of the sender's first gateway. With further rows of Networks, networks is their digest, so that the signatures,
-	// which readers of an earlier version check as well, cover them.
-	BackendConfig map[string]string `json:"backend_config,omitempty"`
-	// Lanes are all gateways of the sender; the first one repeats EndpointIP and BackendConfig.
-	Lanes []LaneApplyConfiguration `json:"lanes,omitempty"`
-	// Version grows with every change of the other fields. The receiver believes no version older than the last one that it believed.
-	Version *int64 `json:"version,omitempty"`
-	// Signatures of the sender over all other fields, one for each key that identifies it. The receiver believes what the key signed that it has
-	// pinned in spec.clusterKey of the ForeignCluster, wherever the object was stored on its way.
-	Signatures []SignatureApplyConfiguration `json:"signatures,omitempty"`
+	Cluster            *ClusterIdentityApplyConfiguration `json:"cluster,omitempty"`
+	PodCIDR            *netv1alpha1.CIDR                  `json:"podCIDR,omitempty"`
+	ExternalCIDR       *netv1alpha1.CIDR                  `json:"externalCIDR,omitempty"`
+	Networks           []NetworksApplyConfiguration       `json:"networks,omitempty"`
+	AdditionalPodCIDRs []netv1alpha1.CIDR                 `json:"additionalPodCIDRs,omitempty"`
+	EndpointIP         *string                            `json:"endpointIP,omitempty"`
+	BackendType        *string                            `json:"backendType,omitempty"`
+	BackendConfig      map[string]string                  `json:"backend_config,omitempty"`
+	Lanes              []LaneApplyConfiguration           `json:"lanes,omitempty"`
+	Version            *int64                             `json:"version,omitempty"`
+	Signatures         []SignatureApplyConfiguration      `json:"signatures,omitempty"`
 }
 
 func NetworkConfigSpec() *NetworkConfigSpecApplyConfiguration {

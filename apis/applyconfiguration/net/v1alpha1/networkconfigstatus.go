@@ -8,25 +8,14 @@ import (
 	v1 "k8s.io/client-go/applyconfigurations/meta/v1"
 )
 
-// NetworkConfigStatusApplyConfiguration represents a declarative configuration of the NetworkConfigStatus type for use
-// with apply.
-//
-// NetworkConfigStatus is the answer of the receiver.
 type NetworkConfigStatusApplyConfiguration struct {
-	// Processed is true once the receiver has decided on the fields below.
-	Processed *bool `json:"processed,omitempty"`
-	// PodCIDRNAT is the network to which the receiver remaps PodCIDR; None if it does not remap it.
-	PodCIDRNAT *string `json:"podCIDRNAT,omitempty"`
-	// ExternalCIDRNAT is the same for ExternalCIDR.
-	ExternalCIDRNAT *string `json:"externalCIDRNAT,omitempty"`
-	// Networks are the same for each row of spec.networks, in its order. The first row repeats the two fields above.
-	Networks []NetworksNATApplyConfiguration `json:"networks,omitempty"`
-	// Signatures of the receiver over its answer: both clusters, the networks and what they are remapped to. A refusal has none.
-	Signatures []SignatureApplyConfiguration `json:"signatures,omitempty"`
-	// ObservedGeneration is the generation of the spec that the receiver decided on.
-	ObservedGeneration *int64 `json:"observedGeneration,omitempty"`
-	// Conditions: Ready, by the receiver, is whether it accepted the networks; Published, by the sender, whether the content is complete.
-	Conditions []v1.ConditionApplyConfiguration `json:"conditions,omitempty"`
+	Processed          *bool                            `json:"processed,omitempty"`
+	PodCIDRNAT         *string                          `json:"podCIDRNAT,omitempty"`
+	ExternalCIDRNAT    *string                          `json:"externalCIDRNAT,omitempty"`
+	Networks           []NetworksNATApplyConfiguration  `json:"networks,omitempty"`
+	Signatures         []SignatureApplyConfiguration    `json:"signatures,omitempty"`
+	ObservedGeneration *int64                           `json:"observedGeneration,omitempty"`
+	Conditions         []v1.ConditionApplyConfiguration `json:"conditions,omitempty"`
 }
 
 func NetworkConfigStatus() *NetworkConfigStatusApplyConfiguration {

@@ -8,14 +8,8 @@ import (
 	netv1alpha1 "liqo.io/liqo/apis/net/v1alpha1"
 )
 
-// NetworksApplyConfiguration represents a declarative configuration of the Networks type for use
-// with apply.
-//
-// Networks are the networks of a cluster in one address family.
 type NetworksApplyConfiguration struct {
-	// PodCIDR is the network of its pods.
-	PodCIDR *netv1alpha1.CIDR `json:"podCIDR,omitempty"`
-	// ExternalCIDR is the network in which it makes other addresses reachable.
+	PodCIDR      *netv1alpha1.CIDR `json:"podCIDR,omitempty"`
 	ExternalCIDR *netv1alpha1.CIDR `json:"externalCIDR,omitempty"`
 }
 

@@ -4,14 +4,8 @@
 
 package v1alpha1
 
-// NetworksNATApplyConfiguration represents a declarative configuration of the NetworksNAT type for use
-// with apply.
-//
-// NetworksNAT are the networks to which another cluster remaps those of one address family; None if it does not remap them.
 type NetworksNATApplyConfiguration struct {
-	// PodCIDRNAT is the one for PodCIDR.
-	PodCIDRNAT *string `json:"podCIDRNAT,omitempty"`
-	// ExternalCIDRNAT is the one for ExternalCIDR.
+	PodCIDRNAT      *string `json:"podCIDRNAT,omitempty"`
 	ExternalCIDRNAT *string `json:"externalCIDRNAT,omitempty"`
 }
 

@@ -8,17 +8,10 @@ import (
 	netv1alpha1 "liqo.io/liqo/apis/net/v1alpha1"
 )
 
-// NodeNetworkApplyConfiguration represents a declarative configuration of the NodeNetwork type for use
-// with apply.
-//
-// NodeNetwork is one network that a node reaches.
 type NodeNetworkApplyConfiguration struct {
-	// CIDR is the network.
-	CIDR *netv1alpha1.CIDR `json:"cidr,omitempty"`
-	// Kind is how the node reaches it.
+	CIDR *netv1alpha1.CIDR            `json:"cidr,omitempty"`
 	Kind *netv1alpha1.NodeNetworkKind `json:"kind,omitempty"`
-	// Link is the name of the link that leads there.
-	Link *string `json:"link,omitempty"`
+	Link *string                      `json:"link,omitempty"`
 }
 
 func NodeNetwork() *NodeNetworkApplyConfiguration {

@@ -4,13 +4,7 @@
 
 package v1alpha1
 
-// NodeReportSpecApplyConfiguration represents a declarative configuration of the NodeReportSpec type for use
-// with apply.
-//
-// NodeReportSpec is what the agent of a node found out about it.
 type NodeReportSpecApplyConfiguration struct {
-	// Networks that the node reaches without Liqo, by its links, by the routes of its main table, and its resolvers. Of a network inside another one, only
-	// the larger one is there. Default routes are not.
 	Networks []NodeNetworkApplyConfiguration `json:"networks,omitempty"`
 }
 

@@ -4,15 +4,9 @@
 
 package v1alpha1
 
-// SignatureApplyConfiguration represents a declarative configuration of the Signature type for use
-// with apply.
-//
-// Signature is one of a cluster's key.
 type SignatureApplyConfiguration struct {
-	// PublicKey is the Ed25519 key of the cluster, in Base64. Its fingerprint is spec.clusterKey of the ForeignCluster at the receiver.
 	PublicKey *string `json:"publicKey,omitempty"`
-	// Value is the signature, in Base64.
-	Value *string `json:"value,omitempty"`
+	Value     *string `json:"value,omitempty"`
 }
 
 func Signature() *SignatureApplyConfiguration {

@@ -8,44 +8,22 @@ import (
 	netv1alpha1 "liqo.io/liqo/apis/net/v1alpha1"
 )
 
-// TunnelEndpointSpecApplyConfiguration represents a declarative configuration of the TunnelEndpointSpec type for use
-// with apply.
-//
-// TunnelEndpointSpec is the input of the data plane for one peer. "Local" and "remote" are relative to
-// this cluster. A NAT field is the network to which the other side remaps the field above it, None if it does not.
 type TunnelEndpointSpecApplyConfiguration struct {
-	// ClusterIdentity is the peer.
-	ClusterIdentity *ClusterIdentityApplyConfiguration `json:"clusterIdentity,omitempty"`
-	// LocalPodCIDR is the network of this cluster's pods.
-	LocalPodCIDR *netv1alpha1.CIDR `json:"localPodCIDR,omitempty"`
-	// LocalNATPodCIDR is the network under which the peer reaches LocalPodCIDR.
-	LocalNATPodCIDR *string `json:"localNATPodCIDR,omitempty"`
-	// LocalExternalCIDR is the network in which this cluster makes other addresses reachable.
-	LocalExternalCIDR *netv1alpha1.CIDR `json:"localExternalCIDR,omitempty"`
-	// LocalNATExternalCIDR is the network under which the peer reaches LocalExternalCIDR.
-	LocalNATExternalCIDR *string `json:"localNATExternalCIDR,omitempty"`
-	// RemotePodCIDR is the network of the peer's pods, in the peer.
-	RemotePodCIDR *netv1alpha1.CIDR `json:"remotePodCIDR,omitempty"`
-	// RemoteNATPodCIDR is the network under which this cluster reaches RemotePodCIDR.
-	RemoteNATPodCIDR *string `json:"remoteNATPodCIDR,omitempty"`
-	// RemoteExternalCIDR is the network in which the peer makes other addresses reachable.
-	RemoteExternalCIDR *netv1alpha1.CIDR `json:"remoteExternalCIDR,omitempty"`
-	// RemoteNATExternalCIDR is the network under which this cluster reaches RemoteExternalCIDR.
-	RemoteNATExternalCIDR *string `json:"remoteNATExternalCIDR,omitempty"`
-	// Networks are those of each address family. The first row repeats the fields above, which components of an earlier version read and which count if it
-	// does not. Without rows, these fields are the networks.
-	Networks []TunnelNetworksApplyConfiguration `json:"networks,omitempty"`
-	// EndpointIP is where the peer's first gateway can be reached; empty if it cannot, and opens the tunnel.
-	EndpointIP *string `json:"endpointIP,omitempty"`
-	// BackendType is the technology of the tunnel.
-	BackendType *string `json:"backendType,omitempty"`
-	// BackendConfig holds publicKey and port of the peer's first gateway and, for a while after a change, the previous keys of its
-	// gateways: previousKey.0 and so on.
-	BackendConfig map[string]string `json:"backend_config,omitempty"`
-	// Lanes are all gateways of the peer.
-	Lanes []LaneApplyConfiguration `json:"lanes,omitempty"`
-	// PeerVersion is spec.version of the peer's NetworkConfig from which this was agreed. An older one is not believed any more.
-	PeerVersion *int64 `json:"peerVersion,omitempty"`
+	ClusterIdentity       *ClusterIdentityApplyConfiguration `json:"clusterIdentity,omitempty"`
+	LocalPodCIDR          *netv1alpha1.CIDR                  `json:"localPodCIDR,omitempty"`
+	LocalNATPodCIDR       *string                            `json:"localNATPodCIDR,omitempty"`
+	LocalExternalCIDR     *netv1alpha1.CIDR                  `json:"localExternalCIDR,omitempty"`
+	LocalNATExternalCIDR  *string                            `json:"localNATExternalCIDR,omitempty"`
+	RemotePodCIDR         *netv1alpha1.CIDR                  `json:"remotePodCIDR,omitempty"`
+	RemoteNATPodCIDR      *string                            `json:"remoteNATPodCIDR,omitempty"`
+	RemoteExternalCIDR    *netv1alpha1.CIDR                  `json:"remoteExternalCIDR,omitempty"`
+	RemoteNATExternalCIDR *string                            `json:"remoteNATExternalCIDR,omitempty"`
+	Networks              []TunnelNetworksApplyConfiguration `json:"networks,omitempty"`
+	EndpointIP            *string                            `json:"endpointIP,omitempty"`
+	BackendType           *string                            `json:"backendType,omitempty"`
+	BackendConfig         map[string]string                  `json:"backend_config,omitempty"`
+	Lanes                 []LaneApplyConfiguration           `json:"lanes,omitempty"`
+	PeerVersion           *int64                             `json:"peerVersion,omitempty"`
 }
 
 func TunnelEndpointSpec() *TunnelEndpointSpecApplyConfiguration {

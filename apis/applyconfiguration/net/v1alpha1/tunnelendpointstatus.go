@@ -8,19 +8,11 @@ import (
 	v1 "k8s.io/client-go/applyconfigurations/meta/v1"
 )
 
-// TunnelEndpointStatusApplyConfiguration represents a declarative configuration of the TunnelEndpointStatus type for use
-// with apply.
-//
-// TunnelEndpointStatus is the state of the data plane to one peer.
 type TunnelEndpointStatusApplyConfiguration struct {
-	// GatewayIP is the address of the gateway in use.
-	GatewayIP *string `json:"gatewayIP,omitempty"`
-	// Connection is the state of the tunnel.
-	Connection *ConnectionApplyConfiguration `json:"connection,omitempty"`
-	// ObservedGeneration is the generation of the spec to which the status refers.
-	ObservedGeneration *int64 `json:"observedGeneration,omitempty"`
-	// Conditions: Ready and Connected.
-	Conditions []v1.ConditionApplyConfiguration `json:"conditions,omitempty"`
+	GatewayIP          *string                          `json:"gatewayIP,omitempty"`
+	Connection         *ConnectionApplyConfiguration    `json:"connection,omitempty"`
+	ObservedGeneration *int64                           `json:"observedGeneration,omitempty"`
+	Conditions         []v1.ConditionApplyConfiguration `json:"conditions,omitempty"`
 }
 
 func TunnelEndpointStatus() *TunnelEndpointStatusApplyConfiguration {

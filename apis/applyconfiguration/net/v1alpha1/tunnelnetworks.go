@@ -8,27 +8,15 @@ import (
 	netv1alpha1 "liqo.io/liqo/apis/net/v1alpha1"
 )
 
-// TunnelNetworksApplyConfiguration represents a declarative configuration of the TunnelNetworks type for use
-// with apply.
-//
-// TunnelNetworks are the networks of both clusters in one address family, each as TunnelEndpointSpec has it.
 type TunnelNetworksApplyConfiguration struct {
-	// LocalPodCIDR is the network of this cluster's pods.
-	LocalPodCIDR *netv1alpha1.CIDR `json:"localPodCIDR,omitempty"`
-	// LocalNATPodCIDR is the network under which the peer reaches LocalPodCIDR.
-	LocalNATPodCIDR *string `json:"localNATPodCIDR,omitempty"`
-	// LocalExternalCIDR is the network in which this cluster makes other addresses reachable.
-	LocalExternalCIDR *netv1alpha1.CIDR `json:"localExternalCIDR,omitempty"`
-	// LocalNATExternalCIDR is the network under which the peer reaches LocalExternalCIDR.
-	LocalNATExternalCIDR *string `json:"localNATExternalCIDR,omitempty"`
-	// RemotePodCIDR is the network of the peer's pods, in the peer.
-	RemotePodCIDR *netv1alpha1.CIDR `json:"remotePodCIDR,omitempty"`
-	// RemoteNATPodCIDR is the network under which this cluster reaches RemotePodCIDR.
-	RemoteNATPodCIDR *string `json:"remoteNATPodCIDR,omitempty"`
-	// RemoteExternalCIDR is the network in which the peer makes other addresses reachable.
-	RemoteExternalCIDR *netv1alpha1.CIDR `json:"remoteExternalCIDR,omitempty"`
-	// RemoteNATExternalCIDR is the network under which this cluster reaches RemoteExternalCIDR.
-	RemoteNATExternalCIDR *string `json:"remoteNATExternalCIDR,omitempty"`
+	LocalPodCIDR          *netv1alpha1.CIDR `json:"localPodCIDR,omitempty"`
+	LocalNATPodCIDR       *string           `json:"localNATPodCIDR,omitempty"`
+	LocalExternalCIDR     *netv1alpha1.CIDR `json:"localExternalCIDR,omitempty"`
+	LocalNATExternalCIDR  *string           `json:"localNATExternalCIDR,omitempty"`
+	RemotePodCIDR         *netv1alpha1.CIDR `json:"remotePodCIDR,omitempty"`
+	RemoteNATPodCIDR      *string           `json:"remoteNATPodCIDR,omitempty"`
+	RemoteExternalCIDR    *netv1alpha1.CIDR `json:"remoteExternalCIDR,omitempty"`
+	RemoteNATExternalCIDR *string           `json:"remoteNATExternalCIDR,omitempty"`
 }
 
 func TunnelNetworks() *TunnelNetworksApplyConfiguration {

@@ -4,17 +4,9 @@
 
 package v1alpha1
 
-// CustomResourceApplyConfiguration represents a declarative configuration of the CustomResource type for use
-// with apply.
-//
-// CustomResource is a kind of custom resources of an offloaded namespace that is copied to the selected clusters, and whose status comes back from one of them.
 type CustomResourceApplyConfiguration struct {
-	// APIVersion is the group and the version, such as example.com/v1. Both clusters must serve it.
 	APIVersion *string `json:"apiVersion,omitempty"`
-	// Kind is the kind, such as Widget.
-	Kind *string `json:"kind,omitempty"`
-	// StatusFrom is the virtual node of the cluster whose status comes back; None for that of no cluster. Unset: that of the only selected cluster, and of none while
-	// several are selected.
+	Kind       *string `json:"kind,omitempty"`
 	StatusFrom *string `json:"statusFrom,omitempty"`
 }
 

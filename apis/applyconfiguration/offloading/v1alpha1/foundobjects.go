@@ -4,14 +4,8 @@
 
 package v1alpha1
 
-// FoundObjectsApplyConfiguration represents a declarative configuration of the FoundObjects type for use
-// with apply.
-//
-// FoundObjects are objects of which only the first ones are named.
 type FoundObjectsApplyConfiguration struct {
-	// Count is the number of all objects.
-	Count *int32 `json:"count,omitempty"`
-	// Names are the first names.
+	Count *int32   `json:"count,omitempty"`
 	Names []string `json:"names,omitempty"`
 }
 

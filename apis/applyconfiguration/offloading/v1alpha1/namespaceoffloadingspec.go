@@ -9,28 +9,14 @@ import (
 	offloadingv1alpha1 "liqo.io/liqo/apis/offloading/v1alpha1"
 )
 
-// NamespaceOffloadingSpecApplyConfiguration represents a declarative configuration of the NamespaceOffloadingSpec type for use
-// with apply.
-//
-// NamespaceOffloadingSpec is how the user offloads one namespace.
 type NamespaceOffloadingSpecApplyConfiguration struct {
-	// NamespaceMappingStrategy is how remote namespaces are named. Immutable.
-	NamespaceMappingStrategy *offloadingv1alpha1.NamespaceMappingStrategy `json:"namespaceMappingStrategy,omitempty"`
-	// PodOffloadingStrategy is where pods may run.
-	PodOffloadingStrategy *offloadingv1alpha1.PodOffloadingStrategy `json:"podOffloadingStrategy,omitempty"`
-	// Reflection is which ConfigMaps and Secrets are copied to the selected clusters.
-	Reflection *offloadingv1alpha1.Reflection `json:"reflection,omitempty"`
-	// RunWithout are fields that pods may lack in the selected clusters. A pod that sets one is run there without it; otherwise it stays Pending, because without
-	// it the pod has less isolation, or other devices or nodes, than it asked for.
-	RunWithout []offloadingv1alpha1.PodField `json:"runWithout,omitempty"`
-	// UnreachableTolerationSeconds is how long pods that run at a provider stay there after it has stopped to answer. Kubernetes replaces them then, as those of any
-	// lost node. Unset: after its own default, five minutes. Pods whose owner chose tolerationSeconds keep those.
-	UnreachableTolerationSeconds *int64 `json:"unreachableTolerationSeconds,omitempty"`
-	// CustomResources are the kinds of custom resources that are copied as well. The administrators of both clusters must have granted them, with the values
-	// virtualKubelet.customResources here and peers.customResources there. Kinds of Kubernetes and of Liqo itself are refused.
-	CustomResources []CustomResourceApplyConfiguration `json:"customResources,omitempty"`
-	// ClusterSelector selects clusters by the labels of their virtual nodes. Without terms, it selects all.
-	ClusterSelector *v1.NodeSelector `json:"clusterSelector,omitempty"`
+	NamespaceMappingStrategy     *offloadingv1alpha1.NamespaceMappingStrategy `json:"namespaceMappingStrategy,omitempty"`
+	PodOffloadingStrategy        *offloadingv1alpha1.PodOffloadingStrategy    `json:"podOffloadingStrategy,omitempty"`
+	Reflection                   *offloadingv1alpha1.Reflection               `json:"reflection,omitempty"`
+	RunWithout                   []offloadingv1alpha1.PodField                `json:"runWithout,omitempty"`
+	UnreachableTolerationSeconds *int64                                       `json:"unreachableTolerationSeconds,omitempty"`
+	CustomResources              []CustomResourceApplyConfiguration           `json:"customResources,omitempty"`
+	ClusterSelector              *v1.NodeSelector                             `json:"clusterSelector,omitempty"`
 }
 
 func NamespaceOffloadingSpec() *NamespaceOffloadingSpecApplyConfiguration {

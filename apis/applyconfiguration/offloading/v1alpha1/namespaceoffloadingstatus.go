@@ -8,21 +8,12 @@ import (
 	offloadingv1alpha1 "liqo.io/liqo/apis/offloading/v1alpha1"
 )
 
-// NamespaceOffloadingStatusApplyConfiguration represents a declarative configuration of the NamespaceOffloadingStatus type for use
-// with apply.
-//
-// NamespaceOffloadingStatus is the state of the offloading of one namespace.
 type NamespaceOffloadingStatusApplyConfiguration struct {
-	// RemoteNamespaceName is the name of the namespace in all selected clusters.
-	RemoteNamespaceName *string `json:"remoteNamespaceName,omitempty"`
-	// OffloadingPhase summarizes the conditions.
-	OffloadingPhase *offloadingv1alpha1.OffloadingPhase `json:"offloadingPhase,omitempty"`
-	// RemoteNamespacesConditions holds, per unique name of a cluster, the conditions of its namespace.
+	RemoteNamespaceName        *string                                                 `json:"remoteNamespaceName,omitempty"`
+	OffloadingPhase            *offloadingv1alpha1.OffloadingPhase                     `json:"offloadingPhase,omitempty"`
 	RemoteNamespacesConditions map[string]offloadingv1alpha1.RemoteNamespaceConditions `json:"remoteNamespacesConditions,omitempty"`
-	// ObservedGeneration is the generation of the spec to which the phase refers.
-	ObservedGeneration *int64 `json:"observedGeneration,omitempty"`
-	// RemoteContents is the answer to the annotation liqo.io/count-remote-contents, and exists as long as the annotation.
-	RemoteContents *RemoteContentsApplyConfiguration `json:"remoteContents,omitempty"`
+	ObservedGeneration         *int64                                                  `json:"observedGeneration,omitempty"`
+	RemoteContents             *RemoteContentsApplyConfiguration                       `json:"remoteContents,omitempty"`
 }
 
 func NamespaceOffloadingStatus() *NamespaceOffloadingStatusApplyConfiguration {

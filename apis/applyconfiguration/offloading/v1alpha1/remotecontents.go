@@ -4,14 +4,8 @@
 
 package v1alpha1
 
-// RemoteContentsApplyConfiguration represents a declarative configuration of the RemoteContents type for use
-// with apply.
-//
-// RemoteContents is what remote namespaces contained when they were read for one request.
 type RemoteContentsApplyConfiguration struct {
-	// Request identifies the request: it is the first word of the annotation. Contents of another request are outdated.
-	Request *string `json:"request,omitempty"`
-	// Clusters holds, per unique name of a cluster, the contents of its remote namespace.
+	Request  *string                                              `json:"request,omitempty"`
 	Clusters map[string]RemoteNamespaceContentsApplyConfiguration `json:"clusters,omitempty"`
 }
 

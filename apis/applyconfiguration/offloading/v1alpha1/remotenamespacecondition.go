@@ -9,21 +9,12 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// RemoteNamespaceConditionApplyConfiguration represents a declarative configuration of the RemoteNamespaceCondition type for use
-// with apply.
-//
-// RemoteNamespaceCondition is one aspect of one remote namespace.
 type RemoteNamespaceConditionApplyConfiguration struct {
-	// Type: OffloadingRequired or Ready.
-	Type *string `json:"type,omitempty"`
-	// Status: True or False.
-	Status *v1.ConditionStatus `json:"status,omitempty"`
-	// LastTransitionTime is when Status last changed.
-	LastTransitionTime *metav1.Time `json:"lastTransitionTime,omitempty"`
-	// Reason is the cause of the status, as one word.
-	Reason *string `json:"reason,omitempty"`
-	// Message is the cause of the status, for people.
-	Message *string `json:"message,omitempty"`
+	Type               *string             `json:"type,omitempty"`
+	Status             *v1.ConditionStatus `json:"status,omitempty"`
+	LastTransitionTime *metav1.Time        `json:"lastTransitionTime,omitempty"`
+	Reason             *string             `json:"reason,omitempty"`
+	Message            *string             `json:"message,omitempty"`
 }
 
 func RemoteNamespaceCondition() *RemoteNamespaceConditionApplyConfiguration {

@@ -4,21 +4,12 @@
 
 package v1alpha1
 
-// RemoteNamespaceContentsApplyConfiguration represents a declarative configuration of the RemoteNamespaceContents type for use
-// with apply.
-//
-// RemoteNamespaceContents counts the objects in one remote namespace that its deletion would delete.
 type RemoteNamespaceContentsApplyConfiguration struct {
-	// RemoteNamespace is its name in that cluster.
-	RemoteNamespace *string `json:"remoteNamespace,omitempty"`
-	// Error is why the namespace could not be read. The other fields are then empty.
-	Error *string `json:"error,omitempty"`
-	// Copies is the number of objects that this cluster created there, per kind.
-	Copies map[string]int32 `json:"copies,omitempty"`
-	// Claims are PersistentVolumeClaims, except those that hold the data of volumes of this cluster.
-	Claims *FoundObjectsApplyConfiguration `json:"claims,omitempty"`
-	// Others are objects that this cluster did not create. A name begins with the kind.
-	Others *FoundObjectsApplyConfiguration `json:"others,omitempty"`
+	RemoteNamespace *string                         `json:"remoteNamespace,omitempty"`
+	Error           *string                         `json:"error,omitempty"`
+	Copies          map[string]int32                `json:"copies,omitempty"`
+	Claims          *FoundObjectsApplyConfiguration `json:"claims,omitempty"`
+	Others          *FoundObjectsApplyConfiguration `json:"others,omitempty"`
 }
 
 func RemoteNamespaceContents() *RemoteNamespaceContentsApplyConfiguration {

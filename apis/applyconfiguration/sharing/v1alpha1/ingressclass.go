@@ -4,15 +4,9 @@
 
 package v1alpha1
 
-// IngressClassApplyConfiguration represents a declarative configuration of the IngressClass type for use
-// with apply.
-//
-// IngressClass is an ingress class of the provider that the consumer may use.
 type IngressClassApplyConfiguration struct {
-	// IngressClassName is its name in the provider.
 	IngressClassName *string `json:"ingressClassName,omitempty"`
-	// Default is true for the one used when none is named.
-	Default *bool `json:"default,omitempty"`
+	Default          *bool   `json:"default,omitempty"`
 }
 
 func IngressClass() *IngressClassApplyConfiguration {

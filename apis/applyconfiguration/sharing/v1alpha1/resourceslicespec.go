@@ -8,24 +8,13 @@ import (
 	v1 "k8s.io/api/core/v1"
 )
 
-// ResourceSliceSpecApplyConfiguration represents a declarative configuration of the ResourceSliceSpec type for use
-// with apply.
-//
-// ResourceSliceSpec is what the consumer asks for.
 type ResourceSliceSpecApplyConfiguration struct {
-	// ConsumerClusterID is the cluster that asks. The provider trusts its own record of the tenant, not this field.
-	ConsumerClusterID *string `json:"consumerClusterID,omitempty"`
-	// ProviderClusterID is the cluster that is asked.
-	ProviderClusterID *string `json:"providerClusterID,omitempty"`
-	// NodeName is the name of the virtual node for this slice in the consumer. Immutable.
-	NodeName *string `json:"nodeName,omitempty"`
-	// Resources is the most that the consumer requests. If empty, it requests all that the provider shares with it.
-	Resources *v1.ResourceList `json:"resources,omitempty"`
-	// AuthURL is the URL of the consumer's authentication service, if the consumer lets the provider use its resources in turn, and is reachable.
-	AuthURL *string `json:"authUrl,omitempty"`
-	// ProxyURL is the URL of the consumer's proxy inside the tunnel, under which the provider reaches it, if the consumer lets the provider use its resources
-	// in turn. Its pass only counts the connections of the provider there.
-	ProxyURL *string `json:"proxyUrl,omitempty"`
+	ConsumerClusterID *string          `json:"consumerClusterID,omitempty"`
+	ProviderClusterID *string          `json:"providerClusterID,omitempty"`
+	NodeName          *string          `json:"nodeName,omitempty"`
+	Resources         *v1.ResourceList `json:"resources,omitempty"`
+	AuthURL           *string          `json:"authUrl,omitempty"`
+	ProxyURL          *string          `json:"proxyUrl,omitempty"`
 }
 
 func ResourceSliceSpec() *ResourceSliceSpecApplyConfiguration {

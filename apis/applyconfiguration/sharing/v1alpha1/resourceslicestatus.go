@@ -10,38 +10,20 @@ import (
 	sharingv1alpha1 "liqo.io/liqo/apis/sharing/v1alpha1"
 )
 
-// ResourceSliceStatusApplyConfiguration represents a declarative configuration of the ResourceSliceStatus type for use
-// with apply.
-//
-// ResourceSliceStatus is what the provider grants; only the condition NodeReady is the consumer's.
 type ResourceSliceStatusApplyConfiguration struct {
-	// Phase summarizes the provider's answer.
-	Phase *sharingv1alpha1.SlicePhase `json:"phase,omitempty"`
-	// Resources is how much the consumer may use.
-	Resources *v1.ResourceList `json:"resources,omitempty"`
-	// Labels are put on the virtual node: the provider's cluster labels.
-	Labels map[string]string `json:"labels,omitempty"`
-	// Architectures are the values of kubernetes.io/arch of the provider's nodes, most frequent first.
-	Architectures []string `json:"architectures,omitempty"`
-	// OperatingSystems are the values of kubernetes.io/os of the provider's nodes, most frequent first.
-	OperatingSystems []string `json:"operatingSystems,omitempty"`
-	// Images are images that the provider's nodes have.
-	Images []v1.ContainerImage `json:"images,omitempty"`
-	// Prices are what resources cost in the provider, in the provider's unit.
-	Prices *v1.ResourceList `json:"prices,omitempty"`
-	// StorageClasses are the storage classes from which the consumer may request volumes.
-	StorageClasses []StorageClassApplyConfiguration `json:"storageClasses,omitempty"`
-	// IngressClasses are the ingress classes that the consumer's ingresses may use.
-	IngressClasses []IngressClassApplyConfiguration `json:"ingressClasses,omitempty"`
-	// ProxyWanted: the provider is to use the consumer in turn, and does not reach it at its published addresses, or reaches it through its proxy already.
-	ProxyWanted *bool `json:"proxyWanted,omitempty"`
-	// ProxyURL is the URL of the provider's proxy inside the tunnel. Out-of-band, its pass leads to the authentication service only, where the consumer renews
-	// its identity if that does not answer otherwise.
-	ProxyURL *string `json:"proxyUrl,omitempty"`
-	// ObservedGeneration is the generation of the spec that the provider answered.
-	ObservedGeneration *int64 `json:"observedGeneration,omitempty"`
-	// Conditions: Granted (provider) and NodeReady (consumer).
-	Conditions []metav1.ConditionApplyConfiguration `json:"conditions,omitempty"`
+	Phase              *sharingv1alpha1.SlicePhase          `json:"phase,omitempty"`
+	Resources          *v1.ResourceList                     `json:"resources,omitempty"`
+	Labels             map[string]string                    `json:"labels,omitempty"`
+	Architectures      []string                             `json:"architectures,omitempty"`
+	OperatingSystems   []string                             `json:"operatingSystems,omitempty"`
+	Images             []v1.ContainerImage                  `json:"images,omitempty"`
+	Prices             *v1.ResourceList                     `json:"prices,omitempty"`
+	StorageClasses     []StorageClassApplyConfiguration     `json:"storageClasses,omitempty"`
+	IngressClasses     []IngressClassApplyConfiguration     `json:"ingressClasses,omitempty"`
+	ProxyWanted        *bool                                `json:"proxyWanted,omitempty"`
+	ProxyURL           *string                              `json:"proxyUrl,omitempty"`
+	ObservedGeneration *int64                               `json:"observedGeneration,omitempty"`
+	Conditions         []metav1.ConditionApplyConfiguration `json:"conditions,omitempty"`
 }
 
 func ResourceSliceStatus() *ResourceSliceStatusApplyConfiguration {

@@ -4,18 +4,10 @@
 
 package v1alpha1
 
-// StorageClassApplyConfiguration represents a declarative configuration of the StorageClass type for use
-// with apply.
-//
-// StorageClass is a storage class of the provider that the consumer may use.
 type StorageClassApplyConfiguration struct {
-	// StorageClassName is its name in the provider.
 	StorageClassName *string `json:"storageClassName,omitempty"`
-	// Default is true for the one used when none is named.
-	Default *bool `json:"default,omitempty"`
-	// Clones is true if its provisioner is a driver of the Container Storage Interface, which makes a volume with the data of another one, or reports that it
-	// cannot. Other provisioners make an empty one.
-	Clones *bool `json:"clones,omitempty"`
+	Default          *bool   `json:"default,omitempty"`
+	Clones           *bool   `json:"clones,omitempty"`
 }
 
 func StorageClass() *StorageClassApplyConfiguration {

@@ -8,17 +8,10 @@ import (
 	v1 "k8s.io/api/discovery/v1"
 )
 
-// EndpointSliceTemplateApplyConfiguration represents a declarative configuration of the EndpointSliceTemplate type for use
-// with apply.
-//
-// EndpointSliceTemplate is the content of the EndpointSlice.
 type EndpointSliceTemplateApplyConfiguration struct {
-	// Endpoints of the slice, as many as Kubernetes has in one.
-	Endpoints []EndpointApplyConfiguration `json:"endpoints,omitempty"`
-	// Ports of the slice.
-	Ports []v1.EndpointPort `json:"ports,omitempty"`
-	// AddressType of all endpoints.
-	AddressType *v1.AddressType `json:"addressType,omitempty"`
+	Endpoints   []EndpointApplyConfiguration `json:"endpoints,omitempty"`
+	Ports       []v1.EndpointPort            `json:"ports,omitempty"`
+	AddressType *v1.AddressType              `json:"addressType,omitempty"`
 }
 
 func EndpointSliceTemplate() *EndpointSliceTemplateApplyConfiguration {

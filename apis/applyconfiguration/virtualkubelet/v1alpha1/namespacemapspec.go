@@ -8,27 +8,13 @@ import (
 	virtualkubeletv1alpha1 "liqo.io/liqo/apis/virtualkubelet/v1alpha1"
 )
 
-// NamespaceMapSpecApplyConfiguration represents a declarative configuration of the NamespaceMapSpec type for use
-// with apply.
-//
-// NamespaceMapSpec lists the namespaces that the consumer requests in the provider.
 type NamespaceMapSpecApplyConfiguration struct {
-	// DesiredMapping maps local to remote namespace names.
-	DesiredMapping map[string]string `json:"desiredMapping,omitempty"`
-	// WithoutAPIServer are the local namespaces whose pods, in the provider, get neither tokens for the API server of the consumer nor its
-	// address. It is for the consumer's own virtual kubelet, which observes a namespace and this field together. The copy in the provider
-	// does not have it.
-	WithoutAPIServer []string `json:"withoutAPIServer,omitempty"`
-	// ReferencedOnly are the local namespaces of which only those ConfigMaps and Secrets are copied that something in the provider refers to. As
-	// WithoutAPIServer, it is for the consumer's own virtual kubelet.
-	ReferencedOnly []string `json:"referencedOnly,omitempty"`
-	// RunWithout holds, per local namespace, the fields that its pods may lack in the provider. As WithoutAPIServer, it is for the consumer's own virtual kubelet.
-	RunWithout map[string][]string `json:"runWithout,omitempty"`
-	// UnreachableTolerationSeconds holds, per local namespace, how long its pods tolerate that the provider does not answer, if not as long as those of
-	// any lost node. As WithoutAPIServer, it is for the consumer's own virtual kubelet.
-	UnreachableTolerationSeconds map[string]int64 `json:"unreachableTolerationSeconds,omitempty"`
-	// CustomResources holds, per local namespace, the kinds of custom resources that are copied. As WithoutAPIServer, it is for the consumer's own virtual kubelet.
-	CustomResources map[string][]virtualkubeletv1alpha1.ReflectedKind `json:"customResources,omitempty"`
+	DesiredMapping               map[string]string                                 `json:"desiredMapping,omitempty"`
+	WithoutAPIServer             []string                                          `json:"withoutAPIServer,omitempty"`
+	ReferencedOnly               []string                                          `json:"referencedOnly,omitempty"`
+	RunWithout                   map[string][]string                               `json:"runWithout,omitempty"`
+	UnreachableTolerationSeconds map[string]int64                                  `json:"unreachableTolerationSeconds,omitempty"`
+	CustomResources              map[string][]virtualkubeletv1alpha1.ReflectedKind `json:"customResources,omitempty"`
 }
 
 func NamespaceMapSpec() *NamespaceMapSpecApplyConfiguration {

@@ -4,12 +4,7 @@
 
 package v1alpha1
 
-// NamespaceMapStatusApplyConfiguration represents a declarative configuration of the NamespaceMapStatus type for use
-// with apply.
-//
-// NamespaceMapStatus is the answer of the provider.
 type NamespaceMapStatusApplyConfiguration struct {
-	// CurrentMapping maps local namespace names to the namespaces in the provider.
 	CurrentMapping map[string]RemoteNamespaceStatusApplyConfiguration `json:"currentMapping,omitempty"`
 }
 

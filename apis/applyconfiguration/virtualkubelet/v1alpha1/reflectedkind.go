@@ -4,17 +4,10 @@
 
 package v1alpha1
 
-// ReflectedKindApplyConfiguration represents a declarative configuration of the ReflectedKind type for use
-// with apply.
-//
-// ReflectedKind is a kind of custom resources that is copied to the provider.
 type ReflectedKindApplyConfiguration struct {
-	// APIVersion is the group and the version.
 	APIVersion *string `json:"apiVersion,omitempty"`
-	// Kind is the kind.
-	Kind *string `json:"kind,omitempty"`
-	// Status: the status of the copies comes back.
-	Status *bool `json:"status,omitempty"`
+	Kind       *string `json:"kind,omitempty"`
+	Status     *bool   `json:"status,omitempty"`
 }
 
 func ReflectedKind() *ReflectedKindApplyConfiguration {

@@ -8,17 +8,10 @@ import (
 	virtualkubeletv1alpha1 "liqo.io/liqo/apis/virtualkubelet/v1alpha1"
 )
 
-// RemoteNamespaceStatusApplyConfiguration represents a declarative configuration of the RemoteNamespaceStatus type for use
-// with apply.
-//
-// RemoteNamespaceStatus is the state of one remote namespace.
 type RemoteNamespaceStatusApplyConfiguration struct {
-	// RemoteNamespace is its name.
-	RemoteNamespace *string `json:"remoteNamespace,omitempty"`
-	// Phase is its state.
-	Phase *virtualkubeletv1alpha1.MappingPhase `json:"phase,omitempty"`
-	// Message is the reason why it is not accepted.
-	Message *string `json:"message,omitempty"`
+	RemoteNamespace *string                              `json:"remoteNamespace,omitempty"`
+	Phase           *virtualkubeletv1alpha1.MappingPhase `json:"phase,omitempty"`
+	Message         *string                              `json:"message,omitempty"`
 }
 
 func RemoteNamespaceStatus() *RemoteNamespaceStatusApplyConfiguration {

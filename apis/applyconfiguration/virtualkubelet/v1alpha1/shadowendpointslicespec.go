@@ -4,12 +4,7 @@
 
 package v1alpha1
 
-// ShadowEndpointSliceSpecApplyConfiguration represents a declarative configuration of the ShadowEndpointSliceSpec type for use
-// with apply.
-//
-// ShadowEndpointSliceSpec is the EndpointSlice that is to exist in the provider.
 type ShadowEndpointSliceSpecApplyConfiguration struct {
-	// Template of the EndpointSlice.
 	Template *EndpointSliceTemplateApplyConfiguration `json:"template,omitempty"`
 }
 

@@ -8,15 +8,9 @@ import (
 	v1 "k8s.io/api/core/v1"
 )
 
-// ShadowPodSpecApplyConfiguration represents a declarative configuration of the ShadowPodSpec type for use
-// with apply.
-//
-// ShadowPodSpec is the pod that is to run in the provider.
 type ShadowPodSpecApplyConfiguration struct {
-	// Pod is the specification of the pod. The provider's API server validates it when the pod is created.
-	Pod *v1.PodSpec `json:"pod,omitempty"`
-	// Fence is the UID of the consumer's pod, so a ShadowPod belongs to exactly one pod. Immutable.
-	Fence *string `json:"fence,omitempty"`
+	Pod   *v1.PodSpec `json:"pod,omitempty"`
+	Fence *string     `json:"fence,omitempty"`
 }
 
 func ShadowPodSpec() *ShadowPodSpecApplyConfiguration {

@@ -8,19 +8,10 @@ import (
 	virtualkubeletv1alpha1 "liqo.io/liqo/apis/virtualkubelet/v1alpha1"
 )
 
-// ShadowPodStatusApplyConfiguration represents a declarative configuration of the ShadowPodStatus type for use
-// with apply.
-//
-// ShadowPodStatus is the state of the provider's pod.
 type ShadowPodStatusApplyConfiguration struct {
-	// Phase of the pod. Succeeded and Failed are final. The others are recorded late: Pending of a pod that is 30 seconds old, Running of one that is a
-	// minute old. Until then there is no status.
-	Phase *virtualkubeletv1alpha1.ShadowPodPhase `json:"phase,omitempty"`
-	// PodUID is the UID of the provider's pod.
-	PodUID *string `json:"podUID,omitempty"`
-	// Architecture is the value of kubernetes.io/arch that the provider has chosen for the pod, if it names none itself. A pod that is created again runs on the same one,
-	// as long as the provider has a node of it. It is recorded with the phase, or when the pod is deleted.
-	Architecture *string `json:"architecture,omitempty"`
+	Phase        *virtualkubeletv1alpha1.ShadowPodPhase `json:"phase,omitempty"`
+	PodUID       *string                                `json:"podUID,omitempty"`
+	Architecture *string                                `json:"architecture,omitempty"`
 }
 
 func ShadowPodStatus() *ShadowPodStatusApplyConfiguration {
