@@ -8,13 +8,13 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
-	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/config"
 
 	"liqo.io/liqo/cmd/liqo/role"
 	chart "liqo.io/liqo/deployments/liqo"
 	kubecrds "liqo.io/liqo/internal/kube/crds"
+	"liqo.io/liqo/internal/kube/scheme"
 )
 
 // crds updates the custom resource definitions, for upgrades with Helm alone.
@@ -34,11 +34,11 @@ func crds() role.Role {
 				if err != nil {
 					return err
 				}
-				scheme := runtime.NewScheme()
-				if err := kubecrds.AddToScheme(scheme); err != nil {
+				kinds, err := scheme.Of(kubecrds.AddToScheme)
+				if err != nil {
 					return err
 				}
-				c, err := client.New(role.Named(cfg, cmd.Name()), client.Options{Scheme: scheme})
+				c, err := client.New(role.Named(cfg, cmd.Name()), client.Options{Scheme: kinds})
 				if err != nil {
 					return err
 				}

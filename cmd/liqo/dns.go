@@ -23,6 +23,7 @@ import (
 	"liqo.io/liqo/internal/kube/domain"
 	"liqo.io/liqo/internal/kube/listener"
 	kubemanager "liqo.io/liqo/internal/kube/manager"
+	"liqo.io/liqo/internal/kube/scheme"
 	"liqo.io/liqo/internal/kube/version"
 	"liqo.io/liqo/internal/offloading/names"
 	"liqo.io/liqo/internal/offloading/nameserver"
@@ -82,7 +83,7 @@ func runDNS(ctx context.Context, cfg *rest.Config, o *dnsOptions) error {
 	if err != nil {
 		return err
 	}
-	scheme, err := role.NewScheme()
+	kinds, err := scheme.All()
 	if err != nil {
 		return err
 	}
@@ -91,7 +92,7 @@ func runDNS(ctx context.Context, cfg *rest.Config, o *dnsOptions) error {
 		return err
 	}
 	mgr, err := kubemanager.New(cfg, kubemanager.Options{
-		Scheme: scheme, Namespace: o.namespace, MetricsAddress: o.metricsAddress,
+		Scheme: kinds, Namespace: o.namespace, MetricsAddress: o.metricsAddress,
 		HealthAddress: o.healthAddress, Cache: caches,
 	})
 	if err != nil {

@@ -21,8 +21,8 @@ import (
 
 	"liqo.io/liqo/apis/labels"
 	vkv1alpha1 "liqo.io/liqo/apis/virtualkubelet/v1alpha1"
-	"liqo.io/liqo/cmd/liqo/role"
 	"liqo.io/liqo/internal/kube/kubetest"
+	"liqo.io/liqo/internal/kube/scheme"
 )
 
 // TestDNS: the process is ready once it knows the pods of peers, answers them, and still answers for a while when it is asked to end. Without a
@@ -33,7 +33,7 @@ func TestDNS(t *testing.T) {
 		ErrorIfPathMissing: true, Paths: []string{"../../deployments/liqo/crds/virtualkubelet.liqo.io_namespacemaps.yaml"},
 	})
 	must(t, err)
-	scheme, err := role.NewScheme()
+	scheme, err := scheme.All()
 	must(t, err)
 	b := &kubetest.Env{T: t}
 	b.Client, err = client.New(admin, client.Options{Scheme: scheme})

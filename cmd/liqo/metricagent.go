@@ -13,7 +13,6 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
-	"k8s.io/apimachinery/pkg/runtime"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client/config"
@@ -23,6 +22,7 @@ import (
 	"liqo.io/liqo/cmd/liqo/role"
 	"liqo.io/liqo/internal/kube/listener"
 	kubemanager "liqo.io/liqo/internal/kube/manager"
+	"liqo.io/liqo/internal/kube/scheme"
 	"liqo.io/liqo/internal/offloading/caller"
 	agent "liqo.io/liqo/internal/offloading/metricagent"
 	"liqo.io/liqo/internal/offloading/serving"
@@ -71,15 +71,15 @@ func (o *metricAgentOptions) Validate() error {
 // runMetricAgent serves until ctx ends.
 func runMetricAgent(ctx context.Context, cfg *rest.Config, o *metricAgentOptions) error {
 	role.Frugal(ctx)
-	scheme := runtime.NewScheme()
-	if err := clientgoscheme.AddToScheme(scheme); err != nil {
+	kinds, err := scheme.Of(clientgoscheme.AddToScheme)
+	if err != nil {
 		return err
 	}
 	caches, err := agent.CacheOptions()
 	if err != nil {
 		return err
 	}
-	mgr, err := kubemanager.New(cfg, kubemanager.Options{Scheme: scheme, Namespace: o.namespace, HealthAddress: o.healthAddress, Cache: caches})
+	mgr, err := kubemanager.New(cfg, kubemanager.Options{Scheme: kinds, Namespace: o.namespace, HealthAddress: o.healthAddress, Cache: caches})
 	if err != nil {
 		return err
 	}

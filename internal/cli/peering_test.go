@@ -26,12 +26,12 @@ import (
 
 	discoveryv1alpha1 "liqo.io/liqo/apis/discovery/v1alpha1"
 	"liqo.io/liqo/internal/action/status"
-	"liqo.io/liqo/internal/cli/access"
 	"liqo.io/liqo/internal/cli/boxes"
 	"liqo.io/liqo/internal/cli/output"
 	"liqo.io/liqo/internal/cli/peering"
 	"liqo.io/liqo/internal/kube/clusterkey"
 	"liqo.io/liqo/internal/kube/kubetest"
+	"liqo.io/liqo/internal/kube/scheme"
 )
 
 // golden compares with testdata/NAME.golden; UPDATE_GOLDEN=1 rewrites it.
@@ -239,7 +239,7 @@ func TestPeeringCommands(t *testing.T) {
 	if _, err := envtest.InstallCRDs(config, definitions); err != nil {
 		t.Fatal(err)
 	}
-	known, err := access.Scheme()
+	known, err := scheme.All()
 	if err != nil {
 		t.Fatal(err)
 	}

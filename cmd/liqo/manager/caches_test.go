@@ -10,14 +10,14 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
 
-	"liqo.io/liqo/cmd/liqo/role"
 	"liqo.io/liqo/internal/kube/policies"
+	"liqo.io/liqo/internal/kube/scheme"
 )
 
 // TestCachesWithoutPolicies: on a Kubernetes that has no admission policies, the controller manager starts if it does not require them. The cache resolves
 // each of its kinds when it is made.
 func TestCachesWithoutPolicies(t *testing.T) {
-	scheme, err := role.NewScheme()
+	scheme, err := scheme.All()
 	if err != nil {
 		t.Fatal(err)
 	}

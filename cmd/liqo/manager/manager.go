@@ -37,6 +37,7 @@ import (
 	"liqo.io/liqo/cmd/liqo/role"
 	kubemanager "liqo.io/liqo/internal/kube/manager"
 	"liqo.io/liqo/internal/kube/policies"
+	"liqo.io/liqo/internal/kube/scheme"
 	"liqo.io/liqo/internal/network"
 	"liqo.io/liqo/internal/offloading/hosts"
 	"liqo.io/liqo/internal/offloading/kubelet"
@@ -244,7 +245,7 @@ func hasLabel(key string) klabels.Selector {
 // runControllerManager runs until ctx ends.
 func runControllerManager(ctx context.Context, cfg *rest.Config, o *Options) error {
 	role.Frugal(ctx)
-	scheme, err := role.NewScheme()
+	kinds, err := scheme.All()
 	if err != nil {
 		return err
 	}
@@ -254,7 +255,7 @@ func runControllerManager(ctx context.Context, cfg *rest.Config, o *Options) err
 		return err
 	}
 	mgr, err := kubemanager.New(cfg, kubemanager.Options{
-		Scheme: scheme, MetricsAddress: o.metricsAddress, HealthAddress: o.healthAddress,
+		Scheme: kinds, MetricsAddress: o.metricsAddress, HealthAddress: o.healthAddress,
 		LeaderElection: o.leaderElection, LeaderElectionID: LeaseName, Namespace: o.namespace,
 		WebhookPort: o.webhookPort, WebhookCertDir: o.webhookCerts, Cache: o.Caches(),
 	})

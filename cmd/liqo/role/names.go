@@ -8,32 +8,11 @@ import (
 	"strings"
 
 	"github.com/go-logr/logr"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/validation"
-	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 
-	discoveryv1alpha1 "liqo.io/liqo/apis/discovery/v1alpha1"
-	netv1alpha1 "liqo.io/liqo/apis/net/v1alpha1"
-	offloadingv1alpha1 "liqo.io/liqo/apis/offloading/v1alpha1"
-	sharingv1alpha1 "liqo.io/liqo/apis/sharing/v1alpha1"
-	storagev1alpha1 "liqo.io/liqo/apis/storage/v1alpha1"
-	vkv1alpha1 "liqo.io/liqo/apis/virtualkubelet/v1alpha1"
 	"liqo.io/liqo/internal/kube/domain"
 )
-
-func NewScheme() (*runtime.Scheme, error) {
-	scheme := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{
-		clientgoscheme.AddToScheme, discoveryv1alpha1.AddToScheme, netv1alpha1.AddToScheme,
-		sharingv1alpha1.AddToScheme, offloadingv1alpha1.AddToScheme, storagev1alpha1.AddToScheme, vkv1alpha1.AddToScheme,
-	} {
-		if err := add(scheme); err != nil {
-			return nil, err
-		}
-	}
-	return scheme, nil
-}
 
 // ClusterResolver is resolverOf for a process that works without: peers then find Services of this cluster by short names only.
 func ClusterResolver(log logr.Logger) domain.Resolver {

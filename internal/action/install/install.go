@@ -27,20 +27,16 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/cli-runtime/pkg/genericclioptions"
-	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	discoveryv1alpha1 "liqo.io/liqo/apis/discovery/v1alpha1"
-	offloadingv1alpha1 "liqo.io/liqo/apis/offloading/v1alpha1"
-	storagev1alpha1 "liqo.io/liqo/apis/storage/v1alpha1"
 	liqoaction "liqo.io/liqo/internal/action"
 	"liqo.io/liqo/internal/action/install/clusters"
 	"liqo.io/liqo/internal/action/install/facts"
 	"liqo.io/liqo/internal/kube/crds"
+	"liqo.io/liqo/internal/kube/scheme"
 )
 
 // Release is the documented name of the Helm release.
@@ -83,16 +79,11 @@ type Cluster struct {
 
 // client of the cluster that also knows resource definitions.
 func (c Cluster) client() (client.WithWatch, error) {
-	scheme := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{
-		clientgoscheme.AddToScheme, apiextensionsv1.AddToScheme, discoveryv1alpha1.AddToScheme,
-		offloadingv1alpha1.AddToScheme, storagev1alpha1.AddToScheme,
-	} {
-		if err := add(scheme); err != nil {
-			return nil, err
-		}
+	kinds, err := scheme.All(apiextensionsv1.AddToScheme)
+	if err != nil {
+		return nil, err
 	}
-	return client.NewWithWatch(c.Config, client.Options{Scheme: scheme})
+	return client.NewWithWatch(c.Config, client.Options{Scheme: kinds})
 }
 
 // helm prepares Helm for one namespace.

@@ -17,32 +17,25 @@ import (
 	"strings"
 	"time"
 
+	"github.com/go-logr/logr"
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/runtime"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/cli-runtime/pkg/genericclioptions"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
-	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
-	"sigs.k8s.io/controller-runtime/pkg/client"
-
-	"github.com/go-logr/logr"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/kubernetes"
 	"k8s.io/klog/v2"
-	discoveryv1alpha1 "liqo.io/liqo/apis/discovery/v1alpha1"
-	netv1alpha1 "liqo.io/liqo/apis/net/v1alpha1"
-	offloadingv1alpha1 "liqo.io/liqo/apis/offloading/v1alpha1"
-	sharingv1alpha1 "liqo.io/liqo/apis/sharing/v1alpha1"
-	storagev1alpha1 "liqo.io/liqo/apis/storage/v1alpha1"
-	vkv1alpha1 "liqo.io/liqo/apis/virtualkubelet/v1alpha1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	ctrllog "sigs.k8s.io/controller-runtime/pkg/log"
+
 	"liqo.io/liqo/internal/action/install"
 	"liqo.io/liqo/internal/cli/output"
+	"liqo.io/liqo/internal/kube/scheme"
 	"liqo.io/liqo/internal/kube/version"
-	ctrllog "sigs.k8s.io/controller-runtime/pkg/log"
 )
 
 // defaultNamespace is where Liqo is installed, unless --namespace names another one.
@@ -139,20 +132,6 @@ func (f *Factory) Cluster() (install.Cluster, error) {
 	return cluster, err
 }
 
-// Scheme of all kinds that the commands read or write.
-func Scheme() (*runtime.Scheme, error) {
-	scheme := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{
-		clientgoscheme.AddToScheme, discoveryv1alpha1.AddToScheme, netv1alpha1.AddToScheme, sharingv1alpha1.AddToScheme, offloadingv1alpha1.AddToScheme,
-		storagev1alpha1.AddToScheme, vkv1alpha1.AddToScheme,
-	} {
-		if err := add(scheme); err != nil {
-			return nil, err
-		}
-	}
-	return scheme, nil
-}
-
 // Client returns a client of the chosen cluster without contacting it.
 func (f *Factory) Client() (client.WithWatch, error) {
 	config, err := f.config()
@@ -163,11 +142,11 @@ func (f *Factory) Client() (client.WithWatch, error) {
 }
 
 func Client(config *rest.Config) (client.WithWatch, error) {
-	scheme, err := Scheme()
+	kinds, err := scheme.All()
 	if err != nil {
 		return nil, err
 	}
-	c, err := client.NewWithWatch(config, client.Options{Scheme: scheme})
+	c, err := client.NewWithWatch(config, client.Options{Scheme: kinds})
 	if err != nil {
 		return nil, fmt.Errorf("cluster at %s: %w", config.Host, err)
 	}

@@ -16,7 +16,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	klabels "k8s.io/apimachinery/pkg/labels"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/rest"
 	toolscache "k8s.io/client-go/tools/cache"
@@ -26,6 +25,7 @@ import (
 	"liqo.io/liqo/apis/labels"
 	netv1alpha1 "liqo.io/liqo/apis/net/v1alpha1"
 	vkv1alpha1 "liqo.io/liqo/apis/virtualkubelet/v1alpha1"
+	"liqo.io/liqo/internal/kube/scheme"
 )
 
 // Wants are the kinds that a role watches and has rights for.
@@ -97,8 +97,8 @@ var realNodes = func() klabels.Selector {
 }()
 
 func newCache(cfg *rest.Config, byObject map[client.Object]cache.ByObject) (cache.Cache, error) {
-	scheme := runtime.NewScheme()
-	if err := errors.Join(corev1.AddToScheme(scheme), netv1alpha1.AddToScheme(scheme), vkv1alpha1.AddToScheme(scheme)); err != nil {
+	kinds, err := scheme.Of(corev1.AddToScheme, netv1alpha1.AddToScheme, vkv1alpha1.AddToScheme)
+	if err != nil {
 		return nil, err
 	}
 	// The kinds are fixed; discovery would be one more request that fails while the API server is away.
@@ -114,7 +114,7 @@ func newCache(cfg *rest.Config, byObject map[client.Object]cache.ByObject) (cach
 		mapper.Add(kind, scope)
 		mapper.Add(kind.GroupVersion().WithKind(kind.Kind+"List"), scope) // a cache restricted to namespaces looks up the scope of lists
 	}
-	made, err := cache.New(cfg, cache.Options{Scheme: scheme, Mapper: mapper, ByObject: byObject, DefaultUnsafeDisableDeepCopy: new(true)})
+	made, err := cache.New(cfg, cache.Options{Scheme: kinds, Mapper: mapper, ByObject: byObject, DefaultUnsafeDisableDeepCopy: new(true)})
 	if err != nil {
 		return nil, fmt.Errorf("create caches: %w", err)
 	}

@@ -21,7 +21,6 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
@@ -29,6 +28,7 @@ import (
 	"liqo.io/liqo/apis/labels"
 	netv1alpha1 "liqo.io/liqo/apis/net/v1alpha1"
 	"liqo.io/liqo/internal/kube/fanin"
+	"liqo.io/liqo/internal/kube/scheme"
 	"liqo.io/liqo/internal/network/ipam"
 )
 
@@ -98,14 +98,15 @@ var errNotAgreed = errors.New("the clusters have not agreed on their networks ye
 
 // New returns a translator. It sends no request before Run.
 func New(cfg *rest.Config, o Options) (*Translator, error) {
-	scheme, mapper := runtime.NewScheme(), meta.NewDefaultRESTMapper(nil)
-	if err := errors.Join(netv1alpha1.AddToScheme(scheme), corev1.AddToScheme(scheme)); err != nil {
+	kinds, err := scheme.Of(netv1alpha1.AddToScheme, corev1.AddToScheme)
+	if err != nil {
 		return nil, err
 	}
+	mapper := meta.NewDefaultRESTMapper(nil)
 	mapper.Add(netv1alpha1.GroupVersion.WithKind("TunnelEndpoint"), meta.RESTScopeNamespace)
 	mapper.Add(netv1alpha1.GroupVersion.WithKind("IPMapping"), meta.RESTScopeRoot)
 	mapper.Add(corev1.SchemeGroupVersion.WithKind("Node"), meta.RESTScopeRoot)
-	c, err := client.NewWithWatch(cfg, client.Options{Scheme: scheme, Mapper: mapper})
+	c, err := client.NewWithWatch(cfg, client.Options{Scheme: kinds, Mapper: mapper})
 	if err != nil {
 		return nil, fmt.Errorf("create the client of the local cluster: %w", err)
 	}

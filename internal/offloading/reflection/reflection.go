@@ -26,6 +26,7 @@ import (
 	vkv1alpha1 "liqo.io/liqo/apis/virtualkubelet/v1alpha1"
 	"liqo.io/liqo/internal/kube/fanin"
 	"liqo.io/liqo/internal/kube/remote"
+	"liqo.io/liqo/internal/kube/scheme"
 	"liqo.io/liqo/internal/kube/ssa"
 	"liqo.io/liqo/internal/offloading/kinds"
 	"liqo.io/liqo/internal/offloading/reflection/checked"
@@ -209,13 +210,9 @@ func (o *Options) workers(flag string, fallback int) int {
 
 // known returns a scheme and a mapper of the kinds that are read and written. With a static mapper, no client needs discovery requests.
 func known() (*runtime.Scheme, meta.RESTMapper, error) {
-	scheme := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{
-		kinds.AddToScheme, authenticationv1.AddToScheme, metav1.AddMetaToScheme,
-	} {
-		if err := add(scheme); err != nil {
-			return nil, nil, err
-		}
+	all, err := scheme.Of(kinds.AddToScheme, authenticationv1.AddToScheme, metav1.AddMetaToScheme)
+	if err != nil {
+		return nil, nil, err
 	}
 	mapper := meta.NewDefaultRESTMapper(nil)
 	for _, kind := range kinds.All() {
@@ -232,7 +229,7 @@ func known() (*runtime.Scheme, meta.RESTMapper, error) {
 		}
 	}
 	mapper.Add(corev1.SchemeGroupVersion.WithKind("PersistentVolume"), meta.RESTScopeRoot)
-	return scheme, mapper, nil
+	return all, mapper, nil
 }
 
 // customKinds extends a mapper by the custom resources of this cluster, and returns how to ask for them. No request is sent before a user lists such a kind.

@@ -33,6 +33,7 @@ import (
 	netv1alpha1 "liqo.io/liqo/apis/net/v1alpha1"
 	sharingv1alpha1 "liqo.io/liqo/apis/sharing/v1alpha1"
 	"liqo.io/liqo/internal/kube/remote"
+	"liqo.io/liqo/internal/kube/scheme"
 )
 
 // +kubebuilder:rbac:groups="",resources=nodes,verbs=list;watch;create;patch
@@ -139,11 +140,9 @@ func New(cfg *rest.Config, o Options) (*Node, error) {
 
 // kinds returns the few kinds that this process uses, so that it starts without discovery and stays small.
 func kinds() (*runtime.Scheme, meta.RESTMapper, error) {
-	scheme := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{corev1.AddToScheme, coordinationv1.AddToScheme, netv1alpha1.AddToScheme, sharingv1alpha1.AddToScheme} {
-		if err := add(scheme); err != nil {
-			return nil, nil, err
-		}
+	known, err := scheme.Of(corev1.AddToScheme, coordinationv1.AddToScheme, netv1alpha1.AddToScheme, sharingv1alpha1.AddToScheme)
+	if err != nil {
+		return nil, nil, err
 	}
 	mapper := meta.NewDefaultRESTMapper(nil)
 	mapper.Add(corev1.SchemeGroupVersion.WithKind("Node"), meta.RESTScopeRoot)
@@ -152,7 +151,7 @@ func kinds() (*runtime.Scheme, meta.RESTMapper, error) {
 	mapper.Add(netv1alpha1.GroupVersion.WithKind("TunnelEndpoint"), meta.RESTScopeNamespace)
 	mapper.Add(netv1alpha1.GroupVersion.WithKind("TunnelEndpointList"), meta.RESTScopeNamespace) // the cache looks up the list kind as well
 	mapper.Add(sharingv1alpha1.GroupVersion.WithKind("ResourceSlice"), meta.RESTScopeNamespace)
-	return scheme, mapper, nil
+	return known, mapper, nil
 }
 
 // Requeue writes the node again soon, if it differs.

@@ -12,11 +12,11 @@ import (
 	certificatesv1 "k8s.io/api/certificates/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"liqo.io/liqo/internal/kube/remote"
+	"liqo.io/liqo/internal/kube/scheme"
 )
 
 // identityInterval is how often the identity is read again while it is used.
@@ -33,18 +33,17 @@ func NewUplink(local client.Client, namespace, clusterID string) *Uplink {
 // NewClient returns a client for the requests of the kubelet API to the local API server: authentication, authorization, the identity, a
 // certificate.
 func NewClient(cfg *rest.Config) (client.Client, error) {
-	scheme, mapper := runtime.NewScheme(), meta.NewDefaultRESTMapper(nil)
-	for _, add := range []func(*runtime.Scheme) error{corev1.AddToScheme, authenticationv1.AddToScheme, authorizationv1.AddToScheme, certificatesv1.AddToScheme} {
-		if err := add(scheme); err != nil {
-			return nil, err
-		}
+	known, err := scheme.Of(corev1.AddToScheme, authenticationv1.AddToScheme, authorizationv1.AddToScheme, certificatesv1.AddToScheme)
+	if err != nil {
+		return nil, err
 	}
+	mapper := meta.NewDefaultRESTMapper(nil)
 	mapper.Add(corev1.SchemeGroupVersion.WithKind("Secret"), meta.RESTScopeNamespace)
 	mapper.Add(corev1.SchemeGroupVersion.WithKind("ConfigMap"), meta.RESTScopeNamespace)
 	mapper.Add(authenticationv1.SchemeGroupVersion.WithKind("TokenReview"), meta.RESTScopeRoot)
 	mapper.Add(authorizationv1.SchemeGroupVersion.WithKind("SubjectAccessReview"), meta.RESTScopeRoot)
 	mapper.Add(certificatesv1.SchemeGroupVersion.WithKind("CertificateSigningRequest"), meta.RESTScopeRoot)
-	local, err := client.New(cfg, client.Options{Scheme: scheme, Mapper: mapper})
+	local, err := client.New(cfg, client.Options{Scheme: known, Mapper: mapper})
 	if err != nil {
 		return nil, fmt.Errorf("client of the local cluster: %w", err)
 	}

@@ -39,6 +39,7 @@ import (
 	offloadingv1alpha1 "liqo.io/liqo/apis/offloading/v1alpha1"
 	storagev1alpha1 "liqo.io/liqo/apis/storage/v1alpha1"
 	"liqo.io/liqo/internal/kube/ending"
+	"liqo.io/liqo/internal/kube/scheme"
 )
 
 // +kubebuilder:rbac:groups=discovery.liqo.io,resources=foreignclusters,verbs=get;list;watch;patch;delete
@@ -83,15 +84,11 @@ type Options struct {
 // left and why. While namespaces are offloaded it ends no peering, because their pods would end with it.
 // Nor does it while volumes move: only the controller manager brings back a volume that a move has taken away.
 func Run(ctx context.Context, config *rest.Config, o Options) (err error) {
-	scheme := kruntime.NewScheme()
-	for _, add := range []func(*kruntime.Scheme) error{
-		corev1.AddToScheme, appsv1.AddToScheme, discoveryv1alpha1.AddToScheme, netv1alpha1.AddToScheme, offloadingv1alpha1.AddToScheme, storagev1alpha1.AddToScheme,
-	} {
-		if err := add(scheme); err != nil {
-			return err
-		}
+	kinds, err := scheme.All()
+	if err != nil {
+		return err
 	}
-	c, err := client.New(config, client.Options{Scheme: scheme})
+	c, err := client.New(config, client.Options{Scheme: kinds})
 	if err != nil {
 		return err
 	}
@@ -119,7 +116,7 @@ func Run(ctx context.Context, config *rest.Config, o Options) (err error) {
 			err = errors.Join(err, restored)
 		}
 	}()
-	changed, err := r.watch(ctx, config, scheme)
+	changed, err := r.watch(ctx, config, kinds)
 	if err != nil || changed == nil {
 		return err
 	}

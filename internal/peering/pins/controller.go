@@ -18,7 +18,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	corev1apply "k8s.io/client-go/applyconfigurations/core/v1"
 	"k8s.io/client-go/tools/events"
-	"k8s.io/client-go/util/workqueue"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
@@ -32,6 +31,7 @@ import (
 	"liqo.io/liqo/apis/labels"
 	"liqo.io/liqo/apis/reasons"
 	"liqo.io/liqo/internal/kube/clusterkey"
+	kubemanager "liqo.io/liqo/internal/kube/manager"
 	"liqo.io/liqo/internal/kube/ssa"
 	"liqo.io/liqo/internal/peering/admission"
 	"liqo.io/liqo/internal/peering/auth"
@@ -96,7 +96,7 @@ func Setup(mgr manager.Manager, o Options) error {
 		For(&corev1.ConfigMap{}, ours).
 		WithOptions(controller.Options{
 			MaxConcurrentReconciles: o.Workers,
-			RateLimiter:             workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](20*time.Millisecond, 30*time.Second),
+			RateLimiter:             kubemanager.RetryBackoff(),
 		}).
 		Watches(&corev1.ConfigMap{}, toPin, builder.WithPredicates(predicate.NewPredicateFuncs(func(object client.Object) bool {
 			return object.GetLabels()[labels.PinnedKey] == auth.PinReplacement && object.GetNamespace() == o.Namespace

@@ -12,7 +12,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	metaapply "k8s.io/client-go/applyconfigurations/meta/v1"
 	appsv1 "k8s.io/client-go/kubernetes/typed/apps/v1"
 	"k8s.io/client-go/rest"
@@ -21,6 +20,7 @@ import (
 	netapply "liqo.io/liqo/apis/applyconfiguration/net/v1alpha1"
 	"liqo.io/liqo/apis/labels"
 	netv1alpha1 "liqo.io/liqo/apis/net/v1alpha1"
+	"liqo.io/liqo/internal/kube/scheme"
 	"liqo.io/liqo/internal/network/reach"
 )
 
@@ -53,13 +53,13 @@ type reporter struct {
 
 // report reports until ctx ends: once at the start, and then only changes.
 func (r *Route) report(ctx context.Context) error {
-	scheme := runtime.NewScheme()
-	if err := netv1alpha1.AddToScheme(scheme); err != nil {
+	kinds, err := scheme.Of(netv1alpha1.AddToScheme)
+	if err != nil {
 		return err
 	}
 	mapper := meta.NewDefaultRESTMapper(nil)
 	mapper.Add(netv1alpha1.GroupVersion.WithKind("NodeReport"), meta.RESTScopeNamespace)
-	c, err := client.New(r.cfg, client.Options{Scheme: scheme, Mapper: mapper})
+	c, err := client.New(r.cfg, client.Options{Scheme: kinds, Mapper: mapper})
 	if err != nil {
 		return fmt.Errorf("create the client for reports: %w", err)
 	}
