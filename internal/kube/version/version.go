@@ -6,10 +6,7 @@
 // It must not know how the range of the other cluster is obtained; it only compares. version_test.go proves it.
 package version
 
-import (
-	"fmt"
-	"slices"
-)
+import "fmt"
 
 // Version is the release. The build sets it: -ldflags "-X liqo.io/liqo/internal/kube/version.Version=v1.2.3".
 var Version = "dev"
@@ -69,9 +66,4 @@ func Compatible(remote Range, remoteVersion string) (protocol int, err error) {
 		return 0, &MismatchError{Ours: Protocol(), Theirs: remote, RemoteVersion: remoteVersion}
 	}
 	return protocol, nil
-}
-
-// Common returns the capabilities that both clusters have, in our order.
-func Common(remote []string) []string {
-	return slices.DeleteFunc(Capabilities(), func(one string) bool { return !slices.Contains(remote, one) })
 }

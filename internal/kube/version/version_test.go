@@ -4,7 +4,6 @@ package version
 
 import (
 	"errors"
-	"slices"
 	"strings"
 	"testing"
 )
@@ -31,14 +30,5 @@ func TestCompatible(t *testing.T) {
 		if err != nil && !strings.Contains(err.Error(), test.blame) {
 			t.Errorf("%s: %v, want %q in it", name, err, test.blame)
 		}
-	}
-}
-
-func TestCommon(t *testing.T) {
-	if got := Common(append([]string{"from-the-future"}, Capabilities()...)); !slices.Equal(got, Capabilities()) {
-		t.Errorf("got %v", got)
-	}
-	if got := Common(nil); len(got) > 0 {
-		t.Errorf("got %v", got)
 	}
 }
