@@ -52,7 +52,6 @@ type authOptions struct {
 	apiServerTrustedCA bool
 }
 
-// Register adds the flags.
 func (o *authOptions) Register(flags *pflag.FlagSet) {
 	flags.StringVar(&o.namespace, "namespace", role.AuthEnvironment("POD_NAMESPACE", "liqo"), "namespace in which Liqo is installed")
 	flags.StringVar(&o.clusterID, "cluster-id", role.AuthEnvironment("CLUSTER_ID", ""), "ID of this cluster")
@@ -71,7 +70,6 @@ func (o *authOptions) Register(flags *pflag.FlagSet) {
 	role.Ignore(flags, role.NoteAWS, "aws-access-key-id", "aws-secret-access-key", "aws-region", "aws-cluster-name")
 }
 
-// Validate refuses what cannot work.
 func (o *authOptions) Validate() error {
 	var err error
 	if o.apiServerAddress, err = peeringauth.ParseAddress(o.apiServerAddress); err != nil {
@@ -90,7 +88,6 @@ func (o *authOptions) Validate() error {
 	return nil
 }
 
-// runAuth serves until ctx ends.
 func runAuth(ctx context.Context, cfg *rest.Config, o authOptions) error {
 	role.Frugal(ctx)
 	log := log.FromContext(ctx).WithName("auth")

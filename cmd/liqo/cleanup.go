@@ -30,13 +30,11 @@ type cleanupOptions struct {
 	timeout   time.Duration
 }
 
-// Register adds the flags.
 func (o *cleanupOptions) Register(flags *pflag.FlagSet) {
 	flags.StringVar(&o.namespace, "liqo-namespace", "liqo", "namespace in which Liqo is installed")
 	flags.DurationVar(&o.timeout, "timeout", 5*time.Minute, "how long to wait for the peerings to end")
 }
 
-// Validate refuses what cannot work.
 func (o *cleanupOptions) Validate() error {
 	if o.timeout <= 0 {
 		return errors.New("--timeout must be more than zero")

@@ -52,7 +52,6 @@ type dnsOptions struct {
 // usualLast is usual for that.
 const usualLast = 5 * time.Second
 
-// Register adds the flags.
 func (o *dnsOptions) Register(flags *pflag.FlagSet) {
 	flags.StringVar(&o.address, "address", fmt.Sprintf(":%d", nameserver.Port), "address to listen at, over UDP and TCP")
 	flags.StringVar(&o.healthAddress, "health-probe-address", ":8081", "address of the probes /healthz and /readyz")
@@ -62,7 +61,6 @@ func (o *dnsOptions) Register(flags *pflag.FlagSet) {
 		"are under the peer's own domain (NAMESPACE,...)")
 }
 
-// Validate refuses what cannot work.
 func (o *dnsOptions) Validate() error {
 	if _, port, err := net.SplitHostPort(o.address); err != nil || port == "" {
 		return fmt.Errorf("--address %q: want HOST:PORT", o.address)

@@ -73,7 +73,6 @@ type gatewayOptions struct {
 	metricsAddress string
 }
 
-// Register adds the flags.
 func (o *gatewayOptions) Register(flags *pflag.FlagSet) {
 	o.networkOptions.Register(flags)
 	flags.BoolVar(&o.prepare, "prepare", false, "enable forwarding in this network namespace, and exit")
@@ -91,7 +90,6 @@ func (o *gatewayOptions) Register(flags *pflag.FlagSet) {
 	flags.StringVar(&o.healthAddress, "health-probe-address", ":8081", "address of the probes /healthz and /readyz")
 }
 
-// Validate refuses what cannot work.
 func (o *gatewayOptions) Validate() error {
 	if o.prepare {
 		return nil
@@ -126,7 +124,6 @@ func prepareGateway(file string) error {
 	return nil
 }
 
-// runGateway runs until ctx ends.
 func runGateway(ctx context.Context, cfg *rest.Config, o *gatewayOptions) (err error) {
 	debug.SetMemoryLimit(gatewayMemory)
 	log := ctrllog.FromContext(ctx)

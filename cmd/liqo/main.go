@@ -44,7 +44,6 @@ func main() {
 	}
 }
 
-// program returns the root command.
 func program() *cobra.Command {
 	root := &cobra.Command{
 		Use: "liqo ROLE", Short: "The processes of Liqo in a cluster", Version: version.Version,

@@ -46,7 +46,6 @@ type metricAgentOptions struct {
 	healthAddress     string
 }
 
-// Register adds the flags.
 func (o *metricAgentOptions) Register(flags *pflag.FlagSet) {
 	flags.Uint16Var(&o.port, "port", 8443, "port of the aggregated API, which the API server calls")
 	flags.StringVar(&o.certPath, "cert-path", "", "file with the TLS certificate, in PEM; if empty, the certificate is self-signed")
@@ -57,7 +56,6 @@ func (o *metricAgentOptions) Register(flags *pflag.FlagSet) {
 	flags.StringVar(&o.healthAddress, "health-probe-address", ":8081", "address of the probes /healthz and /readyz")
 }
 
-// Validate refuses what cannot work.
 func (o *metricAgentOptions) Validate() error {
 	switch {
 	case o.port == 0:
@@ -68,7 +66,6 @@ func (o *metricAgentOptions) Validate() error {
 	return nil
 }
 
-// runMetricAgent serves until ctx ends.
 func runMetricAgent(ctx context.Context, cfg *rest.Config, o *metricAgentOptions) error {
 	role.Frugal(ctx)
 	kinds, err := scheme.Of(clientgoscheme.AddToScheme)

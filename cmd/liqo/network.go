@@ -32,7 +32,6 @@ const (
 // restricted: only pods that belong to a peering exchange packets with the peer.
 func (o *networkOptions) restricted() bool { return o.traffic == trafficOffloaded }
 
-// Register adds the flags.
 func (o *networkOptions) Register(flags *pflag.FlagSet) {
 	flags.StringVar(&o.namespace, "liqo-namespace", role.AuthEnvironment("POD_NAMESPACE", "liqo"), "namespace in which Liqo is installed")
 	flags.StringVar(&o.node, "node-name", role.AuthEnvironment("NODE_NAME", ""), "name of the node that this process runs on")
@@ -51,7 +50,6 @@ func (o *networkOptions) Register(flags *pflag.FlagSet) {
 	role.Ignore(flags, role.NoteManager, "manager.pod-cidr", "manager.service-cidr", "manager.reserved-pools", "manager.additional-pools")
 }
 
-// Validate refuses what cannot work.
 func (o *networkOptions) Validate() error {
 	switch {
 	case o.namespace == "":

@@ -44,7 +44,6 @@ func (o *networkTestOptions) Register(flags *pflag.FlagSet) {
 	o.server.Key = os.Getenv("NETWORK_TEST_KEY")
 }
 
-// Validate refuses what cannot work.
 func (o *networkTestOptions) Validate() error {
 	if o.server.Name == "" || o.server.Key == "" {
 		return errors.New("--name, or the variable POD_NAME, and the variable NETWORK_TEST_KEY must be set; `liqoctl test network` sets them")

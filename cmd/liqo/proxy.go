@@ -49,7 +49,6 @@ type proxyOptions struct {
 	namespace              string
 }
 
-// Register adds the flags.
 func (o *proxyOptions) Register(flags *pflag.FlagSet) {
 	flags.StringVar(&o.address, "address", fmt.Sprintf(":%d", proxy.Port), "address to listen at")
 	flags.StringVar(&o.healthAddress, "health-probe-address", ":8081", "address of the probes /healthz and /readyz")
@@ -60,7 +59,6 @@ func (o *proxyOptions) Register(flags *pflag.FlagSet) {
 	flags.StringVar(&o.namespace, "namespace", role.AuthEnvironment("POD_NAMESPACE", "liqo"), "namespace in which Liqo is installed")
 }
 
-// Validate refuses what cannot work.
 func (o *proxyOptions) Validate() error {
 	if o.keyPath == "" {
 		return errors.New("--key-path must name a file; the chart mounts the Secret " + proxy.KeySecret)
@@ -86,7 +84,6 @@ func (o *proxyOptions) upstreams() (map[string]proxy.Upstream, error) {
 	return map[string]proxy.Upstream{proxy.APIServer: {Address: o.apiServer}, proxy.Auth: auth}, nil
 }
 
-// runProxy serves until ctx ends.
 func runProxy(ctx context.Context, o *proxyOptions) error {
 	log := ctrllog.FromContext(ctx).WithName("proxy")
 	key, err := os.ReadFile(o.keyPath)

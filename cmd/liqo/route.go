@@ -41,14 +41,12 @@ func routeRole() role.Role {
 
 type routeOptions struct{ networkOptions }
 
-// Register adds the flags.
 func (o *routeOptions) Register(flags *pflag.FlagSet) {
 	o.networkOptions.Register(flags)
 	flags.StringVar(&o.healthAddress, "health-probe-address", "127.0.0.1:5874", "address of the probes /healthz and /readyz")
 	role.Ignore(flags, role.NoteGatewayOnly, "metrics-bind-addr", "gateway.listening-port")
 }
 
-// runRoute runs until ctx ends.
 func runRoute(ctx context.Context, cfg *rest.Config, o *routeOptions) (err error) {
 	role.Frugal(ctx)
 	log := ctrllog.FromContext(ctx)

@@ -104,7 +104,6 @@ func oneClaim(_ *cobra.Command, args []string) error {
 	return nil
 }
 
-// moverResources parses the four flags.
 func moverResources(flags map[string]*string) (r corev1.ResourceRequirements, err error) {
 	for name, to := range map[string]struct {
 		list *corev1.ResourceList

@@ -142,7 +142,6 @@ func newUnoffload(f *access.Factory) *cobra.Command {
 	return cmd
 }
 
-// oneNamespace requires the name of one namespace.
 func oneNamespace(_ *cobra.Command, args []string) error {
 	if len(args) != 1 {
 		return fmt.Errorf("want the name of one namespace, got %d arguments", len(args))

@@ -22,7 +22,6 @@ import (
 	"liqo.io/liqo/internal/network/tunnelendpoint"
 )
 
-// Options configures the controllers of the network.
 type Options struct {
 	// Local is this cluster.
 	Local discoveryv1alpha1.ClusterIdentity

@@ -40,14 +40,12 @@ type kubeletAPIOptions struct {
 	certificateType string
 }
 
-// Register adds the flags.
 func (o *kubeletAPIOptions) Register(flags *pflag.FlagSet) {
 	flags.Uint16Var(&o.port, "listen-port", 10250, "port at which the API server reads logs and opens streams to pods")
 	flags.StringVar(&o.certificateType, "certificate-type", certificateKubelet,
 		"signer of the certificate of that port: kubelet (the cluster's signer for kubelets; self-signed until it has signed), or self-signed")
 }
 
-// Validate refuses what cannot work.
 func (o *kubeletAPIOptions) Validate() error {
 	switch {
 	case o.port == 0:
@@ -66,7 +64,6 @@ type reflected interface {
 	Another(namespace, name string) bool
 }
 
-// serveKubeletAPI serves the API server until ctx ends.
 func serveKubeletAPI(ctx context.Context, cfg *rest.Config, o *Options, node *vk.Node, from reflected) error {
 	local, err := vk.NewClient(cfg)
 	if err != nil {

@@ -50,7 +50,6 @@ type Options struct {
 	claimWorkers     int
 }
 
-// Register adds the flags.
 func (o *Options) Register(flags *pflag.FlagSet) {
 	flags.StringVar(&o.homeConfig, "home-kubeconfig", "", "kubeconfig of this cluster (default: KUBECONFIG, or the service account of the pod)")
 	flags.StringVar(&o.node.NodeName, "nodename", "", "name of the virtual node")
@@ -81,7 +80,6 @@ func (o *Options) Register(flags *pflag.FlagSet) {
 	role.Ignore(flags, role.NoteClasses, "virtual-storage-class-name", "remote-real-storage-class-name")
 }
 
-// Validate refuses what cannot work.
 func (o *Options) Validate() error {
 	switch {
 	case o.node.NodeName == "" || o.node.Namespace == "" || o.node.SliceName == "" || o.node.ClusterID == "":
@@ -105,7 +103,6 @@ func (o *Options) home() (*rest.Config, error) {
 // gcPercent trades a little time for memory: there is one process per provider, and its caches hold most of the memory.
 const gcPercent = 50
 
-// runVirtualKubelet runs until ctx ends.
 func runVirtualKubelet(ctx context.Context, cfg *rest.Config, o *Options) error {
 	role.Frugal(ctx)
 	if os.Getenv("GOGC") == "" {

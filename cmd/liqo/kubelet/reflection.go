@@ -43,7 +43,6 @@ type reflectionOptions struct {
 	domain string
 }
 
-// Register adds the flags.
 func (o *reflectionOptions) Register(flags *pflag.FlagSet) {
 	o.workers = map[string]*int{}
 	defaults := reflection.DefaultWorkers()
@@ -91,7 +90,6 @@ func homeNames() domain.Resolver {
 	return found
 }
 
-// Validate refuses what cannot work.
 func (o *reflectionOptions) Validate() error {
 	for kind, workers := range o.workers {
 		if *workers < 0 || *workers > 1000 {

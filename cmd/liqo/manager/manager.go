@@ -104,7 +104,6 @@ type Options struct {
 	peerNames remotenamespace.PeerNames
 }
 
-// Register adds the flags.
 func (o *Options) Register(flags *pflag.FlagSet) {
 	flags.StringVar(&o.local.ClusterID, "cluster-id", os.Getenv("CLUSTER_ID"), "ID of this cluster")
 	flags.StringVar(&o.local.ClusterName, "cluster-name", os.Getenv("CLUSTER_NAME"), "name of this cluster")
@@ -149,7 +148,6 @@ func (o *Options) Register(flags *pflag.FlagSet) {
 	flags.StringSliceVar(&o.unmapped, "unmapped-networks", nil, "networks of peers that are used as they are, if a peer announces one inside of them (CIDR,...)")
 }
 
-// Validate refuses what cannot work.
 func (o *Options) Validate() error {
 	switch {
 	case o.local.ClusterID == "" || o.local.ClusterName == "":
@@ -242,7 +240,6 @@ func hasLabel(key string) klabels.Selector {
 	return selector
 }
 
-// runControllerManager runs until ctx ends.
 func runControllerManager(ctx context.Context, cfg *rest.Config, o *Options) error {
 	role.Frugal(ctx)
 	kinds, err := scheme.All()

@@ -55,7 +55,6 @@ func (o *peeringOptions) register(flags *pflag.FlagSet) {
 		"storage classes of this cluster that peers may use for their claims; * for all (NAME,...)")
 }
 
-// validate refuses what cannot work.
 func (o *peeringOptions) validate() error {
 	switch {
 	case o.slices.PluginCertificates != "" && o.slices.PluginAddress == "":

@@ -22,14 +22,12 @@ type pullOptions struct {
 	policy string
 }
 
-// Register adds the flags.
 func (o *pullOptions) Register(flags *pflag.FlagSet) {
 	flags.StringVar(&o.policy, "volume-mover-pull-policy", string(corev1.PullIfNotPresent), "when that image is pulled: Always, IfNotPresent or Never")
 	flags.StringSliceVar(&o.names, "image-pull-secret", nil, "Secret of the namespace of Liqo with which nodes pull its images; may be repeated. "+
 		"Virtual kubelets have a copy; a volume moves with a Secret of that name in its own namespace")
 }
 
-// Validate refuses what cannot work.
 func (o *pullOptions) Validate() error {
 	if !slices.Contains([]string{string(corev1.PullAlways), string(corev1.PullIfNotPresent), string(corev1.PullNever)}, o.policy) {
 		return fmt.Errorf("--volume-mover-pull-policy %q must be Always, IfNotPresent or Never", o.policy)

@@ -70,7 +70,6 @@ type shadowOptions struct {
 	}
 }
 
-// Register adds the flags.
 func (o *shadowOptions) Register(flags *pflag.FlagSet) {
 	flags.IntVar(&o.podWorkers, "shadow-pod-ctrl-workers", 10, "number of ShadowPods that are processed at the same time")
 	flags.IntVar(&o.sliceWorkers, "shadow-endpointslice-ctrl-workers", 10, "number of ShadowEndpointSlices that are processed at the same time")
@@ -121,7 +120,6 @@ func (o *shadowOptions) Register(flags *pflag.FlagSet) {
 	flags.DurationVar(&o.refresh, "resource-validator-refresh-interval", 5*time.Minute, "interval at which the usage of peers is counted again")
 }
 
-// Validate refuses what cannot work.
 func (o *shadowOptions) Validate() error {
 	switch {
 	case o.podWorkers < 1 || o.sliceWorkers < 1:

@@ -109,7 +109,6 @@ func Names(ctx context.Context, c client.Reader) ([]string, error) {
 	return names, nil
 }
 
-// Describe is a condition in one line.
 func Describe(condition discoveryv1alpha1.PeeringCondition) string {
 	text := fmt.Sprintf("%s is %s", condition.Type, condition.Status)
 	if condition.Reason != "" {

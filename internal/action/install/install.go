@@ -69,7 +69,6 @@ type Options struct {
 	Timeout time.Duration
 }
 
-// Cluster is the target of an installation.
 type Cluster struct {
 	Getter genericclioptions.RESTClientGetter
 	Config *rest.Config
@@ -86,7 +85,6 @@ func (c Cluster) client() (client.WithWatch, error) {
 	return client.NewWithWatch(c.Config, client.Options{Scheme: kinds})
 }
 
-// helm prepares Helm for one namespace.
 func (c Cluster) helm(namespace string) (*action.Configuration, error) {
 	config := action.NewConfiguration(action.ConfigurationSetLogger(cmp.Or(c.Log, slog.DiscardHandler)))
 	if err := config.Init(c.Getter, namespace, "secret"); err != nil {
@@ -190,7 +188,6 @@ func unreachable(cluster Cluster, err error) error {
 	return fmt.Errorf("read the cluster at %s: %w; see `kubectl cluster-info`, --context and --kubeconfig", cluster.Config.Host, err)
 }
 
-// Outcome is the result of an installation.
 type Outcome struct {
 	// Unchanged: everything was already installed with these values.
 	Unchanged bool

@@ -33,7 +33,6 @@ import (
 	"liqo.io/liqo/internal/action/purge"
 )
 
-// ErrNotInstalled means that the cluster has no Liqo.
 var ErrNotInstalled = errors.New("there is no Liqo in this cluster; see `liqoctl install --help`")
 
 // installation is found by the ConfigMap that each one has.

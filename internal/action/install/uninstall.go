@@ -22,7 +22,6 @@ import (
 	"liqo.io/liqo/internal/action/purge"
 )
 
-// UninstallOptions configure an uninstallation.
 type UninstallOptions struct {
 	Namespace string
 	// Purge also removes resource definitions and namespaces.

@@ -133,7 +133,6 @@ func daemonSetReady(d *appsv1.DaemonSet, dead int32) bool {
 	return s.ObservedGeneration >= d.Generation && s.UpdatedNumberScheduled+dead >= s.DesiredNumberScheduled && s.NumberAvailable+dead >= s.DesiredNumberScheduled
 }
 
-// deadNodes counts the nodes that are not Ready.
 func deadNodes(ctx context.Context, c client.Reader) (dead int32, err error) {
 	var nodes corev1.NodeList
 	if err := c.List(ctx, &nodes); err != nil {

@@ -30,7 +30,6 @@ import (
 // moveAnswer is how long the controller manager may take until a move starts.
 const moveAnswer = 30 * time.Second
 
-// Options describe a move of a volume.
 type Options struct {
 	// Namespace and Claim name the claim whose data moves.
 	Namespace, Claim string

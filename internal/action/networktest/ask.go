@@ -29,7 +29,6 @@ type Asker interface {
 // proxy calls pods through the API server, as `kubectl get --raw` does.
 type proxy struct{ api rest.Interface }
 
-// NewAsker returns the Asker of a cluster.
 func NewAsker(config *rest.Config) (Asker, error) {
 	api, err := kubernetes.NewForConfig(config)
 	if err != nil {

@@ -40,7 +40,6 @@ type Cluster struct {
 	Namespace string
 }
 
-// Options of a test.
 type Options struct {
 	Local, Remote Cluster
 	// Bytes of the large exchange; the small one is a single byte.
@@ -63,7 +62,6 @@ type Report struct {
 	NotTested []string `json:"notTested,omitempty"`
 }
 
-// Result is the result of one path.
 type Result struct {
 	Case string `json:"case"`
 	// FromCluster and ToCluster are the names of the clusters; From and To are the ends in them.

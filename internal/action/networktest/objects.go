@@ -35,7 +35,6 @@ const (
 	farService = "far"
 )
 
-// start creates the namespace and the pods.
 func (s *end) start(ctx context.Context, c client.WithWatch, key string, pair bool) error {
 	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: s.namespace, Labels: map[string]string{
 		labels.AppName: appName,

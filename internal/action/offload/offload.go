@@ -35,7 +35,6 @@ import (
 	"liqo.io/liqo/internal/offloading/contents"
 )
 
-// Options configure the offloading of a namespace.
 type Options struct {
 	Namespace string
 	// PodOffloadingStrategy and NamespaceMappingStrategy are values of the fields of these names.
@@ -79,7 +78,6 @@ func ClusterSelector(texts []string) (corev1.NodeSelector, error) {
 	return selector, nil
 }
 
-// NamespaceOffloading is the object that Offload applies.
 func (o Options) NamespaceOffloading() (*offloadingv1alpha1.NamespaceOffloading, error) {
 	spec := offloadingv1alpha1.NamespaceOffloadingSpec{
 		NamespaceMappingStrategy: offloadingv1alpha1.NamespaceMappingStrategy(o.NamespaceMappingStrategy),

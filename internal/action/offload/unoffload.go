@@ -18,7 +18,6 @@ import (
 	"liqo.io/liqo/internal/kube/ending"
 )
 
-// UnoffloadOptions name the namespace whose offloading ends.
 type UnoffloadOptions struct {
 	Namespace string
 	// Timeout bounds the whole action.

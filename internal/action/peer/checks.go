@@ -25,7 +25,6 @@ type check struct {
 	judge func(*facts) *preflight.Finding
 }
 
-// checks in the order of the report.
 var checks = []check{
 	{"Liqo in this cluster", checkInstalled},
 	{"name", checkName},
@@ -41,7 +40,6 @@ var checks = []check{
 	{"token", checkToken},
 }
 
-// judge runs all checks.
 func judge(f *facts) (failures, warnings []preflight.Finding) {
 	for _, check := range checks {
 		finding := check.judge(f)

@@ -37,7 +37,6 @@ const (
 	settleInterval = 200 * time.Millisecond
 )
 
-// facts are the input of the checks.
 type facts struct {
 	options Options
 
@@ -125,7 +124,6 @@ func (f *facts) readLocal(ctx context.Context, c client.Client) error {
 	return nil
 }
 
-// readKey sets otherKey.
 func (f *facts) readKey(ctx context.Context, c client.Client) error {
 	fingerprint := auth.ParseToken(f.options.Token).Fingerprint
 	if f.same == nil || f.same.Spec.ClusterKey == "" || fingerprint == "" || fingerprint == f.same.Spec.ClusterKey {

@@ -11,10 +11,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 )
 
-// Level is the severity of a finding.
 type Level string
 
-// The levels of a finding.
 const (
 	LevelFailure Level = "failure"
 	LevelWarning Level = "warning"
@@ -28,7 +26,6 @@ type Finding struct {
 	Remedy   string `json:"remedy"`
 }
 
-// String is the whole finding in one line.
 func (f Finding) String() string { return f.Check + ": " + f.Evidence + "; " + f.Remedy }
 
 // Error holds the checks that failed. Nothing was changed.

@@ -54,7 +54,6 @@ func Token(ctx context.Context, c client.Client, namespace string) error {
 // it, and knows the new key.
 const rotationInterval = time.Hour
 
-// IdentityOptions configure RotateIdentity.
 type IdentityOptions struct {
 	// Force replaces the keys although peers may not know the present ones yet: those then have to peer again.
 	Force bool

@@ -147,7 +147,6 @@ type SeenNetworks struct {
 	RemappedExternalCIDR string `json:"remappedExternalCIDR,omitempty"`
 }
 
-// PeerConnection is the state of the tunnel.
 type PeerConnection struct {
 	// LocalGateway is the address that this cluster publishes to the peer; RemoteGateway is the one that the peer published.
 	LocalGateway  string `json:"localGateway,omitempty"`
@@ -163,7 +162,6 @@ type PeerConnection struct {
 	Lanes []PeerLane `json:"lanes,omitempty"`
 }
 
-// PeerLane is a gateway of the peer.
 type PeerLane struct {
 	Number    int32    `json:"number"`
 	Endpoints []string `json:"endpoints,omitempty"`

@@ -57,7 +57,6 @@ type Namespace struct {
 	Exists bool   `json:"exists"`
 }
 
-// Component is the state of one Deployment.
 type Component struct {
 	Kind      string   `json:"kind"`
 	Name      string   `json:"name"`
@@ -69,7 +68,6 @@ type Component struct {
 	Message   string   `json:"message,omitempty"`
 }
 
-// Cluster is the identity of this cluster.
 type Cluster struct {
 	ID     string            `json:"id"`
 	Name   string            `json:"name"`
@@ -84,7 +82,6 @@ type Endpoints struct {
 	APIServer           string            `json:"apiServer,omitempty"`
 }
 
-// localObjects are the input of a LocalStatus.
 type localObjects struct {
 	namespace   string
 	exists      bool
@@ -265,7 +262,6 @@ type Peer struct {
 	Volumes []RemoteVolume `json:"volumes,omitempty"`
 }
 
-// Aspect is a condition of a peering.
 type Aspect struct {
 	Status  string `json:"status"`
 	Reason  string `json:"reason,omitempty"`
@@ -288,7 +284,6 @@ type SharedResources struct {
 	Shared   corev1.ResourceList `json:"shared,omitempty"`
 }
 
-// peerObjects are the input of PeerStatuses.
 type peerObjects struct {
 	fcs     []discoveryv1alpha1.ForeignCluster
 	grants  []sharingv1alpha1.ResourceSlice

@@ -38,7 +38,6 @@ type Options struct {
 	Shared bool
 }
 
-// Validate returns what is wrong with the options.
 func (o Options) Validate() error {
 	switch {
 	case o.Expires < 0:

@@ -25,7 +25,6 @@ import (
 	"liqo.io/liqo/internal/kube/ending"
 )
 
-// Options name the peering to end.
 type Options struct {
 	// Name of the ForeignCluster.
 	Name string

@@ -100,7 +100,6 @@ func (f *Factory) wrap(config *rest.Config) *rest.Config {
 	return config
 }
 
-// Namespace in which Liqo is installed.
 func (f *Factory) Namespace() string {
 	if f.Flags.Namespace == nil || *f.Flags.Namespace == "" {
 		return defaultNamespace
@@ -173,7 +172,6 @@ func (f *Factory) ClaimNamespace(cmd *cobra.Command) (string, error) {
 	return metav1.NamespaceDefault, nil
 }
 
-// PodLogs streams the log of a pod.
 func (f *Factory) PodLogs(ctx context.Context, namespace, pod string) (io.ReadCloser, error) {
 	config, err := f.config()
 	if err != nil {

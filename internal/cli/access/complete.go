@@ -41,7 +41,6 @@ func (f *Factory) CompletePeers(most int) cobra.CompletionFunc {
 // completionTimeout is short, because the user who pressed the tab key waits.
 const completionTimeout = 3 * time.Second
 
-// completeNamespaces offers the namespaces of the cluster.
 func (f *Factory) completeNamespaces(cmd *cobra.Command, _ []string, prefix string) ([]string, cobra.ShellCompDirective) {
 	return f.completeObjects(cmd, prefix, &corev1.NamespaceList{})
 }

@@ -27,7 +27,6 @@ func FailedPaths(report networktest.Report) error {
 	return fmt.Errorf("%d of %d ways do not work:\n- %s", report.Failed, len(report.Results), strings.Join(lines, "\n- "))
 }
 
-// columns of the table.
 var columns = []string{"From", "To", "Protocol", "Size", "Result", "Seen as"}
 
 // Network is the table of a test: a line for each path if verbose, otherwise one for each kind of path and direction.

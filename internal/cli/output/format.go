@@ -12,7 +12,6 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// Formats of the output for programs.
 var Formats = []string{"json", "yaml"}
 
 func CheckFormat(format string) error {

@@ -73,10 +73,8 @@ func (p *Printer) Done(text string) {
 	p.line(p.out, levelInfo, text)
 }
 
-// Info reports a message.
 func (p *Printer) Info(text string) { p.line(p.out, levelInfo, text) }
 
-// Warn reports a problem on the standard error.
 func (p *Printer) Warn(text string) { p.line(p.err, levelWarn, text) }
 
 func (p *Printer) Fail(err error) {
@@ -133,7 +131,6 @@ func (p *Printer) spin(stop <-chan struct{}) {
 	}
 }
 
-// Stop ends the spinner without a message.
 func (p *Printer) Stop() {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -120,7 +120,6 @@ func readToken(flag string, set bool, in io.Reader) (string, error) {
 	return strings.TrimSpace(token), nil
 }
 
-// oneName requires the name of one foreign cluster.
 func oneName(_ *cobra.Command, args []string) error {
 	if len(args) != 1 {
 		return fmt.Errorf("want the name of one cluster, got %d arguments", len(args))

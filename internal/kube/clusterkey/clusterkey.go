@@ -31,7 +31,6 @@ type Keys struct {
 	Previous ed25519.PrivateKey
 }
 
-// Generate returns a new key.
 func Generate() (Keys, error) {
 	_, private, err := ed25519.GenerateKey(nil)
 	if err != nil {
@@ -64,7 +63,6 @@ func Parse(secret *corev1.Secret) (Keys, error) {
 	return keys, nil
 }
 
-// Data returns the contents of the Secret.
 func (k Keys) Data() map[string][]byte {
 	data := map[string][]byte{current: k.Current.Seed()}
 	if k.Previous != nil {
@@ -73,7 +71,6 @@ func (k Keys) Data() map[string][]byte {
 	return data
 }
 
-// Fingerprint is that of the current key.
 func (k Keys) Fingerprint() string { return Fingerprint(Public(k.Current)) }
 
 // Find returns the key with a fingerprint, and whether there is one. The empty fingerprint is that of any key.
@@ -86,7 +83,6 @@ func (k Keys) Find(fingerprint string) (ed25519.PrivateKey, bool) {
 	return nil, false
 }
 
-// Public returns the public half of a key.
 func Public(private ed25519.PrivateKey) ed25519.PublicKey {
 	public, _ := private.Public().(ed25519.PublicKey) // always this type
 	return public

@@ -308,10 +308,8 @@ func (n *namespaceStore) Transformer() toolscache.TransformFunc {
 	}
 }
 
-// Add implements cache.ReflectorStore.
 func (n *namespaceStore) Add(in any) error { return n.Update(in) }
 
-// Update implements cache.ReflectorStore.
 func (n *namespaceStore) Update(in any) error {
 	object, ok := in.(client.Object)
 	if !ok {
@@ -336,7 +334,6 @@ func (n *namespaceStore) Update(in any) error {
 	return nil
 }
 
-// Delete implements cache.ReflectorStore.
 func (n *namespaceStore) Delete(in any) error {
 	object, ok := in.(client.Object)
 	if !ok {

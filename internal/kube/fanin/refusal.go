@@ -51,7 +51,6 @@ type quietSink struct {
 // debugging is the level of messages for debugging.
 const debugging = 1
 
-// Error implements logr.LogSink.
 func (s quietSink) Error(err error, message string, keysAndValues ...any) {
 	switch {
 	case !s.refusal.young(err, time.Now()):
@@ -61,17 +60,14 @@ func (s quietSink) Error(err error, message string, keysAndValues ...any) {
 	}
 }
 
-// WithValues implements logr.LogSink.
 func (s quietSink) WithValues(keysAndValues ...any) logr.LogSink {
 	return quietSink{s.LogSink.WithValues(keysAndValues...), s.refusal}
 }
 
-// WithName implements logr.LogSink.
 func (s quietSink) WithName(name string) logr.LogSink {
 	return quietSink{s.LogSink.WithName(name), s.refusal}
 }
 
-// WithCallDepth implements logr.CallDepthLogSink.
 func (s quietSink) WithCallDepth(depth int) logr.LogSink {
 	if deep, ok := s.LogSink.(logr.CallDepthLogSink); ok {
 		return quietSink{deep.WithCallDepth(depth), s.refusal}

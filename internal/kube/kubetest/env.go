@@ -122,5 +122,4 @@ func Start(t testing.TB, what string, run func(ctx context.Context) error) (stop
 // RoundTripper is a function that implements http.RoundTripper.
 type RoundTripper func(*http.Request) (*http.Response, error)
 
-// RoundTrip implements http.RoundTripper.
 func (f RoundTripper) RoundTrip(request *http.Request) (*http.Response, error) { return f(request) }

@@ -45,7 +45,6 @@ func (c *connection) next() {
 const tooLarge = "HTTP/1.1 431 Request Header Fields Too Large\r\nContent-Type: text/plain; charset=utf-8\r\nConnection: close\r\n\r\n431 " +
 	"Request Header Fields Too Large"
 
-// Read reads what the client sends.
 func (c *connection) Read(to []byte) (int, error) {
 	n, err := c.Conn.Read(to)
 	if n == 0 || !c.counting.Load() {
@@ -83,7 +82,6 @@ func (c *connection) count(text []byte) (bytes int, ended bool) {
 	return len(text), false
 }
 
-// Close ends the connection and frees its place.
 func (c *connection) Close() error {
 	defer c.place.Leave()
 	return c.Conn.Close()

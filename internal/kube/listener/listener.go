@@ -40,7 +40,6 @@ func (s *Server) bound(inner net.Listener) *bounded {
 	return l
 }
 
-// Accept returns the next connection.
 func (l *bounded) Accept() (net.Conn, error) {
 	if l.tls == nil {
 		raw, err := l.Listener.Accept()

@@ -25,7 +25,6 @@ type Places struct {
 	busy, held int
 }
 
-// Place is that of one connection.
 type Place struct {
 	in   *Places
 	from netip.Prefix

@@ -16,7 +16,6 @@ import (
 	"github.com/go-logr/logr"
 )
 
-// Port is what is served at one port.
 type Port struct {
 	Limits  Limits
 	Handler http.Handler
@@ -44,7 +43,6 @@ func Listen(ctx context.Context, address string, p Port) (*Server, error) {
 	return On(inner, p), nil
 }
 
-// On returns a server for a listener.
 func On(inner net.Listener, p Port) *Server {
 	p.Limits = p.Limits.complete()
 	if p.TLS != nil {

@@ -73,12 +73,10 @@ func Metrics() http.Handler {
 	return mux
 }
 
-// AddHealthzCheck adds a check of /healthz.
 func (p *ported) AddHealthzCheck(name string, check healthz.Checker) error {
 	return p.health.add(name, check)
 }
 
-// AddReadyzCheck adds a check of /readyz.
 func (p *ported) AddReadyzCheck(name string, check healthz.Checker) error {
 	return p.ready.add(name, check)
 }

@@ -26,7 +26,6 @@ func WaitWatches(cfg *rest.Config) *rest.Config {
 // watchWaiter is a RoundTripper that repeats a watch request until a connection can be opened.
 type watchWaiter struct{ next http.RoundTripper }
 
-// RoundTrip implements http.RoundTripper.
 func (w watchWaiter) RoundTrip(request *http.Request) (*http.Response, error) {
 	for {
 		response, err := w.next.RoundTrip(request)

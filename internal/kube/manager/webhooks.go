@@ -77,7 +77,6 @@ func (w *webhooks) Register(path string, hook http.Handler) {
 	}))
 }
 
-// Start serves until ctx ends.
 func (w *webhooks) Start(ctx context.Context) error {
 	certificate, err := certwatcher.New(filepath.Join(w.dir, "tls.crt"), filepath.Join(w.dir, "tls.key"))
 	if err != nil {

@@ -39,17 +39,14 @@ func Text(text string) string {
 	}, text)
 }
 
-// Writer writes Text.
 type Writer struct {
 	to io.Writer
 	// begun are the first bytes of a letter whose others follow with the next write.
 	begun []byte
 }
 
-// NewWriter returns a Writer to another one.
 func NewWriter(to io.Writer) *Writer { return &Writer{to: to} }
 
-// Write implements io.Writer.
 func (w *Writer) Write(text []byte) (int, error) {
 	all := append(w.begun, text...)
 	end := len(all)

@@ -68,7 +68,6 @@ func (a *Access) Set(connection *Connection, reachable bool) (changed bool, err 
 	return changed, nil
 }
 
-// Reachable reports whether the cluster is reachable.
 func (a *Access) Reachable() bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()

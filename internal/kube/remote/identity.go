@@ -88,7 +88,6 @@ func ParseIdentity(data map[string][]byte) (Identity, error) {
 	return identity, nil
 }
 
-// Data returns the data of the Secret.
 func (i Identity) Data() map[string][]byte {
 	data := map[string][]byte{
 		keyURL:       []byte(i.APIServerURL),

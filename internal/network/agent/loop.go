@@ -84,7 +84,6 @@ type Loop struct {
 	applied       bool
 }
 
-// NewLoop returns a loop for Run.
 func NewLoop(host Host, role Role, log logr.Logger) *Loop {
 	return &Loop{host: host, role: role, log: log, trigger: make(chan struct{}, 1), lastIteration: time.Now()}
 }
@@ -111,7 +110,6 @@ func (l *Loop) Alive() bool {
 	return time.Since(l.lastIteration) < stuckAfter
 }
 
-// Run iterates until ctx ends.
 func (l *Loop) Run(ctx context.Context) error {
 	kernel, logged := l.host.Changed(), ""
 	timer := time.NewTimer(resync)

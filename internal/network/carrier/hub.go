@@ -48,7 +48,6 @@ func isStream(address netip.Addr) bool {
 	return four[0] == 127 && four[1]&0xc0 == 64
 }
 
-// Options of a hub.
 type Options struct {
 	Log logr.Logger
 	// Changed is called when a stream has opened or ended; nil for no call.
@@ -279,7 +278,6 @@ func (h *Hub) end(peer Key, cause error) {
 	}
 }
 
-// Close ends all streams.
 func (h *Hub) Close() {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -93,7 +93,6 @@ func (r *Relay) open(address netip.AddrPort) error {
 	return nil
 }
 
-// Close ends the relay.
 func (r *Relay) Close() {
 	_ = r.Keep(nil)
 	_ = r.outside.Close()

@@ -26,7 +26,6 @@ const (
 	chunk = 32 << 10
 )
 
-// Info describes a stream.
 type Info struct {
 	// Kind is TLS or WebSocket, Dialled whether this end opened it, Remote the other end of the outer connection: maybe a proxy.
 	Kind    transport.Kind

@@ -372,7 +372,6 @@ func (g *Reader) note(f *follower, reported *report.Gateway) {
 	}
 }
 
-// Services returns those of the gateways.
 func (g *Reader) Services(ctx context.Context) ([]corev1.Service, error) {
 	var all corev1.ServiceList
 	if err := g.Cache.List(ctx, &all, client.UnsafeDisableDeepCopy); err != nil {

@@ -21,7 +21,6 @@ import (
 	"liqo.io/liqo/internal/network/hoststate"
 )
 
-// Options of a host.
 type Options struct {
 	// PrivateKey returns the private key that belongs to a public key (base64). It is never logged.
 	PrivateKey func(public string) (key [32]byte, ok bool)
@@ -56,13 +55,11 @@ type Host struct {
 	implementation atomic.Value
 }
 
-// Change is one change that Apply made.
 type Change struct {
 	Verb string // add, replace, delete
 	What string // in the words of the ip and wg commands
 }
 
-// The verbs of a Change.
 const (
 	verbAdd     = "add"
 	verbReplace = "replace"

@@ -21,7 +21,6 @@ import (
 	"liqo.io/liqo/internal/network/hoststate"
 )
 
-// The implementations of WireGuard.
 const (
 	kernelImplementation    = "kernel"
 	userspaceImplementation = "userspace"

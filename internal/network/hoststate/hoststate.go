@@ -63,16 +63,13 @@ func (s State) Closed() State {
 	return closed
 }
 
-// LinkKind is a kind of link.
 type LinkKind string
 
-// The kinds of links.
 const (
 	VXLAN         LinkKind = "vxlan"
 	WireGuardLink LinkKind = "wireguard"
 )
 
-// MAC is a hardware address.
 type MAC [6]byte
 
 // Link is a link of ours; it must be up.
@@ -86,7 +83,6 @@ type Link struct {
 	Port  uint16
 }
 
-// Address is an address of a link.
 type Address struct {
 	Link string
 	// Prefix is the address with its length; ours are all single addresses (/32, /128).
@@ -128,10 +124,8 @@ type Rule struct {
 	Table    int
 }
 
-// Hook is the netfilter hook of a chain.
 type Hook string
 
-// The hooks.
 const (
 	Prerouting  Hook = "prerouting"
 	Input       Hook = "input"
@@ -150,7 +144,6 @@ type Chain struct {
 	Rules    []PacketRule
 }
 
-// Verb is the action of a packet rule.
 type Verb string
 
 // The verbs. All but NoTrack and ClampMSS end the chain. The swaps also accept the packet: the prefix under which a peer reaches one of our
@@ -223,7 +216,6 @@ type WireGuard struct {
 	Peers []WireGuardPeer
 }
 
-// WireGuardPeer is one remote gateway.
 type WireGuardPeer struct {
 	PublicKey string
 	// Endpoint is where the peer is dialled; invalid: the peer dials. The applier sets it only when Endpoint or Dial changes: in

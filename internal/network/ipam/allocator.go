@@ -14,7 +14,6 @@ import (
 // Kind is one of the networks of a peer.
 type Kind string
 
-// The kinds of networks.
 const (
 	PodNetwork      Kind = "pod network"
 	ExternalNetwork Kind = "external network"
@@ -42,7 +41,6 @@ const ReservedName = "reserved network"
 // Word is what an administrator of this cluster wants for a network of a peer.
 type Word int
 
-// The words.
 const (
 	// NoWord: what the peer claims decides nothing.
 	NoWord Word = iota

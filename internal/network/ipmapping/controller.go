@@ -53,7 +53,6 @@ type reconciler struct {
 	live   client.Reader // bypasses the cache
 }
 
-// Setup registers the controller of IPMappings.
 func Setup(mgr manager.Manager, o Options) error {
 	r := &reconciler{o, mgr.GetClient(), mgr.GetAPIReader()}
 	err := builder.ControllerManagedBy(mgr).Named("ipmapping").

@@ -40,12 +40,10 @@ const (
 	rotateDeadline = time.Minute
 )
 
-// Name returns the name of the Secret.
 func Name(namespace string) types.NamespacedName {
 	return types.NamespacedName{Namespace: namespace, Name: SecretName}
 }
 
-// Key is the key of one gateway.
 type Key struct {
 	// Current is the private key of the tunnel.
 	Current [Size]byte
@@ -59,7 +57,6 @@ func (k Key) String() string { return "gateway key " + k.Public }
 // GoString keeps the private key out of logs.
 func (k Key) GoString() string { return k.String() }
 
-// Set holds the key of each lane.
 type Set map[int]Key
 
 // Keys reads the Secret [KeysSecret]. A gateway uses Current, even during a rotation.

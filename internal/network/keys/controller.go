@@ -193,7 +193,6 @@ func (r *reconciler) update(ctx context.Context, secret *corev1.Secret, keys *ke
 	return nil
 }
 
-// atStart enqueues a request when the controller starts.
 func atStart(request reconcile.Request) source.Source {
 	return source.Func(func(_ context.Context, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
 		queue.Add(request)

@@ -34,7 +34,6 @@ const (
 	serverHeader = "Matrix-Server"
 )
 
-// The protocols.
 const (
 	TCP = "TCP"
 	UDP = "UDP"

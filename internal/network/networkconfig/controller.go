@@ -68,7 +68,6 @@ type reconciler struct {
 	reported *ratelimit.Limiter[string]
 }
 
-// Setup registers the controller of NetworkConfigs.
 func Setup(mgr manager.Manager, o Options) error {
 	r := &reconciler{
 		Options: o, client: mgr.GetClient(), live: mgr.GetAPIReader(), own: ssa.NewApplier(mgr.GetClient(), labels.OwnerNetwork), reported: pace.NewStatusLimiter(),

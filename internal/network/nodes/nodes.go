@@ -29,7 +29,6 @@ func Changed() predicate.Predicate {
 	}}
 }
 
-// Real returns the real nodes of this cluster.
 func Real(ctx context.Context, from client.Reader) ([]corev1.Node, error) {
 	var all corev1.NodeList
 	if err := from.List(ctx, &all, client.UnsafeDisableDeepCopy); err != nil {

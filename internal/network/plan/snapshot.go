@@ -27,7 +27,6 @@ type Snapshot struct {
 	Self Self `json:"self"`
 }
 
-// Cluster is this cluster.
 type Cluster struct {
 	// PodCIDRs are the networks of the pods. Peers reach only the first one. None of them is masqueraded.
 	PodCIDRs []netip.Prefix `json:"podCIDRs"`
@@ -37,7 +36,6 @@ type Cluster struct {
 	VXLANPort uint16 `json:"vxlanPort,omitempty"`
 }
 
-// Node is one node of this cluster.
 type Node struct {
 	Name string `json:"name"`
 	// Address is its internal address.
@@ -48,7 +46,6 @@ type Node struct {
 	Pods []netip.Addr `json:"pods,omitempty"`
 }
 
-// Gateway is one gateway pod of this cluster.
 type Gateway struct {
 	// Lane is its number, from 0.
 	Lane int `json:"lane"`
@@ -58,7 +55,6 @@ type Gateway struct {
 	Node string `json:"node"`
 }
 
-// Peer is a remote cluster with agreed networks.
 type Peer struct {
 	ClusterID string `json:"clusterID"`
 	Name      string `json:"name"`
@@ -83,7 +79,6 @@ type Peer struct {
 	MTU int `json:"mtu,omitempty"`
 }
 
-// PeerLane is the other end of one lane.
 type PeerLane struct {
 	Number int `json:"number"`
 	// Keys of the peer's gateway, the one in use first. While a peer changes its key there are two.
@@ -110,14 +105,12 @@ type Mapping struct {
 	Ports []MappingPort `json:"ports,omitempty"`
 }
 
-// MappingPort is one port of a mapping.
 type MappingPort struct {
 	// Protocol is "tcp" or "udp".
 	Protocol string `json:"protocol"`
 	Port     uint16 `json:"port"`
 }
 
-// Self is the planned host.
 type Self struct {
 	// Node is the name of the node; for a gateway, of its node.
 	Node string `json:"node"`

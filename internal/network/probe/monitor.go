@@ -7,7 +7,6 @@ import (
 	"time"
 )
 
-// State is the state of a monitor.
 type State int
 
 // A monitor is Unknown until probes came back, or had enough time to.

@@ -63,7 +63,6 @@ func (s *Observations) Keep(nodes, clusterIDs []string) {
 	s.nodes = kept
 }
 
-// Add records one report.
 func (s *Observations) Add(now time.Time, report NodeReport) {
 	node := s.nodes[report.Node]
 	if node == nil {

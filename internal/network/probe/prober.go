@@ -67,7 +67,6 @@ type NodeReport struct {
 	sender, sequence uint64
 }
 
-// Options of a prober.
 type Options struct {
 	// Port of all gateways; 0: hoststate.ProbePort.
 	Port uint16
@@ -105,7 +104,6 @@ type measured struct {
 	path path
 }
 
-// New makes a prober without an aim.
 func New(o Options) *Prober {
 	if o.Port == 0 {
 		o.Port = hoststate.ProbePort
@@ -146,7 +144,6 @@ func (p *Prober) AimAt(aim Aim) *Prober {
 	return p
 }
 
-// Results returns the results of all targets.
 func (p *Prober) Results() map[Target]Result {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -165,7 +162,6 @@ func (p *Prober) Problem() error {
 	return p.problem
 }
 
-// Run probes until ctx ends.
 func (p *Prober) Run(ctx context.Context) error {
 	defer func() {
 		p.mu.Lock()

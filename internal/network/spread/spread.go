@@ -60,7 +60,6 @@ type spreader struct {
 	pausedUntil time.Time
 }
 
-// Setup registers what spreads the gateways over nodes.
 func Setup(mgr manager.Manager, o Options) error {
 	o.After = cmp.Or(o.After, spreadAfter)
 	request := reconcile.Request{}

@@ -52,7 +52,6 @@ const (
 // one means nothing.
 type Endpoints func() (all map[netip.Addr][]netv1alpha1.MappingPort, complete bool)
 
-// Options configures a Translator.
 type Options struct {
 	// Off: another network connects the clusters, and addresses are the same in both. Then Networks are those of the peer that the administrator of
 	// this cluster wrote down. No other address of the peer is believed: it could be one of this cluster.

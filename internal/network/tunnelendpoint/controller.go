@@ -85,7 +85,6 @@ func newTunnelReconciler(o Options) *reconciler {
 	}
 }
 
-// Setup registers the controller of TunnelEndpoints.
 func Setup(mgr manager.Manager, o Options) error {
 	r := newTunnelReconciler(o)
 	r.client, r.live, r.own, r.events = mgr.GetClient(), mgr.GetAPIReader(), ssa.NewApplier(mgr.GetClient(), labels.OwnerNetwork),

@@ -64,7 +64,6 @@ type Facts struct {
 	Namespace string
 }
 
-// laneStatus is the state of one lane.
 type laneStatus struct {
 	lane    int
 	address string // of the gateway pod

@@ -43,7 +43,6 @@ type Host interface {
 	Implementation() string
 }
 
-// Options of a gateway.
 type Options struct {
 	// Namespace is the install namespace, KeysSecret the name of the Secret with the gateways' keys there.
 	Namespace, KeysSecret string
@@ -149,7 +148,6 @@ func (g *Gateway) Ready() bool { return g.loop.Ready() }
 // Alive is false if the loop is stuck.
 func (g *Gateway) Alive() bool { return g.loop.Alive() }
 
-// Plan of a gateway.
 func (g *Gateway) Plan(snapshot plan.Snapshot) (hoststate.State, error) {
 	return plan.ForGateway(snapshot)
 }
@@ -249,7 +247,6 @@ func claimants(peers []plan.Peer) map[string][]string {
 	return all
 }
 
-// laneInputs are the inputs of observeLane.
 type laneInputs struct {
 	endpoints []agent.Endpoint
 	previous  agent.PreviousKey

@@ -39,7 +39,6 @@ type Host interface {
 	Reaches() (reach.Facts, error)
 }
 
-// Options of a node.
 type Options struct {
 	// Namespace is the install namespace, DaemonSet the name of the DaemonSet that runs this role there.
 	Namespace, DaemonSet string
@@ -109,7 +108,6 @@ func (r *Route) Ready() bool { return r.loop.Ready() }
 // Alive is false if the loop is stuck.
 func (r *Route) Alive() bool { return r.loop.Alive() }
 
-// Plan of a node.
 func (r *Route) Plan(snapshot plan.Snapshot) (hoststate.State, error) { return plan.ForNode(snapshot) }
 
 // Observe makes a snapshot from the listed objects and the results of the probes.
@@ -196,7 +194,6 @@ func (r *Route) measure(gateways []plan.Gateway) (err error) {
 	return err
 }
 
-// lanes are those that exist at both ends.
 func lanes(s *plan.Snapshot, peer plan.Peer) (both []int) {
 	for _, gateway := range s.Gateways {
 		if slices.ContainsFunc(peer.Lanes, func(lane plan.PeerLane) bool { return lane.Number == gateway.Lane }) {
