@@ -376,7 +376,8 @@ var forbidden = []struct {
 	why          string
 }{
 	{
-		"playground", ".", []string{"k8s.io/", "sigs.k8s.io/", "go.etcd.io/"},
+		"playground", ".",
+		[]string{"k8s.io/", "sigs.k8s.io/", "go.etcd.io/"},
 		"the playground program is also the first process of every node, so its memory counts",
 	},
 	{

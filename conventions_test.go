@@ -31,7 +31,8 @@ var topLevel = []string{
 	".ci", ".gitattributes", ".github", ".gitignore",
 	"ARCHITECTURE.md", "CONTRIBUTING.md", "LICENSE", "Makefile", "README.md", "SECURITY.md",
 	"apis", "cmd", "conventions_docs_test.go", "conventions_imports_test.go", "conventions_labels_test.go", "conventions_listeners_test.go",
-	"conventions_pages_test.go", "conventions_security_test.go", "conventions_symptoms_test.go", "conventions_test.go", "conventions_words_test.go", "deployments", "doc.go", "docs",
+	"conventions_pages_test.go", "conventions_security_test.go", "conventions_symptoms_test.go", "conventions_test.go",
+	"conventions_words_test.go", "deployments", "doc.go", "docs",
 	"examples", "go.mod", "go.sum", "hack",
 	"internal", "playground", "terraform", "test",
 }

@@ -15,7 +15,9 @@ func (*file) Close() error { return nil }
 // Results of tests are kept, and those of other commands are not.
 func TestWithResults(t *testing.T) {
 	plan := withResults([]stage{{name: "unit product", commands: []command{
-		{args: []string{"make", "image"}}, {args: []string{"go", "test", "./a"}}, {args: []string{"go", "test", "-fuzz", "^FuzzX$", "./a"}},
+		{args: []string{"make", "image"}},
+		{args: []string{"go", "test", "./a"}},
+		{args: []string{"go", "test", "-fuzz", "^FuzzX$", "./a"}},
 		{args: []string{"go", "vet"}},
 	}}}, "0123")
 	for i, want := range []results{{}, {path: filepath.Join("bin", "results", "unit-product-1.json"), commit: "0123"}, {}, {}} {

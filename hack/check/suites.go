@@ -26,7 +26,8 @@ var suites = []stage{
 	{name: "field", about: "programs as people have them, once at home and once at the provider, with the same answer from both", commands: []command{
 		{args: []string{"go", "test", "-count=1", "-timeout", "60m", "./test/field", "-v", "-long"}},
 	}},
-	{name: "programs",
+	{
+		name:  "programs",
 		about: "operators, Prometheus, databases and ingress controllers as their users run them, with replicas in both clusters",
 		commands: []command{
 			{args: []string{"make", "--no-print-directory", "mover", "program-images"}},
@@ -35,7 +36,8 @@ var suites = []stage{
 				"go", "test", "-count=1", "-timeout", "60m", "./test/programs", "-v", "-scenario", "stateful", "-run",
 				"TestPrometheus|TestTraefik|TestGalera",
 			}},
-		}},
+		},
+	},
 	{name: "faults", about: "200 offloaded pods while processes, servers, nodes and links fail, for minutes", commands: []command{
 		{args: []string{"go", "test", "-count=1", "./test/bench/offload"}},
 		{args: []string{"go", "test", "-count=1", "-timeout", "90m", "./test/faults", "-v", "-long"}},
@@ -43,33 +45,41 @@ var suites = []stage{
 	{name: "network", about: "three clusters with the same addresses, one and two gateways, every fault", commands: []command{
 		{args: []string{"go", "test", "-count=1", "-timeout", "90m", "./test/network", "-v", "-long"}},
 	}},
-	{name: "several",
+	{
+		name:  "several",
 		about: "a cluster with several peers: an application in three clusters, of which one fails or leaves; a ring; four clusters, each of which uses the others",
 		commands: []command{
 			{args: []string{"go", "test", "-count=1", "-timeout", "60m", "./test/several", "-v", "-long"}},
-		}},
-	{name: "soak", about: "six namespaces in three providers, random actions of users and random faults; `make soak` is its long form, with 20",
+		},
+	},
+	{
+		name: "soak", about: "six namespaces in three providers, random actions of users and random faults; `make soak` is its long form, with 20",
 		commands: []command{
 			{args: []string{"go", "test", "-count=1", "-timeout", "60m", "./test/soak", "-v"}},
-		}},
+		},
+	},
 	{name: "tenants", about: "one consumer tries to create 100,000 objects while another one works", commands: []command{
 		{args: []string{"go", "test", "-count=1", "-timeout", "60m", "./test/tenants", "-v"}},
 	}},
-	{name: "stateful",
+	{
+		name:  "stateful",
 		about: "a database of two clusters, by the commands of its guide; a cluster is lost and returns without a lost row, a volume moves to a third one",
 		commands: []command{
 			{args: []string{"make", "--no-print-directory", "mover", "stateful-images"}},
 			{args: []string{"go", "test", "-count=1", "-timeout", "40m", "./test/stateful", "-v", "-long"}},
-		}},
+		},
+	},
 	{name: "examples", about: "the guides of examples/ on their clusters, from the first command to the last one", commands: []command{
 		{args: []string{"go", "test", "-count=1", "-timeout", "60m", "./test/examples", "-v"}},
 	}},
-	{name: "install",
+	{
+		name:  "install",
 		about: "every way to install, on clusters whose networks do not overlap: Helm, other namespaces, other networks, no addresses",
 		commands: []command{
 			{args: []string{"make", "--no-print-directory", "helm"}},
 			{args: []string{"go", "test", "-count=1", "-timeout", "60m", "./test/install", "-v"}},
-		}},
+		},
+	},
 	{name: "release", about: "two builds of one release, the second without Go's build cache: the same bytes", commands: []command{
 		{args: []string{"go", "test", "-count=1", "-timeout", "60m", "./hack/release", "-v", "-long"}},
 	}},

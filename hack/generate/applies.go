@@ -68,7 +68,7 @@ func appliedKinds() error {
 	return errors.Join(os.RemoveAll(applies+"/internal"), os.Remove(applies+"/utils.go"))
 }
 
-// kindOf reads what the generated text of a kind says; ok is false for the text of another type.
+// kindOf reads what the generated text of a kind states; ok is false for the text of another type.
 func kindOf(text []byte) (kind appliedKind, ok bool) {
 	match := kindType.FindSubmatch(text)
 	if match == nil {
@@ -104,7 +104,7 @@ import "liqo.io/liqo/`+applies+`/object"
 			parameters, namespace = "name, namespace string", "namespace"
 		}
 		fmt.Fprintf(&out, `
-// %[1]sApplyConfiguration says what an apply of this kind wants.
+// %[1]sApplyConfiguration states what an apply of this kind wants.
 type %[1]sApplyConfiguration = object.Configuration[%[2]s, %[3]s]
 
 // %[1]s has the identity of the object, and nothing else.

@@ -156,7 +156,8 @@ func TestPeerBox(t *testing.T) {
 	}
 	used.Hosted = []status.RemoteNamespace{{Namespace: "data", Remote: "data-milan-222222", Phase: "Accepted"}}
 	used.Volumes = []status.RemoteVolume{
-		{Claim: "shop/data", Size: "1Gi", StorageClass: "disk", Volume: "pvc-1"}, {Claim: "shop/new", Size: "2Gi", StorageClass: "disk"},
+		{Claim: "shop/data", Size: "1Gi", StorageClass: "disk", Volume: "pvc-1"},
+		{Claim: "shop/new", Size: "2Gi", StorageClass: "disk"},
 		{Claim: "shop/old", Size: "3Gi", StorageClass: "disk", Deleted: true},
 	}
 	golden(t, "status_peer_offloading", drawn(boxes.Peers([]status.Peer{used}, false)))

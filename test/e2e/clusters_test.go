@@ -283,8 +283,10 @@ func tokens(t *testing.T) {
 		token string
 		want  discovery.PeeringConditionStatus
 	}{
-		{"", discovery.StatusEmptyDenied}, {strings.Repeat("0", 64), discovery.StatusError},
-		{strings.Repeat("0", 64) + fingerprint, discovery.StatusDenied}, {good, discovery.StatusEstablished},
+		{"", discovery.StatusEmptyDenied},
+		{strings.Repeat("0", 64), discovery.StatusError},
+		{strings.Repeat("0", 64) + fingerprint, discovery.StatusDenied},
+		{good, discovery.StatusEstablished},
 	} {
 		if result := rome.TryKubectl(manifest(c.token), "apply", "-f", "-"); result.Code != 0 {
 			t.Fatal(result)

@@ -157,11 +157,13 @@ func TestLaws(t *testing.T) {
 		},
 		{
 			"its namespace lost another provider",
-			withdrawn(Marker{Kind: markerWithdrawal, Cause: "w", Names: []string{"faults/*"}, Nodes: []string{"other"}}), []string{lawRestart},
+			withdrawn(Marker{Kind: markerWithdrawal, Cause: "w", Names: []string{"faults/*"}, Nodes: []string{"other"}}),
+			[]string{lawRestart},
 		},
 		{
 			"another namespace lost the provider",
-			withdrawn(Marker{Kind: markerWithdrawal, Cause: "w", Names: []string{"other/*"}, Nodes: []string{"virtual"}}), []string{lawRestart},
+			withdrawn(Marker{Kind: markerWithdrawal, Cause: "w", Names: []string{"other/*"}, Nodes: []string{"virtual"}}),
+			[]string{lawRestart},
 		},
 		{
 			"a pod that never restarts starts again after that",
@@ -224,7 +226,8 @@ func TestLaws(t *testing.T) {
 		{"a phase goes back", healthy().local(30, "a", phase("Failed"), ended("c1", 0, 29, 137)).local(31, "a", running("c1", 0)), []string{lawPhase}},
 		{
 			"the phase of a ShadowPod goes back",
-			healthy().remote(30, "s", kind("ShadowPod"), phase("Succeeded")).remote(31, "s", kind("ShadowPod")), []string{lawPhase},
+			healthy().remote(30, "s", kind("ShadowPod"), phase("Succeeded")).remote(31, "s", kind("ShadowPod")),
+			[]string{lawPhase},
 		},
 		{
 			"one final phase becomes another",

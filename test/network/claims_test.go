@@ -116,7 +116,9 @@ func startOutsider(t *testing.T) {
 	router.Run(t, "ip", "addr", "add", gate.String()+"/30", "dev", name)
 	router.Run(t, "ip", "link", "set", name, "up")
 	for _, args := range [][]string{
-		{"link", "set", "lo", "up"}, {"addr", "add", outsider.String() + "/30", "dev", "eth0"}, {"link", "set", "eth0", "up"},
+		{"link", "set", "lo", "up"},
+		{"addr", "add", outsider.String() + "/30", "dev", "eth0"},
+		{"link", "set", "eth0", "up"},
 		{"route", "add", "default", "via", gate.String()},
 	} {
 		place.Run(t, "ip", args...)

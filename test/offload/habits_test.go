@@ -58,8 +58,14 @@ func TestHabits(t *testing.T) {
 		test func(*testing.T)
 	}{
 		// One after the other: "drain" cordons the node on which the others start pods.
-		{"describe", describe}, {"rollout", rollout}, {"wait", waits}, {"debug copy", debugCopy}, {"debug node", debugNode},
-		{"eviction", eviction}, {"drain", drain}, {"autoscale", autoscale},
+		{"describe", describe},
+		{"rollout", rollout},
+		{"wait", waits},
+		{"debug copy", debugCopy},
+		{"debug node", debugNode},
+		{"eviction", eviction},
+		{"drain", drain},
+		{"autoscale", autoscale},
 	} {
 		t.Run(one.name, one.test)
 	}

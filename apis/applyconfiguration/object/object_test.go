@@ -11,7 +11,7 @@ import (
 	metaapply "k8s.io/client-go/applyconfigurations/meta/v1"
 )
 
-// TestSameAsGenerated: an object says the same as the apply configuration that is generated for its kind, and has the same identity.
+// TestSameAsGenerated: an object states the same as the apply configuration that is generated for its kind, and has the same identity.
 func TestSameAsGenerated(t *testing.T) {
 	ours := func() *Configuration[coreapply.PodSpecApplyConfiguration, coreapply.PodStatusApplyConfiguration] {
 		return New[coreapply.PodSpecApplyConfiguration, coreapply.PodStatusApplyConfiguration]("v1", "Pod", "space", "name")

@@ -29,7 +29,8 @@ func TestRowsOfNetworkConfig(t *testing.T) {
 		"rows only, not signed": {NetworkConfigSpec{Networks: []Networks{four}}, nil, "not signed"},
 		"two families": {
 			NetworkConfigSpec{PodCIDR: four.PodCIDR, ExternalCIDR: four.ExternalCIDR, Networks: []Networks{four, six}, BackendConfig: signed(four, six)},
-			[]Networks{four, six}, "",
+			[]Networks{four, six},
+			"",
 		},
 		"a row that the sender did not sign": {
 			NetworkConfigSpec{PodCIDR: four.PodCIDR, ExternalCIDR: four.ExternalCIDR, Networks: []Networks{four, six}}, nil, "not signed",

@@ -85,8 +85,10 @@ func TestAttackNC1Words(t *testing.T) {
 		{NetworkWords{Keep: []string{"10.7.0.0/16"}}, "10.7.0.5/32 (node n1 by a route eth1); if it is to lead to the other cluster nevertheless, " +
 			"and not where the nodes reach it now: --force-network 10.7.0.0/16", []string{"10.201.0.0/16"}, nil},
 		{
-			NetworkWords{Keep: []string{"10.7.0.0/16", "10.201.0.0/16"}, Force: []string{"10.7.0.0/16"}}, "",
-			[]string{"10.201.0.0/16", "10.7.0.0/16"}, []string{"10.7.0.0/16"},
+			NetworkWords{Keep: []string{"10.7.0.0/16", "10.201.0.0/16"}, Force: []string{"10.7.0.0/16"}},
+			"",
+			[]string{"10.201.0.0/16", "10.7.0.0/16"},
+			[]string{"10.7.0.0/16"},
 		},
 		{NetworkWords{Keep: []string{"10.202.0.0/16", "10.201.0.0/16"}}, "", []string{"10.201.0.0/16", "10.7.0.0/16", "10.202.0.0/16"}, []string{"10.7.0.0/16"}},
 	} {

@@ -68,15 +68,18 @@ func testOffload(t *testing.T, config *rest.Config) {
 	}{
 		{
 			"new", func() { o.Selectors = []string{"region=europe", "cheap"} }, "Ready",
-			[]string{`INFO Offloading of namespace "shop" correctly enabled`, "INFO Offloading completed successfully"}, "",
+			[]string{`INFO Offloading of namespace "shop" correctly enabled`, "INFO Offloading completed successfully"},
+			"",
 		},
 		{
 			"again, without a selector", func() { o.Selectors = nil }, "NoClusterSelected",
-			[]string{"correctly enabled", "WARN Offloading completed, but no cluster was selected"}, "",
+			[]string{"correctly enabled", "WARN Offloading completed, but no cluster was selected"},
+			"",
 		},
 		{
 			"more restrictive", func() { o.PodOffloadingStrategy = "Remote" }, "Ready",
-			[]string{"WARN The pod offloading strategy", "WARN Existing pods", "completed successfully"}, "",
+			[]string{"WARN The pod offloading strategy", "WARN Existing pods", "completed successfully"},
+			"",
 		},
 		{"all failed", func() { o.PodOffloadingStrategy = "LocalAndRemote" }, "AllFailed", nil, "AllFailed: milan-1: namespace is taken (CreationLoopBackOff)"},
 		{"one failed", func() { o.Selectors = []string{"cheap"} }, "SomeFailed", nil, "SomeFailed"},

@@ -206,7 +206,8 @@ func TestNamespaceOfOthersStays(t *testing.T) {
 		{"shared, with a Secret", nil, false, []client.Object{key, &corev1.Secret{ObjectMeta: in("theirs", nil)}}, true},
 		{
 			"shared, with the record of another release", nil, true,
-			[]client.Object{&corev1.Secret{ObjectMeta: in("theirs", map[string]string{"owner": "helm", "name": "shop"})}}, true,
+			[]client.Object{&corev1.Secret{ObjectMeta: in("theirs", map[string]string{"owner": "helm", "name": "shop"})}},
+			true,
 		},
 	} {
 		t.Run(test.name, func(t *testing.T) {

@@ -85,13 +85,13 @@ func identity(t *testing.T) (*tls.Config, func(tls.ConnectionState) string) {
 		t.Fatal(err)
 	}
 	return &tls.Config{
-			Certificates: []tls.Certificate{pair}, ClientAuth: tls.RequestClientCert, InsecureSkipVerify: true,
-		}, func(state tls.ConnectionState) string { //nolint:gosec // the test knows both ends
-			if len(state.PeerCertificates) > 0 && state.PeerCertificates[0].Equal(leaf) {
-				return "it"
-			}
-			return ""
+		Certificates: []tls.Certificate{pair}, ClientAuth: tls.RequestClientCert, InsecureSkipVerify: true,
+	}, func(state tls.ConnectionState) string { //nolint:gosec // the test knows both ends
+		if len(state.PeerCertificates) > 0 && state.PeerCertificates[0].Equal(leaf) {
+			return "it"
 		}
+		return ""
+	}
 }
 
 // TestHeaders: headers that are too large or have too many lines end the connection, others and any body pass, on each request of a connection.

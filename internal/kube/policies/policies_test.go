@@ -33,10 +33,12 @@ func inForce() *rules {
 		all.policies.Items = append(all.policies.Items, *made(&policy{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: admissionv1.ValidatingAdmissionPolicySpec{
 			FailurePolicy: new(admissionv1.Fail), Validations: []admissionv1.Validation{{Expression: "false"}},
 		}}))
-		all.bindings.Items = append(all.bindings.Items, *made(&binding{ObjectMeta: metav1.ObjectMeta{Name: name},
+		all.bindings.Items = append(all.bindings.Items, *made(&binding{
+			ObjectMeta: metav1.ObjectMeta{Name: name},
 			Spec: admissionv1.ValidatingAdmissionPolicyBindingSpec{
 				PolicyName: name, ValidationActions: []admissionv1.ValidationAction{admissionv1.Deny},
-			}}))
+			},
+		}))
 	}
 	hook := admissionv1.ValidatingWebhook{Name: "peerbytes", FailurePolicy: new(admissionv1.Fail), ClientConfig: admissionv1.WebhookClientConfig{
 		Service: &admissionv1.ServiceReference{Name: "liqo-controller-manager", Path: new("/secret/validate/peer-objects")},

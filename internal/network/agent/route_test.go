@@ -176,10 +176,12 @@ func (e *env) allow(yes bool) {
 		binding.Subjects[0].Name = "route"
 	}
 	e.must(e.Update(e.t.Context(), binding))
-	review := &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{User: "route",
+	review := &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
+		User: "route",
 		ResourceAttributes: &authorizationv1.ResourceAttributes{
 			Namespace: namespace, Verb: "get", Group: "apps", Resource: "daemonsets", Name: "liqo-route",
-		}}}
+		},
+	}}
 	e.until("the API server knows", func(hoststate.State) bool {
 		asked := review.DeepCopy()
 		e.must(e.Create(e.t.Context(), asked))

@@ -83,7 +83,8 @@ func TestMonitor(t *testing.T) {
 		},
 		"two lost are forgiven": {fast, 1 * ms, not(time.Second, 1100*ms), 5 * time.Second, []State{Up}, nil},
 		"comes back": {
-			fast, 1 * ms, not(time.Second, 2*time.Second), 5 * time.Second, []State{Up, Down, Up},
+			fast, 1 * ms, not(time.Second, 2*time.Second), 5 * time.Second,
+			[]State{Up, Down, Up},
 			[]span{{0, 100 * ms}, {1100 * ms, 1180 * ms}, {2050 * ms, 2110 * ms}},
 		},
 		"slow pace, faster when late": {slow, 1 * ms, not(time.Second, 1800*ms), 9 * time.Second, []State{Up}, nil},

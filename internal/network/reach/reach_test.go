@@ -39,7 +39,9 @@ func TestNetworks(t *testing.T) {
 		}, "10.0.0.2/32 Resolver, 10.0.12.0/24 Link eth0, 172.30.0.0/16 Route eth0"},
 		"a route without an address, and the halves of a default route": {Facts{
 			Routes: []Route{
-				{To: prefix("0.0.0.0/1"), Link: "tun0"}, {To: prefix("128.0.0.0/1"), Link: "tun0"}, {To: prefix("10.8.0.0/24"), Link: "tun0"},
+				{To: prefix("0.0.0.0/1"), Link: "tun0"},
+				{To: prefix("128.0.0.0/1"), Link: "tun0"},
+				{To: prefix("10.8.0.0/24"), Link: "tun0"},
 				{To: prefix("10.0.0.0/7"), Link: "tun0"},
 			},
 		}, "10.8.0.0/24 Route tun0"},
@@ -50,7 +52,8 @@ func TestNetworks(t *testing.T) {
 		"routes to pods, and a node that is a container": {Facts{
 			Addresses: []Address{{"eth0", prefix("172.18.0.3/16")}, {"veth1", prefix("10.200.1.1/32")}, {"kube-ipvs0", prefix("10.96.0.1/32")}},
 			Routes: []Route{
-				{To: prefix("10.200.1.5/32"), Link: "veth1"}, {To: prefix("10.200.2.0/24"), Link: "eth0", Gateway: true},
+				{To: prefix("10.200.1.5/32"), Link: "veth1"},
+				{To: prefix("10.200.2.0/24"), Link: "eth0", Gateway: true},
 				{To: prefix("10.9.9.9/32"), Link: "eth0", Gateway: true},
 			},
 			Pairs: []string{"eth0", "veth1"},
@@ -58,7 +61,8 @@ func TestNetworks(t *testing.T) {
 		"one inside another, and the same twice": {Facts{
 			Addresses: []Address{{"eth0", prefix("10.1.2.3/24")}},
 			Routes: []Route{
-				{To: prefix("10.1.0.0/16"), Link: "eth1", Gateway: true}, {To: prefix("10.1.2.0/24"), Link: "eth0", Connected: true},
+				{To: prefix("10.1.0.0/16"), Link: "eth1", Gateway: true},
+				{To: prefix("10.1.2.0/24"), Link: "eth0", Connected: true},
 				{To: prefix("10.1.0.0/16"), Link: "eth2"},
 			},
 		}, "10.1.0.0/16 Route eth1"},

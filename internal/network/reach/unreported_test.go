@@ -85,7 +85,9 @@ func TestUnreported(t *testing.T) {
 		"a clock that is ahead":        {long, []corev1.Node{node("a", -time.Hour)}, nil, "[]", 0, "[a]"},
 		"a new node with such a clock": {long, []corev1.Node{node("a", -time.Hour, young)}, nil, "[a]", 110 * time.Second, "[]"},
 		"the longest wait counts": {
-			long, []corev1.Node{node("a", 100*time.Second), node("b", 10*time.Second), node("c", time.Hour)}, nil, "[a b]", 110 * time.Second,
+			long,
+			[]corev1.Node{node("a", 100*time.Second), node("b", 10*time.Second), node("c", time.Hour)},
+			nil, "[a b]", 110 * time.Second,
 			"[c]",
 		},
 	} {

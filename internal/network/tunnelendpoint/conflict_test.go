@@ -29,7 +29,8 @@ func TestConflicts(t *testing.T) {
 		"nothing there":             {[]string{"10.50.0.0/16"}, nil, "None", "10.51.0.0/16", ""},
 		"remapped, and not written": {nil, nil, "242.1.0.0/16", "10.50.9.0/24", ""},
 		"written, and remapped for it": {
-			[]string{"10.50.0.0/16"}, nil, "242.1.0.0/16", "10.50.9.0/24",
+			[]string{"10.50.0.0/16"},
+			nil, "242.1.0.0/16", "10.50.9.0/24",
 			"10.50.0.0/16 of the peer is remapped to 242.1.0.0/16, because nodes of this cluster reach 10.50.9.0/24 (node n1 by a route); to lead it",
 		},
 		"written, in use, reached later": {[]string{"10.50.0.0/16"}, nil, "None", "10.0.0.0/8", "10.50.0.0/16 leads to the peer, and nodes of " +

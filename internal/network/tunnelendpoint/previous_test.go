@@ -25,7 +25,8 @@ func TestPreviousKeys(t *testing.T) {
 		{"one lane changes", time.Second, []string{"b0", "a1"}, map[string]string{"previousKey.0": "a0 2026-01-01T00:00:02Z"}},
 		{"it stays", time.Second, []string{"b0", "a1"}, map[string]string{"previousKey.0": "a0 2026-01-01T00:00:02Z"}},
 		{
-			"the other one", time.Second, []string{"b0", "b1"},
+			"the other one", time.Second,
+			[]string{"b0", "b1"},
 			map[string]string{"previousKey.0": "a0 2026-01-01T00:00:02Z", "previousKey.1": "a1 2026-01-01T00:00:04Z"},
 		},
 		{"back again", time.Second, []string{"a0", "b1"}, map[string]string{"previousKey.0": "b0 2026-01-01T00:00:05Z", "previousKey.1": "a1 2026-01-01T00:00:04Z"}},

@@ -208,8 +208,16 @@ func TestLatencyIsRewrittenIfItMatters(t *testing.T) {
 		rtt  int64
 		want string
 	}{
-		{2000, "1.5ms"}, {2400, "1.5ms"}, {0, "1.5ms"}, {700, "1.5ms"}, {2600, "2.6ms"}, {1400, "2.6ms"}, {1200, "1.2ms"}, {1000, "1.2ms"},
-		{50, "50µs"}, {900, "50µs"},
+		{2000, "1.5ms"},
+		{2400, "1.5ms"},
+		{0, "1.5ms"},
+		{700, "1.5ms"},
+		{2600, "2.6ms"},
+		{1400, "2.6ms"},
+		{1200, "1.2ms"},
+		{1000, "1.2ms"},
+		{50, "50µs"},
+		{900, "50µs"},
 	} {
 		f.change(0, func(_ *report.Observation, p *report.Peer) { p.RTTMicroseconds = row.rtt })
 		f.Now = f.Now.Add(latencyRest)
@@ -316,8 +324,16 @@ func TestMTU(t *testing.T) {
 		at             int // seconds
 		measured, want int32
 	}{
-		{0, 1400, 1400}, {1, 1420, 1420}, {2, 1300, 1300}, {3, 1420, 1300}, {4, 1280, 1280}, {5, 1420, 1280}, {64, 1420, 1280}, {65, 1420, 1420},
-		{70, 1420, 1420}, {200, 1440, 1440},
+		{0, 1400, 1400},
+		{1, 1420, 1420},
+		{2, 1300, 1300},
+		{3, 1420, 1300},
+		{4, 1280, 1280},
+		{5, 1420, 1280},
+		{64, 1420, 1280},
+		{65, 1420, 1420},
+		{70, 1420, 1420},
+		{200, 1440, 1440},
 	} {
 		used, memory = settleMTU(memory, used, step.measured, noon.Add(time.Duration(step.at)*time.Second))
 		if used != step.want {

@@ -29,16 +29,19 @@ func TestTally(t *testing.T) {
 			"Pod", metav1.ObjectMeta{Name: "web", Labels: ours}, offloadingv1alpha1.RemoteNamespaceContents{Copies: map[string]int32{"Pod": 1}},
 		},
 		"a copy of another cluster": {
-			"Pod", metav1.ObjectMeta{Name: "web", Labels: theirs},
+			"Pod",
+			metav1.ObjectMeta{Name: "web", Labels: theirs},
 			offloadingv1alpha1.RemoteNamespaceContents{Others: &offloadingv1alpha1.FoundObjects{Count: 1, Names: []string{"Pod web"}}},
 		},
 		"a ConfigMap of every namespace": {"ConfigMap", metav1.ObjectMeta{Name: "kube-root-ca.crt"}, offloadingv1alpha1.RemoteNamespaceContents{}},
 		"the token of a service account": {
-			"Secret", metav1.ObjectMeta{Name: "default-token-x", Annotations: map[string]string{"kubernetes.io/service-account.name": "default"}},
+			"Secret",
+			metav1.ObjectMeta{Name: "default-token-x", Annotations: map[string]string{"kubernetes.io/service-account.name": "default"}},
 			offloadingv1alpha1.RemoteNamespaceContents{},
 		},
 		"a claim with the data of a volume": {
-			"PersistentVolumeClaim", metav1.ObjectMeta{Name: "data", Annotations: map[string]string{"storage.liqo.io/virtual-volume": "pvc-1"}},
+			"PersistentVolumeClaim",
+			metav1.ObjectMeta{Name: "data", Annotations: map[string]string{"storage.liqo.io/virtual-volume": "pvc-1"}},
 			offloadingv1alpha1.RemoteNamespaceContents{},
 		},
 		"a claim of a forgotten volume": {
@@ -47,7 +50,8 @@ func TestTally(t *testing.T) {
 			offloadingv1alpha1.RemoteNamespaceContents{Claims: &offloadingv1alpha1.FoundObjects{Count: 1, Names: []string{"data"}}},
 		},
 		"a claim without a volume": {
-			"PersistentVolumeClaim", metav1.ObjectMeta{Name: "data"},
+			"PersistentVolumeClaim",
+			metav1.ObjectMeta{Name: "data"},
 			offloadingv1alpha1.RemoteNamespaceContents{Claims: &offloadingv1alpha1.FoundObjects{Count: 1, Names: []string{"data"}}},
 		},
 	} {

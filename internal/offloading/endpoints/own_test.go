@@ -40,21 +40,25 @@ func TestOwnPods(t *testing.T) {
 		"ready":            {running, "IPv4", vkv1alpha1.Endpoint{Conditions: ready}, `{"ready":true}`},
 		"nothing is given": {running, "IPv4", vkv1alpha1.Endpoint{}, `{"ready":true}`},
 		"not ready there": {
-			running, "IPv4", vkv1alpha1.Endpoint{Conditions: discoveryv1.EndpointConditions{Ready: no, Serving: no}},
+			running, "IPv4",
+			vkv1alpha1.Endpoint{Conditions: discoveryv1.EndpointConditions{Ready: no, Serving: no}},
 			`{"ready":false,"serving":false}`,
 		},
 		"a new pod, not ready": {starts, "IPv4", vkv1alpha1.Endpoint{Conditions: ready}, `{"ready":false,"serving":false}`},
 		"published, not ready": {
-			starts, "IPv4", vkv1alpha1.Endpoint{Conditions: discoveryv1.EndpointConditions{Ready: yes, Serving: no}},
+			starts, "IPv4",
+			vkv1alpha1.Endpoint{Conditions: discoveryv1.EndpointConditions{Ready: yes, Serving: no}},
 			`{"ready":true,"serving":false}`,
 		},
 		"ends there": {
-			running, "IPv4", vkv1alpha1.Endpoint{Conditions: discoveryv1.EndpointConditions{Ready: no, Serving: yes, Terminating: yes}},
+			running, "IPv4",
+			vkv1alpha1.Endpoint{Conditions: discoveryv1.EndpointConditions{Ready: no, Serving: yes, Terminating: yes}},
 			`{"ready":false,"serving":true,"terminating":true}`,
 		},
 		"ends here, of itself": {ends, "IPv4", vkv1alpha1.Endpoint{Conditions: ready}, `{"ready":false,"serving":true,"terminating":true}`},
 		"ends, and is published": {
-			ends, "IPv4", vkv1alpha1.Endpoint{Conditions: discoveryv1.EndpointConditions{Ready: yes, Serving: yes, Terminating: yes}},
+			ends, "IPv4",
+			vkv1alpha1.Endpoint{Conditions: discoveryv1.EndpointConditions{Ready: yes, Serving: yes, Terminating: yes}},
 			`{"ready":true,"terminating":true}`,
 		},
 		"another node and address": {

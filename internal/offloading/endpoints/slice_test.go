@@ -92,7 +92,8 @@ func TestConditions(t *testing.T) {
 		ready, fallback bool // kube-proxy sends requests to those that are ready and, if there are none, to those that serve while they terminate
 	}{
 		"ready": {
-			discoveryv1.EndpointConditions{Ready: yes, Serving: yes, Terminating: no}, `{"ready":true}`, `{"ready":false,"serving":false}`, true,
+			discoveryv1.EndpointConditions{Ready: yes, Serving: yes, Terminating: no},
+			`{"ready":true}`, `{"ready":false,"serving":false}`, true,
 			false,
 		},
 		"nothing is given":         {discoveryv1.EndpointConditions{}, `{"ready":true}`, `{"ready":false,"serving":false}`, true, false},
@@ -101,27 +102,33 @@ func TestConditions(t *testing.T) {
 			discoveryv1.EndpointConditions{Ready: no}, `{"ready":false,"serving":false}`, `{"ready":false,"serving":false}`, false, false,
 		},
 		"starts": {
-			discoveryv1.EndpointConditions{Ready: no, Serving: no, Terminating: no}, `{"ready":false,"serving":false}`,
+			discoveryv1.EndpointConditions{Ready: no, Serving: no, Terminating: no},
+			`{"ready":false,"serving":false}`,
 			`{"ready":false,"serving":false}`, false, false,
 		},
 		"ends, and serves": {
-			discoveryv1.EndpointConditions{Ready: no, Serving: yes, Terminating: yes}, `{"ready":false,"serving":true,"terminating":true}`,
+			discoveryv1.EndpointConditions{Ready: no, Serving: yes, Terminating: yes},
+			`{"ready":false,"serving":true,"terminating":true}`,
 			`{"ready":false,"serving":false,"terminating":true}`, false, true,
 		},
 		"ends, and serves no more": {
-			discoveryv1.EndpointConditions{Ready: no, Serving: no, Terminating: yes}, `{"ready":false,"serving":false,"terminating":true}`,
+			discoveryv1.EndpointConditions{Ready: no, Serving: no, Terminating: yes},
+			`{"ready":false,"serving":false,"terminating":true}`,
 			`{"ready":false,"serving":false,"terminating":true}`, false, false,
 		},
 		"ends, serving is not given": {
-			discoveryv1.EndpointConditions{Ready: no, Terminating: yes}, `{"ready":false,"serving":false,"terminating":true}`,
+			discoveryv1.EndpointConditions{Ready: no, Terminating: yes},
+			`{"ready":false,"serving":false,"terminating":true}`,
 			`{"ready":false,"serving":false,"terminating":true}`, false, false,
 		},
 		"published before it is ready": {
-			discoveryv1.EndpointConditions{Ready: yes, Serving: no, Terminating: no}, `{"ready":true,"serving":false}`,
+			discoveryv1.EndpointConditions{Ready: yes, Serving: no, Terminating: no},
+			`{"ready":true,"serving":false}`,
 			`{"ready":false,"serving":false}`, true, false,
 		},
 		"published while it terminates": {
-			discoveryv1.EndpointConditions{Ready: yes, Serving: yes, Terminating: yes}, `{"ready":true,"terminating":true}`,
+			discoveryv1.EndpointConditions{Ready: yes, Serving: yes, Terminating: yes},
+			`{"ready":true,"terminating":true}`,
 			`{"ready":false,"serving":false,"terminating":true}`, true, true,
 		},
 	} {

@@ -49,7 +49,8 @@ func TestOf(t *testing.T) {
 	ingress := &networkingv1.Ingress{Spec: networkingv1.IngressSpec{
 		DefaultBackend: &networkingv1.IngressBackend{},
 		Rules: []networkingv1.IngressRule{
-			{Host: "B.example"}, {},
+			{Host: "B.example"},
+			{},
 			{Host: "b.example", IngressRuleValue: networkingv1.IngressRuleValue{HTTP: &networkingv1.HTTPIngressRuleValue{}}},
 		},
 		TLS: []networkingv1.IngressTLS{{Hosts: []string{"c.example", "b.example"}}},

@@ -24,8 +24,10 @@ func object(t *testing.T, text string) *unstructured.Unstructured {
 
 // TestCustomResource: the copy has all of the object but what only this cluster writes.
 func TestCustomResource(t *testing.T) {
-	mapping := project.NamespaceMapping{LocalID: "rome", RemoteID: "milan", Local: "shop", Remote: "shop-rome",
-		Skip: project.Denied{Labels: project.Keys{"secret"}}}
+	mapping := project.NamespaceMapping{
+		LocalID: "rome", RemoteID: "milan", Local: "shop", Remote: "shop-rome",
+		Skip: project.Denied{Labels: project.Keys{"secret"}},
+	}
 	local := object(t, `{"apiVersion":"example.com/v1","kind":"Widget","metadata":{"namespace":"shop","name":"lamp","uid":"1","generation":3,"resourceVersion":"7",
 		"labels":{"app":"x","secret":"y"},"annotations":{"note":"n","liqo.io/local-generation":"99","kubectl.kubernetes.io/last-applied-configuration":"{}"},
 		"finalizers":["example.com/hold"],"ownerReferences":[{"uid":"2"}]},"spec":{"size":2},"data":{"a":"b"},"status":{"phase":"Lit"}}`)
@@ -49,8 +51,10 @@ func TestCustomStatus(t *testing.T) {
 		{"no object", `{"status":"Lit"}`, `null`},
 		{"no generation", `{"status":{"phase":"Lit"}}`, `{"phase":"Lit"}`},
 		{"observed", `{"metadata":{"generation":4,"annotations":{"liqo.io/local-generation":"2"}},"status":{"observedGeneration":4}}`, `{"observedGeneration":2}`},
-		{"not yet observed", `{"metadata":{"generation":4,"annotations":{"liqo.io/local-generation":"2"}},"status":{"observedGeneration":3}}`,
-			`{"observedGeneration":1}`},
+		{
+			"not yet observed", `{"metadata":{"generation":4,"annotations":{"liqo.io/local-generation":"2"}},"status":{"observedGeneration":3}}`,
+			`{"observedGeneration":1}`,
+		},
 		{"beyond", `{"metadata":{"generation":4,"annotations":{"liqo.io/local-generation":"2"}},"status":{"observedGeneration":9}}`, `{"observedGeneration":2}`},
 		{
 			"conditions",
@@ -60,8 +64,10 @@ func TestCustomStatus(t *testing.T) {
 		},
 		{"not known of which", `{"metadata":{"generation":4},"status":{"observedGeneration":4}}`, `{"observedGeneration":0}`},
 		{"negative", `{"metadata":{"generation":4,"annotations":{"liqo.io/local-generation":"-5"}},"status":{"observedGeneration":4}}`, `{"observedGeneration":0}`},
-		{"nonsense", `{"metadata":{"generation":4,"annotations":{"liqo.io/local-generation":"two"}},"status":{"observedGeneration":"4","conditions":{}}}`,
-			`{"observedGeneration":"4","conditions":{}}`},
+		{
+			"nonsense", `{"metadata":{"generation":4,"annotations":{"liqo.io/local-generation":"two"}},"status":{"observedGeneration":"4","conditions":{}}}`,
+			`{"observedGeneration":"4","conditions":{}}`,
+		},
 	} {
 		var want map[string]any
 		if err := utiljson.Unmarshal([]byte(test.want), &want); err != nil {

@@ -90,7 +90,8 @@ func (t There) pod(m project.NamespaceMapping, endpoint *discoveryv1.Endpoint) (
 // ShadowEndpointSlice returns the endpoints of a local EndpointSlice that the peer does not find itself; nil if there are none. Those that run in the peer are
 // pods of their name there, without an address. The error means that an address cannot be translated yet: the caller must leave the remote object as it is.
 func ShadowEndpointSlice(m project.NamespaceMapping, local *discoveryv1.EndpointSlice, there There,
-	translator project.Translator) (*vkapply.ShadowEndpointSliceApplyConfiguration, error) {
+	translator project.Translator,
+) (*vkapply.ShadowEndpointSliceApplyConfiguration, error) {
 	if m.Skips(local) || local.Labels[discoveryv1.LabelServiceName] == "" ||
 		local.Labels[discoveryv1.LabelManagedBy] == labels.EndpointSliceReflection {
 		return nil, nil

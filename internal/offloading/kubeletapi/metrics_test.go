@@ -204,10 +204,12 @@ func TestSummary(t *testing.T) {
 	k.options.Node = func(context.Context) pages.Node { return pages.Node{Since: at(0)} }
 	k.options.EachPod = func(do func(*corev1.Pod)) {
 		start := at(1)
-		do(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web", UID: "uid-web"}, Status: corev1.PodStatus{StartTime: &start,
+		do(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web", UID: "uid-web"}, Status: corev1.PodStatus{
+			StartTime: &start,
 			ContainerStatuses: []corev1.ContainerStatus{
 				{Name: "app", State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: at(2)}}}, {Name: "side"},
-			}}})
+			},
+		}})
 	}
 	code, lines := answered(k.summary)
 	if got := s.asked.Load(); got != "/apis/metrics.k8s.io/v1beta1/namespaces/shop-rome/pods" {

@@ -591,7 +591,9 @@ func TestPlan(t *testing.T) {
 		{"running for a short time", s, is(nil), false, Step{RequeueAfter: runningDelay}, false},
 		{
 			"running for a short time, and our clock is wrong", s,
-			is(func(p *corev1.Pod) { p.CreationTimestamp = metav1.NewTime(now.Add(time.Hour)) }), false, Step{RequeueAfter: runningDelay}, false,
+			is(func(p *corev1.Pod) { p.CreationTimestamp = metav1.NewTime(now.Add(time.Hour)) }), false,
+			Step{RequeueAfter: runningDelay},
+			false,
 		},
 		{"running for long", s, is(func(p *corev1.Pod) { p.CreationTimestamp = metav1.NewTime(now.Add(-runningDelay)) }), false, Step{Phase: "Running"}, false},
 		{"running, and pending is recorded", phase(vkv1alpha1.ShadowPodPending), is(nil), false, Step{Phase: "Running"}, false},
@@ -653,12 +655,16 @@ func TestPlan(t *testing.T) {
 		{"in deletion in the background, held by us, an unmanaged pod", ours, is(unmanaged), false, Step{Free: true}, true},
 		{
 			"held by us, not in deletion, its pod was deleted",
-			planned(func(s *vkv1alpha1.ShadowPod) { s.Finalizers = []string{labels.FinalizerPodGone} }), nil, true, Step{Create: true}, false,
+			planned(func(s *vkv1alpha1.ShadowPod) { s.Finalizers = []string{labels.FinalizerPodGone} }), nil, true,
+			Step{Create: true},
+			false,
 		},
 		{"in deletion like its pod", goes, is(deleted), false, Step{}, false},
 		{
 			"in deletion like its pod, which we hold", goes,
-			is(func(p *corev1.Pod) { deleted(p); p.Finalizers = []string{labels.FinalizerPodEnd} }), false, Step{Release: true}, false,
+			is(func(p *corev1.Pod) { deleted(p); p.Finalizers = []string{labels.FinalizerPodEnd} }), false,
+			Step{Release: true},
+			false,
 		},
 		{"in deletion, and has ended, but its pod is there", planned(func(s *vkv1alpha1.ShadowPod) {
 			*s = *goes.DeepCopy()

@@ -72,7 +72,9 @@ func TestConfig(t *testing.T) {
 		},
 		{"another DNS by address", settings, at("10.80.0.10"), corev1.DNSNone, config("10.96.0.10", "example.com"), ""},
 		{
-			"the DNS of its own cluster, without a name server here", Settings{Domain: "cluster.local"}, at("10.80.0.10"), corev1.DNSNone,
+			"the DNS of its own cluster, without a name server here",
+			Settings{Domain: "cluster.local"},
+			at("10.80.0.10"), corev1.DNSNone,
 			config("10.80.0.10", "example.com"), "",
 		},
 		{"None", settings, place, corev1.DNSNone, config("1.1.1.1", "example.com"), ""},

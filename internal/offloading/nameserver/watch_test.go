@@ -62,10 +62,12 @@ func TestWatch(t *testing.T) {
 	pod := func(namespace, name, managedBy, address string) *corev1.Pod {
 		made := &corev1.Pod{
 			ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, Labels: map[string]string{labels.ManagedBy: managedBy}},
-			Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "c", Image: "image:1"}}, AutomountServiceAccountToken: new(false),
+			Spec: corev1.PodSpec{
+				Containers: []corev1.Container{{Name: "c", Image: "image:1"}}, AutomountServiceAccountToken: new(false),
 				NodeName: "physical", HostAliases: []corev1.HostAlias{
 					{IP: "10.66.0.1", Hostnames: []string{"db.example"}}, {IP: "10.81.0.1", Hostnames: []string{"kubernetes.default"}},
-				}},
+				},
+			},
 		}
 		b.Make(made)
 		b.EditStatus(made, func() {

@@ -61,10 +61,12 @@ func TestMapping(t *testing.T) {
 	if diff := cmp.Diff(map[string]int64{"typo": 3600}, spec.UnreachableTolerationSeconds); diff != "" {
 		t.Errorf("tolerated (-want +got)\n%s", diff)
 	}
-	bounded := &provider.Provider{Node: controllertest.NodeWith(map[string]string{"region": "europe"}), Namespaces: &vkv1alpha1.NamespaceMap{},
+	bounded := &provider.Provider{
+		Node: controllertest.NodeWith(map[string]string{"region": "europe"}), Namespaces: &vkv1alpha1.NamespaceMap{},
 		Allows: func(namespace string) (allowed, known bool) {
 			return namespace == "shop", namespace != "web" && namespace != "notes"
-		}}
+		},
+	}
 	bounded.Namespaces.Spec.DesiredMapping = map[string]string{"vault": "vault-rome", "web": "web-rome"}
 	if spec = mapping(all, bounded, nil); !maps.Equal(spec.DesiredMapping, map[string]string{"shop": "shop-rome", "web": "web-rome"}) {
 		t.Errorf("a provider that may receive shop, and of which web and notes are unknown, gets %v", spec.DesiredMapping)

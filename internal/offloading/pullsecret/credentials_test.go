@@ -29,7 +29,8 @@ func TestCredentials(t *testing.T) {
 			`{"auths":{"a.example":{"auth":"eDp5"}}}`, "",
 		},
 		"of the old type": {
-			[]*corev1.Secret{pullSecret(corev1.SecretTypeDockercfg, `{"a.example":{"auth":"eDp5"}}`)}, `{"auths":{"a.example":{"auth":"eDp5"}}}`,
+			[]*corev1.Secret{pullSecret(corev1.SecretTypeDockercfg, `{"a.example":{"auth":"eDp5"}}`)},
+			`{"auths":{"a.example":{"auth":"eDp5"}}}`,
 			"",
 		},
 		"several": {[]*corev1.Secret{

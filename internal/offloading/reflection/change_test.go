@@ -42,10 +42,12 @@ func TestRefusedEphemeralContainer(t *testing.T) {
 	}}
 	e.must(e.provider.Create(t.Context(), policy))
 	t.Cleanup(func() { _ = e.provider.Delete(context.Background(), policy) })
-	binding := &admissionregistrationv1.ValidatingAdmissionPolicyBinding{ObjectMeta: named("", name),
+	binding := &admissionregistrationv1.ValidatingAdmissionPolicyBinding{
+		ObjectMeta: named("", name),
 		Spec: admissionregistrationv1.ValidatingAdmissionPolicyBindingSpec{
 			PolicyName: name, ValidationActions: []admissionregistrationv1.ValidationAction{admissionregistrationv1.Deny},
-		}}
+		},
+	}
 	e.must(e.provider.Create(t.Context(), binding))
 	t.Cleanup(func() { _ = e.provider.Delete(context.Background(), binding) })
 	debug := []corev1.EphemeralContainer{{EphemeralContainerCommon: corev1.EphemeralContainerCommon{

@@ -194,13 +194,17 @@ func TestCustomResources(t *testing.T) {
 
 	// An operator there changes the spec, so that the two generations differ, and then has observed the copy.
 	e.edit(e.provider, far, func() { far.Object["spec"].(map[string]any)["assigned"] = "n1" })
-	e.setStatus("lamp", map[string]any{"observedGeneration": far.GetGeneration(), "phase": "Lit",
-		"conditions": []any{map[string]any{"type": "Ready", "status": "True", "observedGeneration": far.GetGeneration() - 1}}})
+	e.setStatus("lamp", map[string]any{
+		"observedGeneration": far.GetGeneration(), "phase": "Lit",
+		"conditions": []any{map[string]any{"type": "Ready", "status": "True", "observedGeneration": far.GetGeneration() - 1}},
+	})
 	if far.GetGeneration() < 3 {
 		t.Fatalf("generation there is %d: the test shows nothing", far.GetGeneration())
 	}
-	e.untilStatus("status", "lamp", map[string]any{"observedGeneration": int64(2), "phase": "Lit",
-		"conditions": []any{map[string]any{"type": "Ready", "status": "True", "observedGeneration": int64(1)}}})
+	e.untilStatus("status", "lamp", map[string]any{
+		"observedGeneration": int64(2), "phase": "Lit",
+		"conditions": []any{map[string]any{"type": "Ready", "status": "True", "observedGeneration": int64(1)}},
+	})
 	e.waitIdle()
 
 	stop()

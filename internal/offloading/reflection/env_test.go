@@ -323,8 +323,10 @@ func (e *env) roles() {
 		RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "liqo-virtual-kubelet"},
 	}))
 	e.waitForAccess(e.consumer, e.tenant, true, authorizationv1.ResourceAttributes{Verb: "list", Resource: "pods"})
-	e.waitForAccess(e.consumer, e.tenant, true, authorizationv1.ResourceAttributes{Namespace: e.tenant, Verb: "list", Group: vkv1alpha1.GroupVersion.Group,
-		Resource: "namespacemaps"})
+	e.waitForAccess(e.consumer, e.tenant, true, authorizationv1.ResourceAttributes{
+		Namespace: e.tenant, Verb: "list", Group: vkv1alpha1.GroupVersion.Group,
+		Resource: "namespacemaps",
+	})
 }
 
 // waitForAccess waits until the authorizer of the API server has observed that a virtual kubelet has a right, or no longer has it.

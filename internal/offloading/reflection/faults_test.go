@@ -59,8 +59,10 @@ func TestVanishes(t *testing.T) {
 	provider := e.runProvider(remoteNS)
 	stop := e.run()
 	pods := map[string]*corev1.Pod{}
-	for name, policy := range map[string]corev1.RestartPolicy{"once": corev1.RestartPolicyNever, "well": corev1.RestartPolicyOnFailure,
-		"always": corev1.RestartPolicyAlways} {
+	for name, policy := range map[string]corev1.RestartPolicy{
+		"once": corev1.RestartPolicyNever, "well": corev1.RestartPolicyOnFailure,
+		"always": corev1.RestartPolicyAlways,
+	} {
 		pods[name] = e.pod(local, name)
 		pods[name].Spec.RestartPolicy = policy
 		e.must(e.consumer.Create(t.Context(), pods[name]))

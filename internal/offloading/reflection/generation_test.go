@@ -69,8 +69,10 @@ func TestObservedGeneration(t *testing.T) {
 	// A change that is not sent, as that of our own tolerations, costs no write there, and is observed.
 	e.toProvider.reset()
 	e.edit(e.consumer, pod, func() {
-		pod.Spec.Tolerations = append(pod.Spec.Tolerations, corev1.Toleration{Key: labels.TaintVirtualNode, Operator: corev1.TolerationOpExists,
-			Effect: corev1.TaintEffectNoSchedule})
+		pod.Spec.Tolerations = append(pod.Spec.Tolerations, corev1.Toleration{
+			Key: labels.TaintVirtualNode, Operator: corev1.TolerationOpExists,
+			Effect: corev1.TaintEffectNoSchedule,
+		})
 	})
 	observed(3)
 	e.waitIdle()

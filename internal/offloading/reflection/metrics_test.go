@@ -78,8 +78,10 @@ func TestItems(t *testing.T) {
 			return nil
 		})
 	}
-	none := map[string]float64{"ConfigMap": 0, "EndpointSlice": 0, "Ingress": 0, "Pod": 0, "PodDisruptionBudget": 0, "Secret": 0, "Service": 0,
-		"ServiceAccount": 0}
+	none := map[string]float64{
+		"ConfigMap": 0, "EndpointSlice": 0, "Ingress": 0, "Pod": 0, "PodDisruptionBudget": 0, "Secret": 0, "Service": 0,
+		"ServiceAccount": 0,
+	}
 	with := func(change map[string]float64) map[string]float64 {
 		all := maps.Clone(none)
 		maps.Copy(all, change)

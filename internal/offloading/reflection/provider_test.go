@@ -182,11 +182,15 @@ func (p *fakeProvider) ready(pod *corev1.Pod) {
 
 // end sets the status of a pod to a terminal phase.
 func (p *fakeProvider) end(pod *corev1.Pod, phase corev1.PodPhase, code int32) {
-	conditions := []corev1.PodCondition{{Type: corev1.PodScheduled, Status: corev1.ConditionTrue},
-		{Type: corev1.PodReady, Status: corev1.ConditionFalse, Reason: "PodCompleted"}}
+	conditions := []corev1.PodCondition{
+		{Type: corev1.PodScheduled, Status: corev1.ConditionTrue},
+		{Type: corev1.PodReady, Status: corev1.ConditionFalse, Reason: "PodCompleted"},
+	}
 	p.status(pod, corev1.PodStatus{Phase: phase, Conditions: conditions, ContainerStatuses: []corev1.ContainerStatus{{
-		Name: "main", Image: "app:1", State: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ExitCode: code, Reason: "Completed",
-			FinishedAt: metav1.Now()}},
+		Name: "main", Image: "app:1", State: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{
+			ExitCode: code, Reason: "Completed",
+			FinishedAt: metav1.Now(),
+		}},
 	}}})
 }
 

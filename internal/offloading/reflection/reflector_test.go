@@ -58,8 +58,10 @@ func TestOneWriteEach(t *testing.T) {
 	stop := e.run()
 	e.until("the mapping exists", func() bool { mapping, _ := e.reflection.engine.Namespaces.Local(local); return mapping != nil })
 	secret := &corev1.Secret{ObjectMeta: named(local, "credentials"), Data: map[string][]byte{"a": {1, 2}}}
-	for _, object := range []client.Object{service(local, "web"), configMap(local, "settings", "1"), secret, ingress(local, "web"), slice(local, "web-x", "web"),
-		configMap(local, "kube-root-ca.crt", "ca")} {
+	for _, object := range []client.Object{
+		service(local, "web"), configMap(local, "settings", "1"), secret, ingress(local, "web"), slice(local, "web-x", "web"),
+		configMap(local, "kube-root-ca.crt", "ca"),
+	} {
 		e.must(e.consumer.Create(t.Context(), object))
 	}
 	copies := map[string]client.Object{

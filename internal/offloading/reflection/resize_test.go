@@ -98,20 +98,26 @@ func TestResize(t *testing.T) {
 				NamespaceSelector: &metav1.LabelSelector{MatchLabels: map[string]string{corev1.LabelMetadataName: remoteNS}},
 				ResourceRules: []admissionregistrationv1.NamedRuleWithOperations{{RuleWithOperations: admissionregistrationv1.RuleWithOperations{
 					Operations: []admissionregistrationv1.OperationType{admissionregistrationv1.Update},
-					Rule: admissionregistrationv1.Rule{APIGroups: []string{vkv1alpha1.GroupVersion.Group}, APIVersions: []string{"*"},
-						Resources: []string{"shadowpods"}},
+					Rule: admissionregistrationv1.Rule{
+						APIGroups: []string{vkv1alpha1.GroupVersion.Group}, APIVersions: []string{"*"},
+						Resources: []string{"shadowpods"},
+					},
 				}}},
 			},
-			Validations: []admissionregistrationv1.Validation{{Expression: `object.spec.pod.containers[0].resources.requests.cpu != "4"`,
-				Message: "no more is granted"}},
+			Validations: []admissionregistrationv1.Validation{{
+				Expression: `object.spec.pod.containers[0].resources.requests.cpu != "4"`,
+				Message:    "no more is granted",
+			}},
 		},
 	}
 	e.must(e.provider.Create(t.Context(), refusing))
 	t.Cleanup(func() { _ = e.provider.Delete(context.Background(), refusing) })
-	binding := &admissionregistrationv1.ValidatingAdmissionPolicyBinding{ObjectMeta: refusing.ObjectMeta,
+	binding := &admissionregistrationv1.ValidatingAdmissionPolicyBinding{
+		ObjectMeta: refusing.ObjectMeta,
 		Spec: admissionregistrationv1.ValidatingAdmissionPolicyBindingSpec{
 			PolicyName: refusing.Name, ValidationActions: []admissionregistrationv1.ValidationAction{admissionregistrationv1.Deny},
-		}}
+		},
+	}
 	binding.ResourceVersion, binding.UID = "", ""
 	e.must(e.provider.Create(t.Context(), binding))
 	t.Cleanup(func() { _ = e.provider.Delete(context.Background(), binding) })

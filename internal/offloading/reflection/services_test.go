@@ -33,16 +33,20 @@ func TestServiceChanges(t *testing.T) {
 		is     func(*corev1.ServiceSpec) bool
 		most   int
 	}{
-		{"another port", func(s *corev1.ServiceSpec) { s.Ports[0].Port = 81 }, func(s *corev1.ServiceSpec) bool { return len(s.Ports) == 1 && s.Ports[0].Port == 81 },
-			1},
+		{
+			"another port", func(s *corev1.ServiceSpec) { s.Ports[0].Port = 81 }, func(s *corev1.ServiceSpec) bool { return len(s.Ports) == 1 && s.Ports[0].Port == 81 },
+			1,
+		},
 		{"two ports", func(s *corev1.ServiceSpec) {
 			s.Ports = append(s.Ports, corev1.ServicePort{Name: "dns", Port: 81, Protocol: corev1.ProtocolUDP})
 		}, func(s *corev1.ServiceSpec) bool { return len(s.Ports) == 2 }, 1},
 		{"node port", func(s *corev1.ServiceSpec) { s.Type = corev1.ServiceTypeNodePort }, func(s *corev1.ServiceSpec) bool {
 			return s.Type == corev1.ServiceTypeNodePort && s.Ports[0].NodePort != 0
 		}, 1},
-		{"load balancer", func(s *corev1.ServiceSpec) { s.Type = corev1.ServiceTypeLoadBalancer },
-			func(s *corev1.ServiceSpec) bool { return s.Type == corev1.ServiceTypeLoadBalancer }, 1},
+		{
+			"load balancer", func(s *corev1.ServiceSpec) { s.Type = corev1.ServiceTypeLoadBalancer },
+			func(s *corev1.ServiceSpec) bool { return s.Type == corev1.ServiceTypeLoadBalancer }, 1,
+		},
 		{"cluster IP", func(s *corev1.ServiceSpec) {
 			s.Type, s.ExternalTrafficPolicy, s.AllocateLoadBalancerNodePorts = corev1.ServiceTypeClusterIP, "", nil
 			for i := range s.Ports {
@@ -59,23 +63,29 @@ func TestServiceChanges(t *testing.T) {
 		}, func(s *corev1.ServiceSpec) bool {
 			return s.Selector["app"] == "y" && s.ClusterIP != "" && s.ExternalName == ""
 		}, 2},
-		{"addresses that stay here", func(s *corev1.ServiceSpec) { s.ExternalIPs = []string{"203.0.113.7"} },
-			func(s *corev1.ServiceSpec) bool { return len(s.ExternalIPs) == 0 }, 0},
+		{
+			"addresses that stay here", func(s *corev1.ServiceSpec) { s.ExternalIPs = []string{"203.0.113.7"} },
+			func(s *corev1.ServiceSpec) bool { return len(s.ExternalIPs) == 0 }, 0,
+		},
 		{"two families", func(s *corev1.ServiceSpec) { s.IPFamilyPolicy = new(corev1.IPFamilyPolicyPreferDualStack) }, func(s *corev1.ServiceSpec) bool {
 			return *s.IPFamilyPolicy == corev1.IPFamilyPolicyPreferDualStack
 		}, 1},
-		{"session affinity", func(s *corev1.ServiceSpec) { s.SessionAffinity = corev1.ServiceAffinityClientIP },
-			func(s *corev1.ServiceSpec) bool { return s.SessionAffinity == corev1.ServiceAffinityClientIP }, 1},
+		{
+			"session affinity", func(s *corev1.ServiceSpec) { s.SessionAffinity = corev1.ServiceAffinityClientIP },
+			func(s *corev1.ServiceSpec) bool { return s.SessionAffinity == corev1.ServiceAffinityClientIP }, 1,
+		},
 		{"endpoints by hand", func(s *corev1.ServiceSpec) { s.Selector = nil }, func(s *corev1.ServiceSpec) bool {
 			return len(s.Selector) == 1 && s.Selector[labels.ByName] == "true" // without a selector, Kubernetes leaves the endpoints that it had found
 		}, 1},
 		{"a selector again", func(s *corev1.ServiceSpec) { s.Selector = map[string]string{"app": "z"} }, func(s *corev1.ServiceSpec) bool {
 			return len(s.Selector) == 1 && s.Selector["app"] == "z"
 		}, 1},
-		{"session affinity for ten minutes", func(s *corev1.ServiceSpec) { s.SessionAffinityConfig.ClientIP.TimeoutSeconds = new(int32(600)) },
+		{
+			"session affinity for ten minutes", func(s *corev1.ServiceSpec) { s.SessionAffinityConfig.ClientIP.TimeoutSeconds = new(int32(600)) },
 			func(s *corev1.ServiceSpec) bool {
 				return *s.SessionAffinityConfig.ClientIP.TimeoutSeconds == 600
-			}, 1},
+			}, 1,
+		},
 	} {
 		e.toProvider.reset()
 		web := &corev1.Service{ObjectMeta: named(local, "web")}

@@ -37,8 +37,10 @@ func TestUpgrade(t *testing.T) {
 	local, remoteNS := e.offload()
 	e.runProvider(remoteNS)
 	pod := e.pod(local, "web")
-	pod.Spec.Containers[0].Env = []corev1.EnvVar{{Name: "POD_NAMESPACE",
-		ValueFrom: &corev1.EnvVarSource{FieldRef: &corev1.ObjectFieldSelector{FieldPath: "metadata.namespace"}}}}
+	pod.Spec.Containers[0].Env = []corev1.EnvVar{{
+		Name:      "POD_NAMESPACE",
+		ValueFrom: &corev1.EnvVarSource{FieldRef: &corev1.ObjectFieldSelector{FieldPath: "metadata.namespace"}},
+	}}
 	pod.Spec.Volumes = []corev1.Volume{{Name: "info", VolumeSource: corev1.VolumeSource{DownwardAPI: &corev1.DownwardAPIVolumeSource{
 		Items: []corev1.DownwardAPIVolumeFile{{Path: "labels", FieldRef: &corev1.ObjectFieldSelector{FieldPath: "metadata.labels"}}},
 	}}}}

@@ -56,12 +56,14 @@ func TestRemoteContents(t *testing.T) {
 			namespaceMap.Status.CurrentMapping = map[string]vkv1alpha1.RemoteNamespaceStatus{"shop": {RemoteNamespace: "shop-rome", Phase: vkv1alpha1.MappingAccepted}}
 		})
 	}
-	b.Make(&corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: "pvc-1", Labels: map[string]string{labels.RemoteClusterID: "milan-1-id"}},
+	b.Make(&corev1.PersistentVolume{
+		ObjectMeta: metav1.ObjectMeta{Name: "pvc-1", Labels: map[string]string{labels.RemoteClusterID: "milan-1-id"}},
 		Spec: corev1.PersistentVolumeSpec{
 			Capacity: corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("1Gi")}, AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce},
 			PersistentVolumeSource: corev1.PersistentVolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: "/tmp/x"}},
 			ClaimRef:               &corev1.ObjectReference{Namespace: "shop", Name: "data"},
-		}})
+		},
+	})
 	offloading := b.Offload(nil)
 
 	var reads atomic.Int32

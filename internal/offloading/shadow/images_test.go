@@ -19,10 +19,12 @@ func TestAttackNM3(t *testing.T) {
 		Containers: []corev1.Container{
 			{Name: "main", Image: "registry.provider.example/billing:1", ImagePullPolicy: corev1.PullIfNotPresent}, {Name: "other", Image: "image"},
 		},
-		Volumes: []corev1.Volume{{Name: "v", VolumeSource: corev1.VolumeSource{Image: &corev1.ImageVolumeSource{Reference: "image", PullPolicy: corev1.PullNever}}},
+		Volumes: []corev1.Volume{
+			{Name: "v", VolumeSource: corev1.VolumeSource{Image: &corev1.ImageVolumeSource{Reference: "image", PullPolicy: corev1.PullNever}}},
 			{Name: "e", VolumeSource: corev1.VolumeSource{
 				EmptyDir: &corev1.EmptyDirVolumeSource{},
-			}}},
+			}},
+		},
 	}
 	before := asked.DeepCopy()
 	pod := Pod(asked, "rome", metadata.Allowed{AlwaysPull: true})

@@ -255,10 +255,12 @@ func TestResize(t *testing.T) {
 	// Once the grant has that much left, the pod gets its size. The cluster's own rules still decide.
 	quota.open.Store(true)
 	b.Until("the pod has the size that was refused", func() bool { return has("1700m", "2Gi") })
-	b.Make(&corev1.LimitRange{ObjectMeta: metav1.ObjectMeta{Namespace: shadowtest.RemoteNamespace, Name: "most"},
+	b.Make(&corev1.LimitRange{
+		ObjectMeta: metav1.ObjectMeta{Namespace: shadowtest.RemoteNamespace, Name: "most"},
 		Spec: corev1.LimitRangeSpec{Limits: []corev1.LimitRangeItem{{
 			Type: corev1.LimitTypeContainer, Max: corev1.ResourceList{"memory": resource.MustParse("3Gi")},
-		}}}})
+		}}},
+	})
 	b.Edit(s, func() { s.Spec.Pod.Containers[0].Resources.Limits["memory"] = resource.MustParse("4Gi") })
 	b.Event(s, "FailedUpdate", "maximum memory usage per Container is 3Gi")
 	if !has("1700m", "2Gi") {

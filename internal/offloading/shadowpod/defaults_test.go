@@ -28,10 +28,12 @@ var chartDefaults = quota.Defaults{
 // memory has a size. A pod that ran before an upgrade stays as it is, whatever changes later.
 func TestAttackNM2(t *testing.T) {
 	b := shadowtest.New(t)
-	b.Make(&corev1.LimitRange{ObjectMeta: metav1.ObjectMeta{Namespace: shadowtest.RemoteNamespace, Name: "liqo-peer"},
+	b.Make(&corev1.LimitRange{
+		ObjectMeta: metav1.ObjectMeta{Namespace: shadowtest.RemoteNamespace, Name: "liqo-peer"},
 		Spec: corev1.LimitRangeSpec{Limits: []corev1.LimitRangeItem{{
 			Type: corev1.LimitTypeContainer, Default: chartDefaults.Limits, DefaultRequest: corev1.ResourceList{"ephemeral-storage": resource.MustParse("0")},
-		}}}})
+		}}},
+	})
 	stop := b.Run()
 	old := b.CreateShadowPod("old", corev1.RestartPolicyAlways, nil)
 	running := b.Pod(old, nil)

@@ -37,10 +37,12 @@ func TestPolicyIsChanged(t *testing.T) {
 		}}}},
 		Validations: []admissionv1.Validation{{Expression: "object.metadata.?labels.?app.orValue('') != 'refused'", Message: "another app"}},
 	}}
-	binding := &admissionv1.ValidatingAdmissionPolicyBinding{ObjectMeta: metav1.ObjectMeta{Name: "administrator"},
+	binding := &admissionv1.ValidatingAdmissionPolicyBinding{
+		ObjectMeta: metav1.ObjectMeta{Name: "administrator"},
 		Spec: admissionv1.ValidatingAdmissionPolicyBindingSpec{
 			PolicyName: policy.Name, ValidationActions: []admissionv1.ValidationAction{admissionv1.Deny},
-		}}
+		},
+	}
 	b.Make(policy)
 	b.Make(binding)
 	b.Until("the policy is in force", func() bool {
@@ -50,10 +52,12 @@ func TestPolicyIsChanged(t *testing.T) {
 		}, client.DryRunAll) != nil
 	})
 	// The default of a limit range makes a pod invalid whose own fields are valid.
-	limits := &corev1.LimitRange{ObjectMeta: metav1.ObjectMeta{Namespace: shadowtest.RemoteNamespace, Name: "administrator"},
+	limits := &corev1.LimitRange{
+		ObjectMeta: metav1.ObjectMeta{Namespace: shadowtest.RemoteNamespace, Name: "administrator"},
 		Spec: corev1.LimitRangeSpec{Limits: []corev1.LimitRangeItem{{
 			Type: corev1.LimitTypeContainer, Default: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("200m")},
-		}}}}
+		}}},
+	}
 	b.Make(limits)
 	b.Until("the limit range is in force", func() bool {
 		probe := &corev1.Pod{

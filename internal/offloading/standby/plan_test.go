@@ -57,7 +57,8 @@ func TestPlan(t *testing.T) {
 		"usual":     {"10.96.0.77", []discoveryv1.EndpointSlice{dns(53, "10.0.0.2 10.0.0.1")}, "IPv4 dns=53 dns-tcp=53: 10.0.0.1 10.0.0.2"},
 		"OpenShift": {"10.96.0.77", []discoveryv1.EndpointSlice{dns(5353, "10.0.0.1")}, "IPv4 dns=5353 dns-tcp=5353: 10.0.0.1"},
 		"two slices": {
-			"10.96.0.77", []discoveryv1.EndpointSlice{dns(53, "10.0.0.2"), dns(53, "10.0.0.1 10.0.0.2")},
+			"10.96.0.77",
+			[]discoveryv1.EndpointSlice{dns(53, "10.0.0.2"), dns(53, "10.0.0.1 10.0.0.2")},
 			"IPv4 dns=53 dns-tcp=53: 10.0.0.1 10.0.0.2",
 		},
 		"another port":        {"10.96.0.77", []discoveryv1.EndpointSlice{dns(53, "10.0.0.2"), dns(54, "10.0.0.1")}, "IPv4 dns=53 dns-tcp=53: 10.0.0.2"},

@@ -87,19 +87,22 @@ func TestNextTeardown(t *testing.T) {
 		},
 		{"forced", facts{slice: planSlice("deleting 0s", "forced"), node: ready, pods: planPods("a")}, "remove a, again in 200ms"},
 		{
-			"deleted now, by a clock that is ten minutes behind ours", facts{slice: planSlice("deleting 10m"), node: ready, pods: planPods("a")},
+			"deleted now, by a clock that is ten minutes behind ours",
+			facts{slice: planSlice("deleting 10m"), node: ready, pods: planPods("a")},
 			"evict a, again in 1s",
 		},
 		{"a clock that went back", facts{slice: planSlice("deleting -5s"), node: ready, pods: planPods("a")}, "evict a, again in 1s"},
 		{
-			"withdrawn now, by a provider whose clock is an hour behind", facts{slice: planSlice("refused 1h"), node: ready, pods: planPods("a")},
+			"withdrawn now, by a provider whose clock is an hour behind",
+			facts{slice: planSlice("refused 1h"), node: ready, pods: planPods("a")},
 			"evict a, again in 1s",
 		},
 		{"withdrawn, draining for a minute", facts{slice: planSlice("refused 0s", "draining 60s"), node: ready, pods: planPods("a")}, "evict a, again in 1s"},
 		{"withdrawn, draining for two minutes", facts{slice: planSlice("refused 0s", "draining 120s"), node: ready, pods: planPods("a")}, "remove a, again in 200ms"},
 		{
 			"withdrawn, then deleted: the deadline stays",
-			facts{slice: planSlice("refused 0s", "draining 120s", "deleting 0s"), node: ready, pods: planPods("a")}, "remove a, again in 200ms",
+			facts{slice: planSlice("refused 0s", "draining 120s", "deleting 0s"), node: ready, pods: planPods("a")},
+			"remove a, again in 200ms",
 		},
 		{"pods of a node that is gone", facts{slice: planSlice("deleting 0s"), pods: planPods("a"), cleared: true}, "done"},
 	} {
@@ -193,7 +196,8 @@ func TestNodeCondition(t *testing.T) {
 		},
 		{"going", facts{slice: draining("draining 30s"), kubelets: planPods("vk")}, "False NodeDraining the node is being removed", 30 * time.Second},
 		{
-			"gone", facts{slice: draining("draining 30s")},
+			"gone",
+			facts{slice: draining("draining 30s")},
 			"False NodeDraining the node was removed, because the provider no longer shares with this cluster", 30 * time.Second,
 		},
 		{"wanted again", facts{slice: planSlice("draining 30s")}, "False VirtualKubeletStarting", 30 * time.Second},

@@ -143,11 +143,15 @@ func TestFree(t *testing.T) {
 		},
 		{"more than there is", hundred, []*corev1.Pod{pod("a", "n1", "", list("cpu", "500"))}, list("cpu", "0")},
 		{
-			"what no node has", []*corev1.Node{node("n1", list("cpu", "1", "hugepages-2Mi", "0"))},
-			[]*corev1.Pod{pod("a", "n1", "", list("moon/dust", "1"))}, list("cpu", "1"),
+			"what no node has",
+			[]*corev1.Node{node("n1", list("cpu", "1", "hugepages-2Mi", "0"))},
+			[]*corev1.Pod{pod("a", "n1", "", list("moon/dust", "1"))},
+			list("cpu", "1"),
 		},
 		{
-			"each pod is one of the pods", []*corev1.Node{node("n1", list("cpu", "1", "pods", "110"))}, []*corev1.Pod{pod("a", "n1", "", nil)},
+			"each pod is one of the pods",
+			[]*corev1.Node{node("n1", list("cpu", "1", "pods", "110"))},
+			[]*corev1.Pod{pod("a", "n1", "", nil)},
 			list("cpu", "1", "pods", "109"),
 		},
 		{
@@ -308,8 +312,10 @@ func TestGrant(t *testing.T) {
 	}{
 		{"open", []*corev1.Node{node("n1", list("cpu", "60"))}, []*corev1.Pod{pod("a", "n1", "rome", list("cpu", "10"))}, list("cpu", "30"), 1},
 		{
-			"the only node is cordoned", []*corev1.Node{node("n1", list("cpu", "60", "pods", "9"), cordoned)},
-			[]*corev1.Pod{pod("a", "n1", "rome", list("cpu", "10"))}, list("cpu", "10", "pods", "1"), 0,
+			"the only node is cordoned",
+			[]*corev1.Node{node("n1", list("cpu", "60", "pods", "9"), cordoned)},
+			[]*corev1.Pod{pod("a", "n1", "rome", list("cpu", "10"))},
+			list("cpu", "10", "pods", "1"), 0,
 		},
 		{
 			"all nodes are drained, and what was evicted waits for one",
@@ -325,8 +331,10 @@ func TestGrant(t *testing.T) {
 		},
 		{"and nothing runs", []*corev1.Node{node("n1", list("cpu", "60"), cordoned)}, nil, list(), 0},
 		{
-			"and only others' pods run", []*corev1.Node{node("n1", list("cpu", "60"), cordoned)},
-			[]*corev1.Pod{pod("a", "n1", "", list("cpu", "1")), pod("b", "n1", "milan", list("cpu", "1"))}, list(), 0,
+			"and only others' pods run",
+			[]*corev1.Node{node("n1", list("cpu", "60"), cordoned)},
+			[]*corev1.Pod{pod("a", "n1", "", list("cpu", "1")), pod("b", "n1", "milan", list("cpu", "1"))},
+			list(), 0,
 		},
 		{
 			"one of two is cordoned",
@@ -335,18 +343,24 @@ func TestGrant(t *testing.T) {
 			list("cpu", "45", "pods", "1"), 1,
 		},
 		{
-			"set apart", []*corev1.Node{tainted("n1", "team", corev1.TaintEffectNoExecute)},
-			[]*corev1.Pod{pod("a", "n1", "rome", list("cpu", "10"))}, list("cpu", "10", "pods", "1"), 0,
+			"set apart",
+			[]*corev1.Node{tainted("n1", "team", corev1.TaintEffectNoExecute)},
+			[]*corev1.Pod{pod("a", "n1", "rome", list("cpu", "10"))},
+			list("cpu", "10", "pods", "1"), 0,
 		},
 		{
-			"not Ready", []*corev1.Node{node("n1", list("cpu", "60"), notReady)}, []*corev1.Pod{pod("a", "n1", "rome", list("cpu", "10"))},
+			"not Ready",
+			[]*corev1.Node{node("n1", list("cpu", "60"), notReady)},
+			[]*corev1.Pod{pod("a", "n1", "rome", list("cpu", "10"))},
 			list("cpu", "10", "pods", "1"), 0,
 		},
 		{"on a virtual node", []*corev1.Node{node("n1", list("cpu", "60"), virtual)}, []*corev1.Pod{pod("a", "n1", "rome", list("cpu", "10"))}, list(), 0},
 		{"on a node that is gone", nil, []*corev1.Pod{pod("a", "n1", "rome", list("cpu", "10"))}, list(), 0},
 		{
-			"a device", []*corev1.Node{node("n1", list("cpu", "60", "nvidia.com/gpu", "2"), cordoned)},
-			[]*corev1.Pod{pod("a", "n1", "rome", list("cpu", "10", "nvidia.com/gpu", "2"))}, list("cpu", "10", "pods", "1", "nvidia.com/gpu", "2"),
+			"a device",
+			[]*corev1.Node{node("n1", list("cpu", "60", "nvidia.com/gpu", "2"), cordoned)},
+			[]*corev1.Pod{pod("a", "n1", "rome", list("cpu", "10", "nvidia.com/gpu", "2"))},
+			list("cpu", "10", "pods", "1", "nvidia.com/gpu", "2"),
 			0,
 		},
 	} {

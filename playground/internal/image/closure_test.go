@@ -257,7 +257,8 @@ func TestClosureRefuses(t *testing.T) {
 		"extra missing": {[]pack{{"libc6=2", libc}}, Selection{Extras: []Extra{{"/etc/a", "/etc/b"}}}, []string{"/etc/a or /etc/b"}},
 		"damaged ELF": {
 			[]pack{{"t=1", []oci.File{oci.Regular("/usr/bin/d", 0o755, oci.Inline(elf.ELFMAG+"cut"))}}},
-			Selection{Programs: []string{"/usr/bin/d"}}, []string{"/usr/bin/d", "ELF file"},
+			Selection{Programs: []string{"/usr/bin/d"}},
+			[]string{"/usr/bin/d", "ELF file"},
 		},
 	} {
 		_, _, err := overlay(test.packages).closure(test.sel)

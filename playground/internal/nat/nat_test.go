@@ -78,8 +78,13 @@ func TestForward(t *testing.T) {
 		t.Error("want the same router only with the same forwards, and no forward to a cluster that is not behind it")
 	}
 	for _, bad := range [][2]string{
-		{"5871", "10.0.0.1:1"}, {"sctp/1", "10.0.0.1:1"}, {"udp/0", "10.0.0.1:1"}, {"udp/65536", "10.0.0.1:1"}, {"udp/1", "10.0.0.1"},
-		{"udp/1", "[fd00::1]:1"}, {"udp/1", "10.0.0.1:0"},
+		{"5871", "10.0.0.1:1"},
+		{"sctp/1", "10.0.0.1:1"},
+		{"udp/0", "10.0.0.1:1"},
+		{"udp/65536", "10.0.0.1:1"},
+		{"udp/1", "10.0.0.1"},
+		{"udp/1", "[fd00::1]:1"},
+		{"udp/1", "10.0.0.1:0"},
 	} {
 		if f, err := ParseForward(bad[0], bad[1]); err == nil {
 			t.Errorf("%v: %s", bad, f)

@@ -35,8 +35,10 @@ func TestDiffRules(t *testing.T) {
 		{"first", nil, []fault.Pair{outbound, inbound}, "+10000 br1, +10001 br2"},
 		{"again", []netlink.Rule{rule(inbound, 10007), rule(outbound, 10000)}, []fault.Pair{outbound, inbound}, ""},
 		{
-			"values do not matter", []netlink.Rule{rule(outbound, 10000)},
-			[]fault.Pair{{Source: outbound.Source, Destination: outbound.Destination, Ingress: "br1", Bandwidth: 9000}}, "",
+			"values do not matter",
+			[]netlink.Rule{rule(outbound, 10000)},
+			[]fault.Pair{{Source: outbound.Source, Destination: outbound.Destination, Ingress: "br1", Bandwidth: 9000}},
+			"",
 		},
 		{"one more", []netlink.Rule{rule(outbound, 10000)}, []fault.Pair{inbound, outbound}, "+10001 br2"},
 		{"one less", []netlink.Rule{rule(outbound, 10000), rule(inbound, 10001)}, []fault.Pair{inbound}, "-10000 br1"},

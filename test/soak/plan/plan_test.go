@@ -202,7 +202,8 @@ func TestChanges(t *testing.T) {
 		"a narrower selector": {Action{Verb: Offload, Target: "soak-b", Selector: "pool=extra"}, []Change{{"soak-b", "genoa"}, {"soak-b", "turin"}}, nil},
 		"a wider one":         {Action{Verb: Offload, Target: "soak-a"}, nil, []Change{{"soak-a", "genoa"}, {"soak-a", "turin"}}},
 		"another one": {
-			Action{Verb: Offload, Target: "soak-d", Selector: "topology.liqo.io/region=south"}, []Change{{"soak-d", "milan"}, {"soak-d", "turin"}},
+			Action{Verb: Offload, Target: "soak-d", Selector: "topology.liqo.io/region=south"},
+			[]Change{{"soak-d", "milan"}, {"soak-d", "turin"}},
 			[]Change{{"soak-d", "genoa"}},
 		},
 		"not offloaded": {Action{Verb: Unoffload, Target: "soak-a"}, []Change{{"soak-a", "milan"}}, nil},

@@ -6,7 +6,7 @@ package v1alpha1
 
 import "liqo.io/liqo/apis/applyconfiguration/object"
 
-// ForeignClusterApplyConfiguration says what an apply of this kind wants.
+// ForeignClusterApplyConfiguration states what an apply of this kind wants.
 type ForeignClusterApplyConfiguration = object.Configuration[ForeignClusterSpecApplyConfiguration, ForeignClusterStatusApplyConfiguration]
 
 // ForeignCluster has the identity of the object, and nothing else.

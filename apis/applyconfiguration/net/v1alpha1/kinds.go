@@ -6,7 +6,7 @@ package v1alpha1
 
 import "liqo.io/liqo/apis/applyconfiguration/object"
 
-// IPMappingApplyConfiguration says what an apply of this kind wants.
+// IPMappingApplyConfiguration states what an apply of this kind wants.
 type IPMappingApplyConfiguration = object.Configuration[IPMappingSpecApplyConfiguration, IPMappingStatusApplyConfiguration]
 
 // IPMapping has the identity of the object, and nothing else.
@@ -15,7 +15,7 @@ func IPMapping(name string) *IPMappingApplyConfiguration {
 		"net.liqo.io/v1alpha1", "IPMapping", "", name)
 }
 
-// NetworkConfigApplyConfiguration says what an apply of this kind wants.
+// NetworkConfigApplyConfiguration states what an apply of this kind wants.
 type NetworkConfigApplyConfiguration = object.Configuration[NetworkConfigSpecApplyConfiguration, NetworkConfigStatusApplyConfiguration]
 
 // NetworkConfig has the identity of the object, and nothing else.
@@ -24,7 +24,7 @@ func NetworkConfig(name, namespace string) *NetworkConfigApplyConfiguration {
 		"net.liqo.io/v1alpha1", "NetworkConfig", namespace, name)
 }
 
-// NodeReportApplyConfiguration says what an apply of this kind wants.
+// NodeReportApplyConfiguration states what an apply of this kind wants.
 type NodeReportApplyConfiguration = object.Configuration[NodeReportSpecApplyConfiguration, struct{}]
 
 // NodeReport has the identity of the object, and nothing else.
@@ -33,7 +33,7 @@ func NodeReport(name, namespace string) *NodeReportApplyConfiguration {
 		"net.liqo.io/v1alpha1", "NodeReport", namespace, name)
 }
 
-// TunnelEndpointApplyConfiguration says what an apply of this kind wants.
+// TunnelEndpointApplyConfiguration states what an apply of this kind wants.
 type TunnelEndpointApplyConfiguration = object.Configuration[TunnelEndpointSpecApplyConfiguration, TunnelEndpointStatusApplyConfiguration]
 
 // TunnelEndpoint has the identity of the object, and nothing else.

@@ -6,7 +6,7 @@ package v1alpha1
 
 import "liqo.io/liqo/apis/applyconfiguration/object"
 
-// NamespaceOffloadingApplyConfiguration says what an apply of this kind wants.
+// NamespaceOffloadingApplyConfiguration states what an apply of this kind wants.
 type NamespaceOffloadingApplyConfiguration = object.Configuration[NamespaceOffloadingSpecApplyConfiguration, NamespaceOffloadingStatusApplyConfiguration]
 
 // NamespaceOffloading has the identity of the object, and nothing else.

@@ -6,7 +6,7 @@ package v1alpha1
 
 import "liqo.io/liqo/apis/applyconfiguration/object"
 
-// ResourceSliceApplyConfiguration says what an apply of this kind wants.
+// ResourceSliceApplyConfiguration states what an apply of this kind wants.
 type ResourceSliceApplyConfiguration = object.Configuration[ResourceSliceSpecApplyConfiguration, ResourceSliceStatusApplyConfiguration]
 
 // ResourceSlice has the identity of the object, and nothing else.

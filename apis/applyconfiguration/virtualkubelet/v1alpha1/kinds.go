@@ -6,7 +6,7 @@ package v1alpha1
 
 import "liqo.io/liqo/apis/applyconfiguration/object"
 
-// NamespaceMapApplyConfiguration says what an apply of this kind wants.
+// NamespaceMapApplyConfiguration states what an apply of this kind wants.
 type NamespaceMapApplyConfiguration = object.Configuration[NamespaceMapSpecApplyConfiguration, NamespaceMapStatusApplyConfiguration]
 
 // NamespaceMap has the identity of the object, and nothing else.
@@ -15,7 +15,7 @@ func NamespaceMap(name, namespace string) *NamespaceMapApplyConfiguration {
 		"virtualkubelet.liqo.io/v1alpha1", "NamespaceMap", namespace, name)
 }
 
-// ShadowEndpointSliceApplyConfiguration says what an apply of this kind wants.
+// ShadowEndpointSliceApplyConfiguration states what an apply of this kind wants.
 type ShadowEndpointSliceApplyConfiguration = object.Configuration[ShadowEndpointSliceSpecApplyConfiguration, struct{}]
 
 // ShadowEndpointSlice has the identity of the object, and nothing else.
@@ -24,7 +24,7 @@ func ShadowEndpointSlice(name, namespace string) *ShadowEndpointSliceApplyConfig
 		"virtualkubelet.liqo.io/v1alpha1", "ShadowEndpointSlice", namespace, name)
 }
 
-// ShadowPodApplyConfiguration says what an apply of this kind wants.
+// ShadowPodApplyConfiguration states what an apply of this kind wants.
 type ShadowPodApplyConfiguration = object.Configuration[ShadowPodSpecApplyConfiguration, ShadowPodStatusApplyConfiguration]
 
 // ShadowPod has the identity of the object, and nothing else.

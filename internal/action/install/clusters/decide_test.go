@@ -33,7 +33,8 @@ func TestDecide(t *testing.T) {
 			f.APIServer = "https://127.0.0.1:4711"
 		}), Overrides{}, "kind|10.200.0.0/16|10.90.0.0/12||NodePort"},
 		{
-			"k3s", with(func(f *Facts) { *f = Facts{APIServer: "https://127.0.0.1:6443", Kubelets: []string{"v1.36.3+k3s1"}} }), Overrides{},
+			"k3s", with(func(f *Facts) { *f = Facts{APIServer: "https://127.0.0.1:6443", Kubelets: []string{"v1.36.3+k3s1"}} }),
+			Overrides{},
 			"k3s|10.42.0.0/16|10.43.0.0/16||NodePort",
 		},
 		{"unknown pod network", with(func(f *Facts) { *f = bare; f.NodeCIDRs = nil }), Overrides{}, "set --pod-cidr"},
@@ -46,30 +47,37 @@ func TestDecide(t *testing.T) {
 		{"local API server", with(func(f *Facts) { f.APIServer = "https://127.0.0.1:6443" }), Overrides{}, "--api-server-url"},
 		{"another API server", facts(), Overrides{APIServer: "https://198.51.100.1:6443"}, "--disable-api-server-sanity-check"},
 		{
-			"another, check disabled", facts(), Overrides{APIServer: "https://198.51.100.1:6443", AnyAPIServer: true},
+			"another, check disabled", facts(),
+			Overrides{APIServer: "https://198.51.100.1:6443", AnyAPIServer: true},
 			"|10.200.0.0/16|10.90.0.0/12|https://198.51.100.1:6443|",
 		},
 		{"another port", facts(), Overrides{APIServer: "https://192.0.2.7"}, "--disable-api-server-sanity-check"},
 		{
-			"same authority", with(func(f *Facts) { f.APIServer = "https://API.example.org" }), Overrides{APIServer: "https://api.example.org:443"},
+			"same authority", with(func(f *Facts) { f.APIServer = "https://API.example.org" }),
+			Overrides{APIServer: "https://api.example.org:443"},
 			"|10.200.0.0/16|10.90.0.0/12|https://api.example.org:443|",
 		},
 		{
 			"local by flag", with(func(f *Facts) { f.ProviderIDs = []string{"kind://docker/rome/w"} }),
-			Overrides{APIServer: "https://localhost:6443"}, "this machine only",
+			Overrides{APIServer: "https://localhost:6443"},
+			"this machine only",
 		},
 		{
 			"kind listens everywhere",
-			with(func(f *Facts) { f.ProviderIDs, f.APIServer = []string{"kind://docker/rome/w"}, "https://0.0.0.0:4711" }), Overrides{},
+			with(func(f *Facts) { f.ProviderIDs, f.APIServer = []string{"kind://docker/rome/w"}, "https://0.0.0.0:4711" }),
+			Overrides{},
 			"kind|10.200.0.0/16|10.90.0.0/12||NodePort",
 		},
 		{
-			"kubeadm", with(func(f *Facts) { f.Objects = map[Object]map[string]any{kubeadmConfig: {}} }), Overrides{},
+			"kubeadm", with(func(f *Facts) { f.Objects = map[Object]map[string]any{kubeadmConfig: {}} }),
+			Overrides{},
 			"kubeadm|10.200.0.0/16|10.90.0.0/12|https://192.0.2.7:6443|",
 		},
 		{
-			"kubeadm's defaults", Facts{APIServer: "https://192.0.2.7:6443", ControllerManager: []string{"kube-controller-manager"}},
-			Overrides{Type: "kubeadm"}, "kubeadm|172.16.0.0/16|10.96.0.0/12|https://192.0.2.7:6443|",
+			"kubeadm's defaults",
+			Facts{APIServer: "https://192.0.2.7:6443", ControllerManager: []string{"kube-controller-manager"}},
+			Overrides{Type: "kubeadm"},
+			"kubeadm|172.16.0.0/16|10.96.0.0/12|https://192.0.2.7:6443|",
 		},
 		{"kubeadm without a controller manager", Facts{APIServer: "https://192.0.2.7:6443"}, Overrides{Type: "kubeadm"}, "set --pod-cidr"},
 		{"dual stack", with(func(f *Facts) {
@@ -77,7 +85,8 @@ func TestDecide(t *testing.T) {
 			f.Pods = append(f.Pods, Address{"default/six", "fd00:2::7"})
 		}), Overrides{}, "pod default/six has address fd00:2::7"},
 		{
-			"only one family known", with(func(f *Facts) { f.Pods = append(f.Pods, Address{"default/six", "fd00:2::7"}) }), Overrides{},
+			"only one family known", with(func(f *Facts) { f.Pods = append(f.Pods, Address{"default/six", "fd00:2::7"}) }),
+			Overrides{},
 			"|10.200.0.0/16|10.90.0.0/12|https://192.0.2.7:6443|",
 		},
 		{"no URL", facts(), Overrides{APIServer: "192.0.2.7:6443"}, "not a URL"},
@@ -89,7 +98,8 @@ func TestDecide(t *testing.T) {
 		{"service type", facts(), Overrides{ServiceType: "None"}, "--service-type"},
 		{"reserved within the pods", facts(), Overrides{ReservedSubnets: []string{"10.200.7.0/24"}}, "--reserved-subnets 10.200.7.0/24 overlaps 10.200.0.0/16"},
 		{
-			"reserved around the services", facts(), Overrides{ReservedSubnets: []string{"10.3.0.0/16", "10.90.0.0/11"}, SkipValidation: true},
+			"reserved around the services", facts(),
+			Overrides{ReservedSubnets: []string{"10.3.0.0/16", "10.90.0.0/11"}, SkipValidation: true},
 			"--reserved-subnets 10.90.0.0/11 overlaps 10.80.0.0/12",
 		},
 		{"reserved elsewhere", facts(), Overrides{ReservedSubnets: []string{"10.3.0.0/16"}}, "|10.200.0.0/16|10.90.0.0/12|https://192.0.2.7:6443|"},

@@ -60,7 +60,8 @@ func TestCarry(t *testing.T) {
 	}
 	known, key := &peer{tunnel: newTunnel()}, base64.StdEncoding.EncodeToString(peerKey[:])
 	l := laneInputs{elsewhere: func(string) bool { return false }, endpoints: []agent.Endpoint{
-		{Kind: "UDP", Host: hostA.Addr().String(), Port: hostA.Port()}, {Kind: "UDP", Host: hostB.Addr().String(), Port: hostB.Port()},
+		{Kind: "UDP", Host: hostA.Addr().String(), Port: hostA.Port()},
+		{Kind: "UDP", Host: hostB.Addr().String(), Port: hostB.Port()},
 		{Kind: "TLS", Host: "127.0.0.1", Port: port},
 	}}
 	stream := g.o.Hub.AddressOf(peerKey)

@@ -19,8 +19,10 @@ func at(namespace, name string) types.NamespacedName {
 // TestPods: what a pod was counts for a while, also of one that is gone, and in its namespace only.
 func TestPods(t *testing.T) {
 	var m Memories
-	present := []*corev1.Pod{{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "a"}},
-		{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "b"}, Status: corev1.PodStatus{Phase: corev1.PodFailed}}}
+	present := []*corev1.Pod{
+		{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "a"}},
+		{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "b"}, Status: corev1.PodStatus{Phase: corev1.PodFailed}},
+	}
 	m.Changed(at("shop", "a"), web(true), start)
 	m.Changed(at("shop", "gone"), web(true), start.Add(2*time.Second))
 	m.Changed(at("other", "a"), web(true), start)
@@ -28,7 +30,9 @@ func TestPods(t *testing.T) {
 		after time.Duration
 		want  map[string]int // how many states each pod had
 	}{
-		{0, map[string]int{"a": 1, "b": 0, "gone": 1}}, {Lag - 1, map[string]int{"a": 1, "b": 0, "gone": 1}}, {Lag, map[string]int{"a": 0, "b": 0, "gone": 1}},
+		{0, map[string]int{"a": 1, "b": 0, "gone": 1}},
+		{Lag - 1, map[string]int{"a": 1, "b": 0, "gone": 1}},
+		{Lag, map[string]int{"a": 0, "b": 0, "gone": 1}},
 		{2*time.Second + Lag, map[string]int{"a": 0, "b": 0}},
 	} {
 		got := m.Pods("shop", present, start.Add(step.after))

@@ -11,8 +11,10 @@ import (
 // short ones count as well. What waits costs nothing.
 func TestAttackStatuses(t *testing.T) {
 	start := time.Unix(1_800_000_000, 0)
-	for name, row := range map[string]struct{ size, counts int }{"long": {130_000, 130_000}, "short": {1, leastStatus},
-		"longer than the burst": {statusBurst + 1, statusBurst}} {
+	for name, row := range map[string]struct{ size, counts int }{
+		"long": {130_000, 130_000}, "short": {1, leastStatus},
+		"longer than the burst": {statusBurst + 1, statusBurst},
+	} {
 		e := &Engine{statuses: newStatusBudget()}
 		written, refused := 0, 0
 		for at := time.Duration(0); at < 5*time.Minute; at += 2 * time.Millisecond {

@@ -98,8 +98,10 @@ type Loop struct {
 
 // New returns an engine without loops.
 func New(local client.WithWatch, access *remote.Access, o Options) *Engine {
-	e := &Engine{Local: local, Remote: access, Recorder: events.NewRecorder(local, o.Mapping.NodeName, o.RemoteName), Log: log.Log.WithName("reflection"),
-		options: o, statuses: newStatusBudget()}
+	e := &Engine{
+		Local: local, Remote: access, Recorder: events.NewRecorder(local, o.Mapping.NodeName, o.RemoteName), Log: log.Log.WithName("reflection"),
+		options: o, statuses: newStatusBudget(),
+	}
 	e.Namespaces = newNamespaces(e)
 	return e
 }

@@ -281,7 +281,8 @@ func (r *Reflector) reconcile(ctx context.Context, key types.NamespacedName) (ti
 }
 
 func (r *Reflector) apply(mapping *engine.Mapping, local client.Object, intent runtime.ApplyConfiguration,
-	remote *metav1.PartialObjectMetadata) (time.Duration, error) {
+	remote *metav1.PartialObjectMetadata,
+) (time.Duration, error) {
 	live, err := r.liveObject(mapping, remote)
 	if err != nil {
 		return 0, err

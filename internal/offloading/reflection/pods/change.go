@@ -25,7 +25,8 @@ type refusal struct {
 // change applies the intent for an existing ShadowPod. If the peer refuses a part of it, the other changes are applied
 // without that, and the peer is asked again later.
 func (p *Pods) change(mapping *engine.Mapping, local *corev1.Pod, want *vkapply.ShadowPodApplyConfiguration,
-	full *vkv1alpha1.ShadowPod) (time.Duration, error) {
+	full *vkv1alpha1.ShadowPod,
+) (time.Duration, error) {
 	apply := func(leave []intent.Part) error {
 		return mapping.Applier(Kind).ApplyTo(mapping.Context, intent.Without(want, full, leave), full)
 	}

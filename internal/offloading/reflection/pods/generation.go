@@ -29,7 +29,8 @@ func asApplied(local *corev1.Pod, shadow metav1.Object) *corev1.Pod {
 // wanted returns the intent of a pod, and whether its ShadowPod matches it: with the generation that the ShadowPod has, or,
 // if it does not match then, with that of the pod.
 func (p *Pods) wanted(mapping *engine.Mapping, local *corev1.Pod, shadow *metav1.PartialObjectMetadata,
-	with policy) (want *vkapply.ShadowPodApplyConfiguration, current bool, err error) {
+	with policy,
+) (want *vkapply.ShadowPodApplyConfiguration, current bool, err error) {
 	if shadow != nil {
 		if as := asApplied(local, shadow); as != local {
 			if want, err = p.intent(mapping, as, with); err != nil {

@@ -148,8 +148,10 @@ func (p *Pods) remoteStatus(facts *podplan.Facts, step podplan.Inbound) (corev1.
 	if applied.is > 1 && applied.has != applied.is && podstatus.HasGeneration(remote) == applied.has {
 		remote = podstatus.WithGeneration(remote, applied.is)
 	}
-	status, err := podstatus.Of(podstatus.Facts{Mapping: facts.Mapping, Local: facts.Local, Remote: remote, Restarts: restarts, Translator: p.options.Translator,
-		HostIP: podstatus.HostIP(facts.Local, p.options.HostIP)})
+	status, err := podstatus.Of(podstatus.Facts{
+		Mapping: facts.Mapping, Local: facts.Local, Remote: remote, Restarts: restarts, Translator: p.options.Translator,
+		HostIP: podstatus.HostIP(facts.Local, p.options.HostIP),
+	})
 	if err == nil && step.NetworkDown {
 		podstatus.NetworkDown(&status, facts.Local, metav1.NewTime(facts.Now))
 	}

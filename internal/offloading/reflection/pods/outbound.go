@@ -200,7 +200,8 @@ func (p *Pods) applied(local *corev1.Pod, isNew bool, err error) (time.Duration,
 // upToDate reports whether the ShadowPod matches the intent, as far as its metadata shows. While the cache does not have the
 // ShadowPod, a write of ours a moment ago counts.
 func (p *Pods) upToDate(mapping *engine.Mapping, local *corev1.Pod, shadow *metav1.PartialObjectMetadata,
-	want *vkapply.ShadowPodApplyConfiguration) (bool, error) {
+	want *vkapply.ShadowPodApplyConfiguration,
+) (bool, error) {
 	applier := mapping.Applier(Kind)
 	if !applier.Remembers(shadowPod, types.NamespacedName{Namespace: mapping.Remote, Name: local.Name}) {
 		return false, nil

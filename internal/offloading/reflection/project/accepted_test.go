@@ -167,8 +167,10 @@ func shown(t *testing.T, c client.Client, local, remote *corev1.Pod) {
 		t.Fatalf("%v, of:\n%s", err, text(t, status))
 	}
 	before := local.ResourceVersion
-	again, err := podstatus.Of(podstatus.Facts{Mapping: mapping, Local: local, Remote: remote, Restarts: restarts.Observe(local, remote), Translator: swap{},
-		HostIP: "10.10.9.9"})
+	again, err := podstatus.Of(podstatus.Facts{
+		Mapping: mapping, Local: local, Remote: remote, Restarts: restarts.Observe(local, remote), Translator: swap{},
+		HostIP: "10.10.9.9",
+	})
 	if err != nil {
 		t.Fatal(err)
 	}

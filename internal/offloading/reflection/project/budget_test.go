@@ -21,8 +21,10 @@ import (
 // TestBudget: of a budget, the peer gets a number, the selector within the pods of this cluster, and the policy for unhealthy pods. Nothing else of it crosses.
 func TestBudget(t *testing.T) {
 	local := &policyv1.PodDisruptionBudget{
-		ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web", Labels: map[string]string{"app": "web"}, Annotations: map[string]string{"note": "x"},
-			Finalizers: []string{"example.org/x"}},
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: "shop", Name: "web", Labels: map[string]string{"app": "web"}, Annotations: map[string]string{"note": "x"},
+			Finalizers: []string{"example.org/x"},
+		},
 		Spec: policyv1.PodDisruptionBudgetSpec{
 			MaxUnavailable: new(intstr.FromString("34%")), UnhealthyPodEvictionPolicy: new(policyv1.AlwaysAllow),
 			Selector: &metav1.LabelSelector{
@@ -77,11 +79,16 @@ func TestDoubtful(t *testing.T) {
 	}{
 		"none":  {mapping, nil, ""},
 		"empty": {mapping, &metav1.LabelSelector{}, ""},
-		"plain": {mapping, &metav1.LabelSelector{MatchLabels: map[string]string{"app": "x", "app.kubernetes.io/name": "x",
-			"statefulset.kubernetes.io/pod-name": "x"}}, ""},
+		"plain": {mapping, &metav1.LabelSelector{MatchLabels: map[string]string{
+			"app": "x", "app.kubernetes.io/name": "x",
+			"statefulset.kubernetes.io/pod-name": "x",
+		}}, ""},
 		"of an operator": {mapping, &metav1.LabelSelector{MatchLabels: map[string]string{"cnpg.io/cluster": "x", "app": "x"}}, "cnpg.io/cluster"},
-		"by an expression": {mapping, &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "b.example/x"}, {Key: "a.example/x"},
-			{Key: "b.example/x"}}}, "a.example/x b.example/x"},
+		"by an expression": {mapping, &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{
+			{Key: "b.example/x"},
+			{Key: "a.example/x"},
+			{Key: "b.example/x"},
+		}}, "a.example/x b.example/x"},
 		"of Liqo":  {mapping, &metav1.LabelSelector{MatchLabels: map[string]string{"liqo.io/x": "x"}}, "liqo.io/x"},
 		"left out": {without, &metav1.LabelSelector{MatchLabels: map[string]string{"internal": "x"}}, "internal"},
 	} {
@@ -93,8 +100,10 @@ func TestDoubtful(t *testing.T) {
 
 // TestLabelsThere: what a pod has in the peer is bounded, whatever the peer invents, and replaces what the pod has here.
 func TestLabelsThere(t *testing.T) {
-	remote := map[string]string{"app": "other", "topology.kubernetes.io/zone": "z", "cnpg.io/cluster": "there", "long.example/x": strings.Repeat("x", 64),
-		strings.Repeat("a", 400) + "/x": "x"}
+	remote := map[string]string{
+		"app": "other", "topology.kubernetes.io/zone": "z", "cnpg.io/cluster": "there", "long.example/x": strings.Repeat("x", 64),
+		strings.Repeat("a", 400) + "/x": "x",
+	}
 	there := kinds.DoubtfulLabels(remote)
 	if !maps.Equal(there, map[string]string{"cnpg.io/cluster": "there"}) {
 		t.Errorf("kept %v", there)

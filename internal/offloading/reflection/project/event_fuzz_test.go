@@ -81,8 +81,10 @@ func FuzzEvent(f *testing.F) {
 		if err := json.Unmarshal(text, &sent); err != nil {
 			t.Fatal(err)
 		}
-		object := corev1.ObjectReference{Kind: subject.Kind, APIVersion: sent.InvolvedObject.APIVersion, Namespace: mapping.Local, Name: localName, UID: "local",
-			FieldPath: sent.InvolvedObject.FieldPath}
+		object := corev1.ObjectReference{
+			Kind: subject.Kind, APIVersion: sent.InvolvedObject.APIVersion, Namespace: mapping.Local, Name: localName, UID: "local",
+			FieldPath: sent.InvolvedObject.FieldPath,
+		}
 		if faults := validation.IsDNS1123Subdomain(sent.Name); len(faults) > 0 || sent.Namespace != mapping.Local || sent.InvolvedObject != object ||
 			sent.Type != corev1.EventTypeWarning {
 			t.Errorf("event %q in %s about %+v: %v", sent.Name, sent.Namespace, sent.InvolvedObject, faults)

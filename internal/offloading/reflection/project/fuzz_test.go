@@ -136,8 +136,10 @@ func FuzzPodStatus(f *testing.F) {
 			believable(t, local, &status)
 			if remote.Status.Size() <= 256<<10 {
 				podstatus.Trim(&theirs.Status) // as it is cached
-				if cached, err := podstatus.Of(podstatus.Facts{Mapping: mapping, Local: local, Remote: theirs, Restarts: restarts, Translator: swap{},
-					HostIP: "10.10.9.9"}); err != nil || !reflect.DeepEqual(cached, status) {
+				if cached, err := podstatus.Of(podstatus.Facts{
+					Mapping: mapping, Local: local, Remote: theirs, Restarts: restarts, Translator: swap{},
+					HostIP: "10.10.9.9",
+				}); err != nil || !reflect.DeepEqual(cached, status) {
 					t.Fatalf("from the cache: %v %+v\nwant %+v", err, cached, status)
 				}
 			}

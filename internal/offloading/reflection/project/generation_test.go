@@ -64,8 +64,10 @@ func TestObservedGeneration(t *testing.T) {
 // TestLocalGeneration: a ShadowPod has the generation of its pod if that was changed. A user cannot set it.
 func TestLocalGeneration(t *testing.T) {
 	for generation, want := range map[int64]string{0: "", 1: "", 2: "2", 7: "7"} {
-		local := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Generation: generation,
-			Annotations: map[string]string{labels.LocalGeneration: "99", labels.DeletionPeriod: "5", "note": "x"}}}
+		local := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{
+			Generation:  generation,
+			Annotations: map[string]string{labels.LocalGeneration: "99", labels.DeletionPeriod: "5", "note": "x"},
+		}}
 		got := mustShadowPod(t, local, podspec.Options{}).Annotations
 		if got[labels.LocalGeneration] != want || got[labels.DeletionPeriod] != "" || got["note"] != "x" {
 			t.Errorf("generation %d: %v", generation, got)

@@ -34,8 +34,12 @@ func TestHints(t *testing.T) {
 		"only the consumer has endpoints":       {[]end{{"here", "a", ""}}, nil, "n1", "z1", "here", false},
 		"zones of the same names":               {[]end{{"here", "z1", ""}, {"far", "z2", ""}}, []end{{"there", "z1", ""}}, "n1", "z1", "here there", false},
 		"the same node, as PreferSameNode asks": {[]end{{"here", "a", "n1"}}, []end{{"there", "z1", "n1"}, {"near", "z1", "n2"}}, "n1", "z1", "there", false},
-		"no endpoint on the node, some in the zone": {[]end{{"here", "a", "n1"}}, []end{{"there", "z1", "n1"}, {"near", "z1", "n2"}}, "n3", "z1", "near there",
-			false},
+		"no endpoint on the node, some in the zone": {
+			[]end{{"here", "a", "n1"}},
+			[]end{{"there", "z1", "n1"}, {"near", "z1", "n2"}},
+			"n3", "z1", "near there",
+			false,
+		},
 		"no endpoint on the node or in the zone":        {[]end{{"here", "a", "n1"}}, []end{{"there", "z1", "n1"}}, "n4", "z4", "here there", false},
 		"the consumer has a node of the same name":      {[]end{{"here", "a", "n1"}}, nil, "n1", "z1", "here", false},
 		"the consumer's nodes have no zones":            {[]end{{"here", "", ""}}, []end{{"there", "z1", ""}}, "n1", "z1", "here there", false},
@@ -92,8 +96,10 @@ func received(t *testing.T, local *discoveryv1.EndpointSlice, there kinds.There)
 	}
 	var arrived vkv1alpha1.ShadowEndpointSlice
 	reread(t, sent, &arrived)
-	intent, left := endpoints.EndpointSlice(&arrived, endpoints.Origin{ClusterID: mapping.LocalID, Node: mapping.LocalName, Reachable: true,
-		Networks: []netip.Prefix{netip.MustParsePrefix("10.40.0.0/16")}})
+	intent, left := endpoints.EndpointSlice(&arrived, endpoints.Origin{
+		ClusterID: mapping.LocalID, Node: mapping.LocalName, Reachable: true,
+		Networks: []netip.Prefix{netip.MustParsePrefix("10.40.0.0/16")},
+	})
 	if left != "" {
 		t.Fatal(left)
 	}

@@ -28,8 +28,11 @@ func TestUnmet(t *testing.T) {
 		{"devices", `{resourceClaims: [{name: gpu, resourceClaimName: gpu}]}`, []string{"runtimeClassName"}, []string{"resourceClaims"}},
 		{"Windows", `{os: {name: windows}}`, nil, []string{"os"}},
 		{"Linux", `{os: {name: linux}}`, nil, nil},
-		{"two of three", `{runtimeClassName: gvisor, os: {name: windows}, resourceClaims: [{name: gpu, resourceClaimName: gpu}]}`, []string{"resourceClaims"},
-			[]string{"runtimeClassName", "os"}},
+		{
+			"two of three", `{runtimeClassName: gvisor, os: {name: windows}, resourceClaims: [{name: gpu, resourceClaimName: gpu}]}`,
+			[]string{"resourceClaims"},
+			[]string{"runtimeClassName", "os"},
+		},
 	} {
 		pod := &corev1.Pod{Spec: read[corev1.PodSpec](t, c.spec)}
 		pod.Spec.NodeName = "liqo-milan"

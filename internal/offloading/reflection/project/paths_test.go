@@ -97,8 +97,10 @@ func TestPaths(t *testing.T) {
 		}
 	}
 	// The projections have no status, so nothing can come from it.
-	for kind, crossing := range map[string]any{"Service": kinds.CopyService(mapping, &corev1.Service{}),
-		"Ingress": kinds.Ingress.Copy(mapping, &networkingv1.Ingress{})} {
+	for kind, crossing := range map[string]any{
+		"Service": kinds.CopyService(mapping, &corev1.Service{}),
+		"Ingress": kinds.Ingress.Copy(mapping, &networkingv1.Ingress{}),
+	} {
 		if _, has := fields(t, crossing)["status"]; has {
 			t.Errorf("the status of a %s is sent to the peer", kind)
 		}

@@ -302,8 +302,11 @@ func TestReadinessGates(t *testing.T) {
 	}{
 		"open":                     {[]corev1.PodCondition{is(gate, "True", late)}, []corev1.PodCondition{is("Ready", "True", early)}, "True 12:01:00 "},
 		"open before it was Ready": {[]corev1.PodCondition{is(gate, "True", early)}, []corev1.PodCondition{is("Ready", "True", late)}, "True 12:01:00 "},
-		"closed": {[]corev1.PodCondition{is(gate, "False", late)}, []corev1.PodCondition{is("Ready", "True", early)},
-			"False 12:01:00 ReadinessGatesNotReady"},
+		"closed": {
+			[]corev1.PodCondition{is(gate, "False", late)},
+			[]corev1.PodCondition{is("Ready", "True", early)},
+			"False 12:01:00 ReadinessGatesNotReady",
+		},
 		"missing":                        {nil, []corev1.PodCondition{is("Ready", "True", early)}, "False 12:00:00 ReadinessGatesNotReady"},
 		"open, and the pod is not Ready": {[]corev1.PodCondition{is(gate, "True", late)}, []corev1.PodCondition{is("Ready", "False", early)}, "False 12:00:00 "},
 		"only the peer opens it":         {nil, []corev1.PodCondition{is("Ready", "True", early), is(gate, "True", early)}, "False 12:00:00 ReadinessGatesNotReady"},
@@ -334,8 +337,10 @@ func TestUnreachable(t *testing.T) {
 		{"False", podstatus.NetworkUnreachable, "False ClusterUnreachable 12:00:00"},
 		{"False", "ContainersNotReady", "False ContainersNotReady 12:00:00"},
 	} {
-		local := corev1.Pod{Status: corev1.PodStatus{Conditions: []corev1.PodCondition{{Type: corev1.PodReady, Status: test.status, Reason: test.reason,
-			LastTransitionTime: early}}}}
+		local := corev1.Pod{Status: corev1.PodStatus{Conditions: []corev1.PodCondition{{
+			Type: corev1.PodReady, Status: test.status, Reason: test.reason,
+			LastTransitionTime: early,
+		}}}}
 		one := podstatus.Unreachable(&local, now).Conditions[0]
 		if got := fmt.Sprintf("%s %s %s", one.Status, one.Reason, one.LastTransitionTime.Format(time.TimeOnly)); got != test.want {
 			t.Errorf("%s %s becomes %s, want %s", test.status, test.reason, got, test.want)
@@ -398,8 +403,10 @@ func TestGone(t *testing.T) {
 		`{phase: Running, conditions: [{type: Ready, status: "True"}], containerStatuses: [{name: web, ready: true}]}`: corev1.PodFailed,
 		`{phase: Running, containerStatuses: [{name: other, state: {terminated: {exitCode: 0}}}]}`:                     corev1.PodFailed,
 	} {
-		pod := &corev1.Pod{Spec: corev1.PodSpec{RestartPolicy: corev1.RestartPolicyNever, Containers: []corev1.Container{{Name: "web"}}},
-			Status: read[corev1.PodStatus](t, status)}
+		pod := &corev1.Pod{
+			Spec:   corev1.PodSpec{RestartPolicy: corev1.RestartPolicyNever, Containers: []corev1.Container{{Name: "web"}}},
+			Status: read[corev1.PodStatus](t, status),
+		}
 		got := podstatus.Gone(pod, now)
 		if got.Phase != want {
 			t.Errorf("%s: %s, want %s", status, got.Phase, want)

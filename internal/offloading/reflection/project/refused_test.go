@@ -25,8 +25,11 @@ func TestRefusedMessage(t *testing.T) {
 	}{
 		{"", project.Denied{}, false},
 		{`services "x" is forbidden: exceeded quota`, project.Denied{}, false},
-		{"denied request: metadata refused: labels [a.example/b, c], annotations [d.example/e]: this cluster",
-			project.Denied{Labels: project.Keys{"a.example/b", "c"}, Annotations: project.Keys{"d.example/e"}}, true},
+		{
+			"denied request: metadata refused: labels [a.example/b, c], annotations [d.example/e]: this cluster",
+			project.Denied{Labels: project.Keys{"a.example/b", "c"}, Annotations: project.Keys{"d.example/e"}},
+			true,
+		},
 		{"metadata refused: labels [], annotations []: this cluster", project.Denied{}, false},
 		{"metadata refused: labels [*, a*, b c, \n, -], annotations [/, a/b/c]", project.Denied{}, false},
 		{"metadata refused: labels [" + strings.Join(many, ", ") + "], annotations []", project.Denied{Labels: many[:64]}, true},

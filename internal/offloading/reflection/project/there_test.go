@@ -57,14 +57,24 @@ func TestEndpointsThere(t *testing.T) {
 		"by hand, with its node":    {unknown, discoveryv1.Endpoint{Addresses: []string{"10.30.1.5"}, NodeName: new("liqo-milan")}, byName, 0},
 		"by hand, its address only": {unknown, discoveryv1.Endpoint{Addresses: []string{"10.30.1.5"}}, byName, 0},
 		"no pod has the address":    {unknown, discoveryv1.Endpoint{Addresses: []string{"10.30.1.9"}, NodeName: new("liqo-milan")}, "", 0},
-		"of another namespace": {unknown, discoveryv1.Endpoint{Addresses: []string{"10.30.1.9"}, NodeName: new("liqo-milan"),
-			TargetRef: &corev1.ObjectReference{Kind: "Pod", Namespace: "bank", Name: "vault"}}, "", 0},
-		"no pod": {unknown, discoveryv1.Endpoint{Addresses: []string{"10.30.1.9"}, NodeName: new("liqo-milan"),
-			TargetRef: &corev1.ObjectReference{Kind: "Node", Name: "web-0"}}, "", 0},
-		"here, with an address of there": {unknown, discoveryv1.Endpoint{Addresses: []string{"10.10.1.5"}, NodeName: new("n1")},
-			`{"addresses":["10.40.1.5"],"conditions":{"ready":true},"nodeName":"rome"}`, 1},
-		"at another peer": {unknown, discoveryv1.Endpoint{Addresses: []string{"10.10.2.5"}, NodeName: new("liqo-turin"), TargetRef: ref},
-			`{"addresses":["10.40.2.5"],"conditions":{"ready":true},"targetRef":{"kind":"RemotePod","namespace":"shop","name":"web-0","uid":"1"},"nodeName":"rome"}`, 1},
+		"of another namespace": {unknown, discoveryv1.Endpoint{
+			Addresses: []string{"10.30.1.9"}, NodeName: new("liqo-milan"),
+			TargetRef: &corev1.ObjectReference{Kind: "Pod", Namespace: "bank", Name: "vault"},
+		}, "", 0},
+		"no pod": {unknown, discoveryv1.Endpoint{
+			Addresses: []string{"10.30.1.9"}, NodeName: new("liqo-milan"),
+			TargetRef: &corev1.ObjectReference{Kind: "Node", Name: "web-0"},
+		}, "", 0},
+		"here, with an address of there": {
+			unknown,
+			discoveryv1.Endpoint{Addresses: []string{"10.10.1.5"}, NodeName: new("n1")},
+			`{"addresses":["10.40.1.5"],"conditions":{"ready":true},"nodeName":"rome"}`, 1,
+		},
+		"at another peer": {
+			unknown,
+			discoveryv1.Endpoint{Addresses: []string{"10.10.2.5"}, NodeName: new("liqo-turin"), TargetRef: ref},
+			`{"addresses":["10.40.2.5"],"conditions":{"ready":true},"targetRef":{"kind":"RemotePod","namespace":"shop","name":"web-0","uid":"1"},"nodeName":"rome"}`, 1,
+		},
 		"its name and hints": {unknown, discoveryv1.Endpoint{
 			Addresses: []string{"10.30.1.5"}, Hostname: new("web-0"), NodeName: new("liqo-milan"), TargetRef: ref, Zone: new("a"),
 			Hints:      &discoveryv1.EndpointHints{ForZones: []discoveryv1.ForZone{{Name: "a"}}},

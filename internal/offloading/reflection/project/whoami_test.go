@@ -227,18 +227,28 @@ func TestNames(t *testing.T) {
 		host      string
 	}{
 		"through the network": {server: joined(), address: "10.60.0.1", host: "kubernetes.default"},
-		"in the namespace default": {server: joined(), namespace: "default", address: "10.60.0.1", host: "kubernetes.default",
-			want: map[string]string{"kubernetes": "10.60.0.1"}},
+		"in the namespace default": {
+			server: joined(), namespace: "default", address: "10.60.0.1", host: "kubernetes.default",
+			want: map[string]string{"kubernetes": "10.60.0.1"},
+		},
 		"an address outside": {server: ends("203.0.113.7", "6443"), address: "203.0.113.7", host: "203.0.113.7"},
 		"a name outside":     {server: ends("api.rome.example", "6443"), address: nowhere, host: "api.rome.example"},
-		"an alias with the address": {server: joined(), aliases: "[{ip: 10.60.0.1, hostnames: [api]}]", address: "10.60.0.1", host: "kubernetes.default",
-			want: map[string]string{"api": "10.60.0.1"}},
-		"an alias with a name": {server: joined(), aliases: "[{ip: 192.0.2.1, hostnames: [kubernetes.default, db]}]", address: "10.60.0.1",
-			host: "kubernetes.default.svc", want: map[string]string{"kubernetes.default": "192.0.2.1", "db": "192.0.2.1"}},
-		"an alias with our own address": {server: joined(), aliases: "[{ip: 10.80.0.1, hostnames: [api]}]", address: "10.60.0.1", host: "kubernetes.default",
-			want: map[string]string{"api": "10.60.0.1"}},
-		"the same, and a name outside": {server: ends("api.rome.example", "443"), aliases: "[{ip: 10.80.0.1, hostnames: [api]}]", address: nowhere,
-			host: "api.rome.example", want: map[string]string{"api": nowhere}},
+		"an alias with the address": {
+			server: joined(), aliases: "[{ip: 10.60.0.1, hostnames: [api]}]", address: "10.60.0.1", host: "kubernetes.default",
+			want: map[string]string{"api": "10.60.0.1"},
+		},
+		"an alias with a name": {
+			server: joined(), aliases: "[{ip: 192.0.2.1, hostnames: [kubernetes.default, db]}]", address: "10.60.0.1",
+			host: "kubernetes.default.svc", want: map[string]string{"kubernetes.default": "192.0.2.1", "db": "192.0.2.1"},
+		},
+		"an alias with our own address": {
+			server: joined(), aliases: "[{ip: 10.80.0.1, hostnames: [api]}]", address: "10.60.0.1", host: "kubernetes.default",
+			want: map[string]string{"api": "10.60.0.1"},
+		},
+		"the same, and a name outside": {
+			server: ends("api.rome.example", "443"), aliases: "[{ip: 10.80.0.1, hostnames: [api]}]", address: nowhere,
+			host: "api.rome.example", want: map[string]string{"api": nowhere},
+		},
 		"aliases with all names": {
 			server: joined(), aliases: "[{ip: 192.0.2.1, hostnames: [" + strings.Join(all, ", ") + "]}]", address: "192.0.2.1", host: "kubernetes",
 			want: map[string]string{"kubernetes": "10.60.0.1"},

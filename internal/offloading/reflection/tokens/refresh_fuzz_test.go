@@ -35,8 +35,10 @@ func FuzzRefreshIn(f *testing.F) {
 			return // refused by our API server
 		}
 		requests := []podspec.TokenRequest{{ExpirationSeconds: requested + 1}, {ExpirationSeconds: requested}}
-		secret := &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{labels.TokenExpiration: expires,
-			labels.TokenLifetime: lifetime}}}
+		secret := &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{
+			labels.TokenExpiration: expires,
+			labels.TokenLifetime:   lifetime,
+		}}}
 		wait := refreshIn(secret, requests)
 		if wait > time.Duration(requested)*time.Second {
 			t.Errorf("the tokens of %d seconds are replaced after %s", requested, wait)

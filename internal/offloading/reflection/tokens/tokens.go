@@ -324,7 +324,8 @@ func (t *Tokens) issue(ctx context.Context, mapping *engine.Mapping, local *core
 }
 
 func (t *Tokens) request(ctx context.Context, local *corev1.Pod,
-	requests []podspec.TokenRequest) (values map[string]string, expires time.Time, seconds int64, err error) {
+	requests []podspec.TokenRequest,
+) (values map[string]string, expires time.Time, seconds int64, err error) {
 	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: local.Namespace, Name: podspec.ServiceAccountName(local)}}
 	values, seconds = map[string]string{}, shortest(requests)
 	for _, request := range requests {

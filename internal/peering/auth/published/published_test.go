@@ -75,7 +75,8 @@ func TestURL(t *testing.T) {
 			"https://10.0.0.2:30443", "",
 		},
 		"node port: no Ready node": {
-			Facts{Service: service(corev1.ServiceTypeNodePort, nil), Nodes: []corev1.Node{node("n1", "10.0.0.1", corev1.ConditionUnknown)}}, "",
+			Facts{Service: service(corev1.ServiceTypeNodePort, nil), Nodes: []corev1.Node{node("n1", "10.0.0.1", corev1.ConditionUnknown)}},
+			"",
 			"none of the 1 nodes is Ready",
 		},
 		"ingress": {

@@ -188,7 +188,8 @@ func TestRequests(t *testing.T) {
 		{"renewal, no signature", "POST", auth.PathRenewal, auth.RenewalRequest{ClusterID: consumer.ClusterID, Question: testQuestion("x")}, 400, auth.ReasonInvalid},
 		{
 			"renewal, no challenge", "POST", auth.PathRenewal,
-			auth.RenewalRequest{ClusterID: consumer.ClusterID, Question: testQuestion(""), Signature: make([]byte, 64)}, 400, auth.ReasonChallenge,
+			auth.RenewalRequest{ClusterID: consumer.ClusterID, Question: testQuestion(""), Signature: make([]byte, 64)},
+			400, auth.ReasonChallenge,
 		},
 
 		{"wrong method", "POST", auth.PathIDs, "", 405, auth.ReasonMethod},

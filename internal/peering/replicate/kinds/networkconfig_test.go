@@ -38,10 +38,12 @@ func TestNetworkConfigIsCarriedWhole(t *testing.T) {
 		t.Errorf("carried %s, %v", sent, err)
 	}
 	original.Generation, copied.Generation = 3, 1
-	copied.Status = netv1alpha1.NetworkConfigStatus{Processed: true, PodCIDRNAT: "10.5.0.0/16", ExternalCIDRNAT: "None", ObservedGeneration: 1,
+	copied.Status = netv1alpha1.NetworkConfigStatus{
+		Processed: true, PodCIDRNAT: "10.5.0.0/16", ExternalCIDRNAT: "None", ObservedGeneration: 1,
 		Signatures: signed, Networks: []netv1alpha1.NetworksNAT{
 			{PodCIDRNAT: "10.5.0.0/16", ExternalCIDRNAT: "None"}, {PodCIDRNAT: "None", ExternalCIDRNAT: "None"},
-		}}
+		},
+	}
 	var answer netv1alpha1.NetworkConfigStatus
 	statusOf(t, NetworkStatusIntent(original, &copied), &answer)
 	want := copied.Status

@@ -135,7 +135,8 @@ func isLowered(local *corev1.Service, intent runtime.ApplyConfiguration) bool {
 // lower records that the peer has refused the type of a Service, and reports whether the copy can have another one. A copy that is exposed there
 // already stays: the refusal concerns the change.
 func (s *Services) lower(mapping *engine.Mapping, local client.Object, intent runtime.ApplyConfiguration, remote *metav1.PartialObjectMetadata,
-	refusal error) bool {
+	refusal error,
+) bool {
 	service := exposed(local)
 	if service == nil || isLowered(service, intent) || !refusals.Visible(refusal) {
 		return false

@@ -73,7 +73,8 @@ func (s *Services) PodChanged(before, after client.Object) {
 
 // services and slices return the reflector of the kind, nil if the kind is not reflected.
 func (s *Services) services() *objects.Reflector { return s.objects.Kind(kinds.Service.Name()) }
-func (s *Services) slices() *objects.Reflector   { return s.objects.Kind(kinds.EndpointSlice.Name()) }
+
+func (s *Services) slices() *objects.Reflector { return s.objects.Kind(kinds.EndpointSlice.Name()) }
 
 // project returns the copy of a Service.
 func (s *Services) project(mapping project.NamespaceMapping, object client.Object) (runtime.ApplyConfiguration, error) {

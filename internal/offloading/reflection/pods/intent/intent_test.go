@@ -23,8 +23,10 @@ func withCPU(amount string) corev1.Container {
 // TestWithout: what the peer refuses of a change stays as it is there, and the rest of the change is applied, without the generation that asked for all of it.
 func TestWithout(t *testing.T) {
 	debug := corev1.EphemeralContainer{EphemeralContainerCommon: corev1.EphemeralContainerCommon{Name: "debug", Image: "debug:1"}}
-	full := &vkv1alpha1.ShadowPod{ObjectMeta: metav1.ObjectMeta{UID: "s"},
-		Spec: vkv1alpha1.ShadowPodSpec{Pod: corev1.PodSpec{Containers: []corev1.Container{withCPU("1")}}}}
+	full := &vkv1alpha1.ShadowPod{
+		ObjectMeta: metav1.ObjectMeta{UID: "s"},
+		Spec:       vkv1alpha1.ShadowPodSpec{Pod: corev1.PodSpec{Containers: []corev1.Container{withCPU("1")}}},
+	}
 	wanted := corev1.PodSpec{Containers: []corev1.Container{withCPU("2")}, EphemeralContainers: []corev1.EphemeralContainer{debug}}
 	wanted.Containers[0].Image = "web:2"
 	want := vkapply.ShadowPod("web", "shop").WithAnnotations(map[string]string{labels.LocalGeneration: "3", "note": "x"}).
@@ -99,7 +101,8 @@ func TestWithClaims(t *testing.T) {
 		return corev1.VolumeSource{PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: name}}
 	}
 	volumes := []corev1.Volume{
-		{Name: "data", VolumeSource: claim("data")}, {Name: "other", VolumeSource: claim("other")},
+		{Name: "data", VolumeSource: claim("data")},
+		{Name: "other", VolumeSource: claim("other")},
 		{Name: "scratch", VolumeSource: corev1.VolumeSource{Ephemeral: &corev1.EphemeralVolumeSource{}}},
 	}
 	local := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web"}, Spec: corev1.PodSpec{Volumes: volumes}}

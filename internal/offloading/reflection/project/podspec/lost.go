@@ -38,8 +38,10 @@ var lostFields = []struct {
 	{"hostPID", reported, "the pod is more isolated", func(spec *corev1.PodSpec) bool { return spec.HostPID }},
 	{"hostIPC", reported, "the pod is more isolated", func(spec *corev1.PodSpec) bool { return spec.HostIPC }},
 
-	{"runtimeClassName", notSent, "the class may be the sandbox that keeps the pod from its node",
-		func(spec *corev1.PodSpec) bool { return spec.RuntimeClassName != nil }},
+	{
+		"runtimeClassName", notSent, "the class may be the sandbox that keeps the pod from its node",
+		func(spec *corev1.PodSpec) bool { return spec.RuntimeClassName != nil },
+	},
 	{"resourceClaims", notSent, "the claims name devices, and the nodes that have them", func(spec *corev1.PodSpec) bool { return len(spec.ResourceClaims) > 0 }},
 	// Windows is not copied: it would exempt the pod from rules of the peer. Virtual nodes are Linux.
 	{"os", notSent, "a node of another system would run the pod", func(spec *corev1.PodSpec) bool { return spec.OS != nil && spec.OS.Name != corev1.Linux }},

@@ -84,7 +84,8 @@ func TokenRefresh(expires time.Time, seconds int64) time.Time {
 // TokenSecret returns the Secret with a pod's tokens, by the keys of their requests. expires is the earliest expiration, seconds the shortest lifetime that
 // was granted.
 func TokenSecret(m project.NamespaceMapping, local *corev1.Pod, tokens map[string]string, expires time.Time,
-	seconds int64) *coreapply.SecretApplyConfiguration {
+	seconds int64,
+) *coreapply.SecretApplyConfiguration {
 	data := map[string][]byte{namespaceKey: []byte(local.Namespace)}
 	for key, token := range tokens {
 		data[key] = []byte(token)

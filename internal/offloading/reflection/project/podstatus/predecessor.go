@@ -25,8 +25,10 @@ func Waiting(local, predecessor *corev1.Pod, now metav1.Time) corev1.PodStatus {
 	status.Phase, status.Reason = corev1.PodPending, PredecessorEnding
 	status.Message = fmt.Sprintf("the pod waits for its predecessor of the same name on virtual node %s, %s, so that the two never run at once",
 		local.Spec.NodeName, state)
-	condition := corev1.PodCondition{Type: PredecessorGone, Status: corev1.ConditionFalse, Reason: PredecessorEnding, Message: status.Message,
-		LastTransitionTime: now}
+	condition := corev1.PodCondition{
+		Type: PredecessorGone, Status: corev1.ConditionFalse, Reason: PredecessorEnding, Message: status.Message,
+		LastTransitionTime: now,
+	}
 	if i := slices.IndexFunc(status.Conditions, isPredecessorGone); i >= 0 {
 		condition.LastTransitionTime = status.Conditions[i].LastTransitionTime
 		status.Conditions[i] = condition
