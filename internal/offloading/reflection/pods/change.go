@@ -22,17 +22,14 @@ type refusal struct {
 	generation int64
 }
 
-// change applies the intent for an existing ShadowPod. If the peer refuses a part of it, the other changes are applied
-// without that, and the peer is asked again later.
-func (p *Pods) change(mapping *engine.Mapping, local *corev1.Pod, want *vkapply.ShadowPodApplyConfiguration,
-	full *vkv1alpha1.ShadowPod,
-) (time.Duration, error) {
+// change applies the intent for an existing ShadowPod. What the peer refuses of it is left out, and the peer is asked again later.
+func (p *Pods) change(mapping *engine.Mapping, local *corev1.Pod, want *vkapply.ShadowPodApplyConfiguration, now *vkv1alpha1.ShadowPod) (time.Duration, error) {
 	apply := func(leave []intent.Part) error {
-		return mapping.Applier(Kind).ApplyTo(mapping.Context, intent.Without(want, full, leave), full)
+		return mapping.Applier(Kind).ApplyTo(mapping.Context, intent.Without(want, now, leave), now)
 	}
 	var ask, leave []intent.Part
 	var wait time.Duration
-	for _, part := range intent.PartsOf(want, full) {
+	for _, part := range intent.PartsOf(want, now) {
 		if left := p.untilAsked(local, part); left > 0 {
 			leave, wait = append(leave, part), max(wait, left)
 		} else {

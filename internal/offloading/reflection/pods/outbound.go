@@ -197,8 +197,7 @@ func (p *Pods) applied(local *corev1.Pod, isNew bool, err error) (time.Duration,
 	}
 }
 
-// upToDate reports whether the ShadowPod matches the intent, as far as its metadata shows. While the cache does not have the
-// ShadowPod, a write of ours a moment ago counts.
+// upToDate reports whether the metadata of the ShadowPod match the intent. While the cache does not have it, a write of ours a moment ago counts.
 func (p *Pods) upToDate(mapping *engine.Mapping, local *corev1.Pod, shadow *metav1.PartialObjectMetadata,
 	want *vkapply.ShadowPodApplyConfiguration,
 ) (bool, error) {

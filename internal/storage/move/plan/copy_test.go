@@ -10,6 +10,8 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+
+	"liqo.io/liqo/internal/storage/move/report"
 )
 
 // runScript runs copy.sh in a folder of its own, with a rsync that ends with an exit code, and returns what it leaves as its result.
@@ -66,7 +68,7 @@ func TestVanishedFiles(t *testing.T) {
 		{modeMeasure, partial, false},
 	} {
 		text, err := runScript(t, row.mode, row.code)
-		var r result
+		var r report.Result
 		switch good := err == nil; {
 		case good != row.good:
 			t.Errorf("mode %s, exit code %d of rsync: %v, %s", row.mode, row.code, err, text)

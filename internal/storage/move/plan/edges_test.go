@@ -14,6 +14,7 @@ import (
 
 	"liqo.io/liqo/apis/labels"
 	v1alpha1 "liqo.io/liqo/apis/storage/v1alpha1"
+	"liqo.io/liqo/internal/storage/move/report"
 )
 
 func noClaim(f *Facts)       { f.Claim = nil }
@@ -229,7 +230,7 @@ func TestWaiting(t *testing.T) {
 		"pod server is Running":   {Phase: corev1.PodRunning, Conditions: scheduled(corev1.PodReady, corev1.ConditionFalse)},
 		"pod server is new":       {},
 	} {
-		if got := waiting(aPod("server", func(p *corev1.Pod) { p.Status = status })); got != want {
+		if got := report.Waiting(aPod("server", func(p *corev1.Pod) { p.Status = status })); got != want {
 			t.Errorf("%q, want %q", got, want)
 		}
 	}
@@ -247,10 +248,10 @@ func TestIsReady(t *testing.T) {
 		"only scheduled": {corev1.PodScheduled, corev1.ConditionTrue, false},
 	} {
 		pod := aPod("server", func(p *corev1.Pod) { p.Status.Conditions = []corev1.PodCondition{{Type: row.kind, Status: row.status}} })
-		if got := isReady(pod); got != row.want {
+		if got := report.Ready(pod); got != row.want {
 			t.Errorf("%s: %t", name, got)
 		}
-		if leaving(pod); isReady(pod) {
+		if leaving(pod); report.Ready(pod) {
 			t.Errorf("%s, and it goes: ready", name)
 		}
 	}

@@ -3,8 +3,6 @@
 package plan
 
 import (
-	"cmp"
-	"encoding/json"
 	"fmt"
 	"net/netip"
 	"slices"
@@ -14,6 +12,7 @@ import (
 
 	v1alpha1 "liqo.io/liqo/apis/storage/v1alpha1"
 	"liqo.io/liqo/internal/kube/podphase"
+	"liqo.io/liqo/internal/storage/move/report"
 )
 
 // pods are all pods of the move.
@@ -47,8 +46,8 @@ func (f *Facts) receiving() (s Step, is bool) {
 		return do(Create, f.server()), false
 	case over(server):
 		return do(Delete, server), false
-	case !isReady(server):
-		return f.wait("waiting for the target: %s", waiting(server)), false
+	case !report.Ready(server):
+		return f.wait("waiting for the target: %s", report.Waiting(server)), false
 	}
 	return Step{}, true
 }
@@ -83,7 +82,7 @@ func (f *Facts) pass(mode string) (*v1alpha1.MovePass, Step) {
 	case mode != modeMeasure && now.Status.PodIP != "" && f.Admitted != only(now.Status.PodIP):
 		return nil, do(Apply, f.policy(only(now.Status.PodIP)))
 	case now.Status.Phase == corev1.PodSucceeded:
-		result, err := resultOf(now)
+		result, err := report.ResultOf(now)
 		switch {
 		case err != nil:
 			return nil, f.failed(fmt.Sprintf("pod %s left no result: %v", now.Name, err), false)
@@ -92,12 +91,12 @@ func (f *Facts) pass(mode string) (*v1alpha1.MovePass, Step) {
 		}
 		return &v1alpha1.MovePass{All: result.All, Sent: result.Sent, Seconds: result.Seconds}, Step{}
 	case now.Status.Phase == corev1.PodFailed:
-		text := ended(now)
+		text := report.Ended(now)
 		return nil, f.failed(text, strings.Contains(text, "No space left on device") || strings.Contains(text, "Disk quota exceeded"))
 	case now.Status.Phase == corev1.PodRunning:
 		return nil, f.wait("pass %d runs in pod %s", len(f.Move.Status.Passes)+1, now.Name)
 	}
-	return nil, f.wait("waiting for pod %s: %s", now.Name, waiting(now))
+	return nil, f.wait("waiting for pod %s: %s", now.Name, report.Waiting(now))
 }
 
 // failed counts a pod that failed; another one follows, unless that is useless.
@@ -112,53 +111,6 @@ func (f *Facts) failed(text string, useless bool) Step {
 	status.Failures++
 	status.Message = "a pod failed and is started again: " + text
 	return Step{Status: status}
-}
-
-// result is what a pod of a pass leaves as its termination message.
-type result struct {
-	All      v1alpha1.MoveAmount `json:"all"`
-	Sent     v1alpha1.MoveAmount `json:"sent"`
-	Seconds  int64               `json:"seconds"`
-	Verified bool                `json:"verified"`
-}
-
-func resultOf(pod *corev1.Pod) (r result, err error) {
-	err = json.Unmarshal([]byte(ended(pod)), &r)
-	return r, err
-}
-
-// ended is the termination message of a pod in one line, or why there is none. A provider writes it, so it is cut.
-func ended(pod *corev1.Pod) string {
-	const most = 500
-	text := cmp.Or(pod.Status.Message, pod.Status.Reason, "no reason given")
-	for i := range pod.Status.ContainerStatuses {
-		if state := pod.Status.ContainerStatuses[i].State.Terminated; state != nil {
-			text = cmp.Or(state.Message, fmt.Sprintf("%s, exit code %d", state.Reason, state.ExitCode))
-		}
-	}
-	lines := strings.FieldsFunc(text[:min(len(text), most)], func(r rune) bool { return r == '\n' || r == '\r' })
-	return strings.ToValidUTF8(strings.Join(lines, "; "), "")
-}
-
-// waiting is why a pod does not run.
-func waiting(pod *corev1.Pod) string {
-	for i := range pod.Status.ContainerStatuses {
-		if state := pod.Status.ContainerStatuses[i].State.Waiting; state != nil && state.Reason != "" {
-			return strings.TrimSuffix(state.Reason+": "+state.Message, ": ")
-		}
-	}
-	for _, condition := range pod.Status.Conditions {
-		if condition.Type == corev1.PodScheduled && condition.Status == corev1.ConditionFalse {
-			return condition.Message
-		}
-	}
-	return fmt.Sprintf("pod %s is %s", pod.Name, cmp.Or(string(pod.Status.Phase), "new"))
-}
-
-func isReady(pod *corev1.Pod) bool {
-	return pod.DeletionTimestamp == nil && slices.ContainsFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool {
-		return c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue
-	})
 }
 
 // active are the users that have a node. A pod without one cannot start while the volume is missing.

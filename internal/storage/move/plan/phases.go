@@ -12,6 +12,7 @@ import (
 	"liqo.io/liqo/apis/labels"
 	v1alpha1 "liqo.io/liqo/apis/storage/v1alpha1"
 	"liqo.io/liqo/internal/storage/data"
+	"liqo.io/liqo/internal/storage/move/report"
 )
 
 // refuse refuses what cannot work, before anything is made.
@@ -63,16 +64,16 @@ func (f *Facts) prepare() Step {
 		return s
 	case over(f.Server) && !late:
 		return do(Delete, f.Server)
-	case f.TargetVolume != nil && f.Source.Status.Phase == corev1.ClaimBound && isReady(f.Server):
+	case f.TargetVolume != nil && f.Source.Status.Phase == corev1.ClaimBound && report.Ready(f.Server):
 		return f.enter(v1alpha1.MoveCopying, "")
 	case f.TargetVolume == nil && late:
 		return f.enter(v1alpha1.MoveRestoring, fmt.Sprintf("%s made no volume for the data within %v; see the events of claim %s", f.Move.Status.To, ready, f.Target.Name))
 	case f.TargetVolume == nil:
 		return f.wait("waiting for a volume in %s: claim %s", f.Move.Status.To, f.Target.Name)
 	case late:
-		return f.enter(v1alpha1.MoveRestoring, fmt.Sprintf("the pod that is to receive the data was not ready within %v: %s", ready, waiting(f.Server)))
+		return f.enter(v1alpha1.MoveRestoring, fmt.Sprintf("the pod that is to receive the data was not ready within %v: %s", ready, report.Waiting(f.Server)))
 	}
-	return f.wait("waiting for the target: %s", waiting(f.Server))
+	return f.wait("waiting for the target: %s", report.Waiting(f.Server))
 }
 
 // volumeGone: another client has deleted the volume before the fence. It comes back from its second record, if that exists.

@@ -4,13 +4,13 @@ package plan
 
 import (
 	"fmt"
-	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"liqo.io/liqo/apis/labels"
+	"liqo.io/liqo/internal/storage/move/report"
 )
 
 // The volume that comes back has the name of the one that was taken away. A scheduler whose watch is late, for example after a restart of the API server,
@@ -31,16 +31,10 @@ func (f *Facts) placed() (s Step, proven bool) {
 		return do(Create, f.probe()), false
 	case probe.Spec.NodeName != "" && probe.DeletionTimestamp == nil && f.Now.Sub(probe.CreationTimestamp.Time) > probeAgain:
 		return do(Delete, probe), false
-	case probe.Spec.NodeName == "" && unschedulable(probe):
+	case probe.Spec.NodeName == "" && report.Unschedulable(probe):
 		return Step{}, true
 	}
 	return f.wait("waiting until the scheduler knows the new place of the volume"), false
-}
-
-func unschedulable(pod *corev1.Pod) bool {
-	return slices.ContainsFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool {
-		return c.Type == corev1.PodScheduled && c.Status == corev1.ConditionFalse && c.Reason == corev1.PodReasonUnschedulable
-	})
 }
 
 // probe is a pod that only the old volume admits to a node. It never runs.
