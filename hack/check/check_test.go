@@ -7,12 +7,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 )
@@ -40,13 +38,12 @@ func TestStages(t *testing.T) {
 		want        []string // stage names; "-" in front of those that are not run
 	}{
 		{"all as root", "all", everything, []string{
-			"format", "conventions", "generated", "build", "unit playground", "-vulnerabilities", "servers", "clusters", "journey", "several", "offload", "stateful",
-			"race product", "unit product", "unit kube", "lint product", "lint playground", "lint kube", "end",
+			"format", "conventions", "generated", "build", "unit playground", "-vulnerabilities", "servers", "race product", "unit product", "unit kube",
+			"lint product", "lint playground", "lint kube", "clusters", "journey", "several", "offload", "stateful", "end",
 		}},
 		{"all as ordinary user", "all", user, []string{
-			"format", "conventions", "generated", "build", "unit playground", "-vulnerabilities", "servers", "-clusters", "-journey", "-several",
-			"-offload", "-stateful",
-			"race product", "unit product", "unit kube", "lint product", "lint playground", "lint kube", "-end",
+			"format", "conventions", "generated", "build", "unit playground", "-vulnerabilities", "servers", "race product", "unit product", "unit kube",
+			"lint product", "lint playground", "lint kube", "-clusters", "-journey", "-several", "-offload", "-stateful", "-end",
 		}},
 		{"journey", "e2e", everything, []string{"build", "journey"}},
 		{"bench", "bench", user, []string{"build", "-bench"}},
@@ -95,7 +92,7 @@ func TestStages(t *testing.T) {
 	}
 }
 
-// The race detector, the other tests and lint run in the time that clusters leave, after what must not run beside clusters.
+// The race detector runs beside the other tests and lint; then the suites on clusters run in two lanes, on clusters that the last stage takes away.
 func TestGate(t *testing.T) {
 	plan, err := stages("all", facts{root: true, modules: []module{
 		{dir: ".", packages: []string{"a", "b"}, concurrent: []string{"b"}}, {dir: "playground", packages: []string{"c", "d"}, concurrent: []string{"d"}},
@@ -117,45 +114,24 @@ func TestGate(t *testing.T) {
 		"race product": "race", "unit product": "others", "lint product": "others", "lint playground": "others",
 		"journey": "first clusters", "several": "first clusters", "offload": "second clusters", "stateful": "second clusters",
 	} {
-		i := slices.IndexFunc(plan, func(s stage) bool { return s.name == name })
-		if began[name] != began["race product"] || lanes[name] != lane || plan[i].idle == strings.Contains(lane, "clusters") {
-			t.Errorf("%s: in lane %q, beside the race detector: %v, when idle: %v", name, lanes[name], began[name] == began["race product"], plan[i].idle)
+		group := "race product"
+		if strings.Contains(lane, "clusters") {
+			group = "journey"
+		}
+		if began[name] != began[group] || lanes[name] != lane {
+			t.Errorf("%s: in lane %q, beside %s: %v", name, lanes[name], group, began[name] == began[group])
 		}
 	}
-	for _, name := range []string{"format", "conventions", "generated", "build", "unit playground", "race playground", "servers", "clusters"} {
+	for _, name := range []string{"format", "conventions", "generated", "build", "unit playground", "race playground", "servers"} {
 		if began[name] >= began["race product"] {
-			t.Errorf("%s is not before the race detector and the tests on clusters", name)
+			t.Errorf("%s is not before the race detector", name)
 		}
+	}
+	if began["clusters"] <= began["race product"] || began["clusters"] >= began["journey"] {
+		t.Error("the clusters do not come up between what computes and the suites on them")
 	}
 	if last := plan[len(plan)-1]; !last.always || last.lane != "" {
 		t.Errorf("the last stage takes the clusters away, also after an interrupt: %+v", last)
-	}
-}
-
-// A stage that runs when the others are idle has the least of the processors, in a session of its own, and an interrupt reaches what it has started.
-func TestIdle(t *testing.T) {
-	ctx, cancel := context.WithCancel(t.Context())
-	defer cancel()
-	folder := t.TempDir()
-	ready := filepath.Join(folder, "ready")
-	if err := syscall.Mkfifo(ready, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	// The niceness is set after the start: field 19 of the process, and of the session where the kernel has autogroups.
-	script := `until [ "$(cut -d ' ' -f 19 /proc/$$/stat)" = 19 ]; do :; done
-[ ! -e /proc/$$/autogroup ] || until grep -q 'nice 19$' /proc/$$/autogroup; do :; done
-[ "$(cut -d ' ' -f 6 /proc/$$/stat)" = $$ ] || exit 1
-trap 'exit 7' INT
-sh -c 'echo x > ready; exec sleep 3600'`
-	go func() {
-		_, _ = os.ReadFile(ready)
-		cancel()
-	}()
-	results := run(ctx, []stage{
-		{name: "low", idle: true, commands: []command{{dir: folder, args: []string{"sh", "-c", script}}}},
-	}, io.Discard, func(result) error { return nil })
-	if err := results[0].err; err == nil || !strings.Contains(err.Error(), "exit status 7") {
-		t.Errorf("the script ended with %v, want its status after the interrupt, 7", err)
 	}
 }
 

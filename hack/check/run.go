@@ -12,10 +12,8 @@ import (
 	"os"
 	"os/exec"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
-	"syscall"
 	"time"
 )
 
@@ -102,7 +100,7 @@ func runStage(ctx context.Context, s stage, failed bool, env *[]string, screen *
 	}
 	start := time.Now()
 	for _, c := range s.commands {
-		c.results.tests, c.idle = &r.tests, s.idle
+		c.results.tests = &r.tests
 		if r.err = runCommand(ctx, c, env, out); r.err != nil {
 			fmt.Fprintf(out, "check: %v\n", r.err)
 			break
@@ -145,11 +143,7 @@ func runCommand(ctx context.Context, c command, env *[]string, out io.Writer) er
 	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }
 	cmd.WaitDelay = interruptedFor
 	line := strings.Join(c.args, " ")
-	err := c.start(cmd)
-	if err == nil {
-		err = cmd.Wait()
-	}
-	if err != nil {
+	if err := cmd.Run(); err != nil {
 		return fmt.Errorf("%.120s: %w", line, err)
 	}
 	if c.silent && output.Len() > 0 {
@@ -165,32 +159,6 @@ func runCommand(ctx context.Context, c command, env *[]string, out io.Writer) er
 	}
 	return nil
 }
-
-// start starts a command; one that is idle in a session of its own, with the lowest weight. Linux shares the processors among sessions first (autogroups of
-// sched(7)), and only within a session by niceness, so that niceness alone would leave clusters, whose processes have sessions of their own, no more
-// than before.
-func (c command) start(cmd *exec.Cmd) error {
-	if !c.idle {
-		return cmd.Start()
-	}
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
-	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGINT) } // a terminal's Ctrl-C does not reach it
-	if err := cmd.Start(); err != nil {
-		return err
-	}
-	over := func(err error) bool { return errors.Is(err, os.ErrNotExist) || errors.Is(err, syscall.ESRCH) } // it has ended; or the kernel has no autogroups
-	err := syscall.Setpriority(syscall.PRIO_PGRP, cmd.Process.Pid, lowest)
-	if err == nil {
-		err = os.WriteFile(fmt.Sprintf("/proc/%d/autogroup", cmd.Process.Pid), []byte(strconv.Itoa(lowest)), 0)
-	}
-	if err != nil && !over(err) {
-		return errors.Join(fmt.Errorf("lower its priority: %w", err), cmd.Process.Kill(), cmd.Wait())
-	}
-	return nil
-}
-
-// lowest is the niceness of what runs in the time that others leave.
-const lowest = 19
 
 // summary repeats the output of what failed, with the reason last because a log that is cut keeps its end; then one line for each stage. Some ran at
 // the same time, so the total is given.

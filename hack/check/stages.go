@@ -48,7 +48,6 @@ type stage struct {
 	skips    []string // parts of the reasons for which a test may be skipped; nil: any reason will do
 	lane     string   // runs at the same time as neighbours of other lanes; empty: alone
 	always   bool     // also after an interrupt: it takes away what stages before it have made
-	idle     bool     // gets what processor time the neighbours leave
 	commands []command
 	after    []command // run in any case once the first command was started; they take away what the commands have made
 }
@@ -57,7 +56,6 @@ type command struct {
 	dir  string
 	args []string
 	env  []string // on top of the environment
-	idle bool     // as its stage
 	// silent: any output is a failure, as with formatters that list files.
 	silent  bool
 	results results
@@ -232,8 +230,8 @@ func raceDetector(found facts) []stage {
 	return plan
 }
 
-// gate is `make test`. First what judges the source, beside the playground's own tests, which must end before clusters come up; then the clusters, in
-// two lanes, because they mostly wait; and in the time that they leave the product with the race detector, the other tests and lint.
+// gate is `make test`. First what judges the source, beside the playground's own tests; then the longest stage, the product with the race detector, beside
+// the other tests and lint; then the clusters, in two lanes, because they mostly wait. What computes does not run beside them, see ADR 15.
 func gate(found facts) (plan []stage) {
 	var own, race, others []stage
 	for _, s := range slices.Concat(unit(found, false, ""), raceDetector(found), lint(found)) {
@@ -248,9 +246,9 @@ func gate(found facts) (plan []stage) {
 	}
 	return slices.Concat(
 		inLane("source", format(), conventions(), generated()), inLane("playground", append([]stage{build()}, own...)...),
-		[]stage{vulnerabilities(found), servers(), up(found)},
-		clusterLanes(found), inLane("race", whenIdle(race)...), inLane("others", whenIdle(others)...),
-		[]stage{down(found)},
+		[]stage{vulnerabilities(found), servers()},
+		inLane("race", race...), inLane("others", others...),
+		[]stage{up(found)}, clusterLanes(found), []stage{down(found)},
 	)
 }
 
@@ -269,14 +267,6 @@ func withSkips(plan []stage, found facts) []stage {
 func inLane(lane string, all ...stage) []stage {
 	for i := range all {
 		all[i].lane = lane
-	}
-	return all
-}
-
-// whenIdle has stages run in the time that others leave, if there are others: without root, no cluster runs, and they have the machine.
-func whenIdle(all []stage) []stage {
-	for i := range all {
-		all[i].idle = true
 	}
 	return all
 }
