@@ -51,3 +51,29 @@ func TestComment(t *testing.T) {
 		t.Errorf("got:\n%s\nwant:\n%s", got, want)
 	}
 }
+
+// TestReached: types that code names stay, with those of their fields; of the functions that set a field, those that code names.
+func TestReached(t *testing.T) {
+	types := map[string]string{
+		"LaneApplyConfiguration":    "type LaneApplyConfiguration struct {\n\tCarriers []CarrierApplyConfiguration\n}\n",
+		"CarrierApplyConfiguration": "type CarrierApplyConfiguration struct {\n\tPort *int32\n}\n",
+		"LatencyApplyConfiguration": "type LatencyApplyConfiguration struct{}\n",
+	}
+	for name, row := range map[string]struct {
+		named map[string]bool
+		want  int
+	}{
+		"a constructor":       {map[string]bool{"Lane(": true}, 2},
+		"a type":              {map[string]bool{"CarrierApplyConfiguration": true}, 1},
+		"a field of the name": {map[string]bool{"Lane": true}, 0},
+	} {
+		if kept := reached(types, row.named); len(kept) != row.want {
+			t.Errorf("%s: %d types are kept: %v", name, len(kept), kept)
+		}
+	}
+	const one = "func (b *Lane) WithPort(value int32) *Lane {\n\treturn b\n}\n\n"
+	const other = "func (b *Lane) WithType(value string) *Lane {\n\tif value == \"\" {\n\t}\n\treturn b\n}\n"
+	if got := string(withoutSetters("package v1\n\n"+one+other, map[string]bool{"WithType(": true, "WithPort": true})); got != "package v1\n\n"+other {
+		t.Errorf("got %q", got)
+	}
+}

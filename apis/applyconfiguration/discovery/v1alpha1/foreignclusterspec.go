@@ -74,24 +74,7 @@ func (b *ForeignClusterSpecApplyConfiguration) WithInsecureSkipTLSVerify(value b
 	return b
 }
 
-func (b *ForeignClusterSpecApplyConfiguration) WithAcceptedLabels(values ...string) *ForeignClusterSpecApplyConfiguration {
-	for i := range values {
-		b.AcceptedLabels = append(b.AcceptedLabels, values[i])
-	}
-	return b
-}
-
 func (b *ForeignClusterSpecApplyConfiguration) WithNamespaceSelector(value *v1.LabelSelectorApplyConfiguration) *ForeignClusterSpecApplyConfiguration {
 	b.NamespaceSelector = value
-	return b
-}
-
-func (b *ForeignClusterSpecApplyConfiguration) WithNetwork(value *PeerNetworkApplyConfiguration) *ForeignClusterSpecApplyConfiguration {
-	b.Network = value
-	return b
-}
-
-func (b *ForeignClusterSpecApplyConfiguration) WithTTL(value int) *ForeignClusterSpecApplyConfiguration {
-	b.TTL = &value
 	return b
 }

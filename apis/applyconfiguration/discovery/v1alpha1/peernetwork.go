@@ -13,24 +13,3 @@ type PeerNetworkApplyConfiguration struct {
 func PeerNetwork() *PeerNetworkApplyConfiguration {
 	return &PeerNetworkApplyConfiguration{}
 }
-
-func (b *PeerNetworkApplyConfiguration) WithPodCIDRs(values ...string) *PeerNetworkApplyConfiguration {
-	for i := range values {
-		b.PodCIDRs = append(b.PodCIDRs, values[i])
-	}
-	return b
-}
-
-func (b *PeerNetworkApplyConfiguration) WithAcceptedCIDRs(values ...string) *PeerNetworkApplyConfiguration {
-	for i := range values {
-		b.AcceptedCIDRs = append(b.AcceptedCIDRs, values[i])
-	}
-	return b
-}
-
-func (b *PeerNetworkApplyConfiguration) WithForcedCIDRs(values ...string) *PeerNetworkApplyConfiguration {
-	for i := range values {
-		b.ForcedCIDRs = append(b.ForcedCIDRs, values[i])
-	}
-	return b
-}

@@ -36,8 +36,3 @@ func (b *IPMappingSpecApplyConfiguration) WithPorts(values ...*MappingPortApplyC
 	}
 	return b
 }
-
-func (b *IPMappingSpecApplyConfiguration) WithRestricted(value bool) *IPMappingSpecApplyConfiguration {
-	b.Restricted = &value
-	return b
-}

@@ -7,11 +7,11 @@ package v1alpha1
 import "liqo.io/liqo/apis/applyconfiguration/object"
 
 // IPMappingApplyConfiguration states what an apply of this kind wants.
-type IPMappingApplyConfiguration = object.Configuration[IPMappingSpecApplyConfiguration, IPMappingStatusApplyConfiguration]
+type IPMappingApplyConfiguration = object.Configuration[IPMappingSpecApplyConfiguration, struct{}]
 
 // IPMapping has the identity of the object, and nothing else.
 func IPMapping(name string) *IPMappingApplyConfiguration {
-	return object.New[IPMappingSpecApplyConfiguration, IPMappingStatusApplyConfiguration](
+	return object.New[IPMappingSpecApplyConfiguration, struct{}](
 		"net.liqo.io/v1alpha1", "IPMapping", "", name)
 }
 

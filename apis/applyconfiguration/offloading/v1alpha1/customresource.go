@@ -23,8 +23,3 @@ func (b *CustomResourceApplyConfiguration) WithKind(value string) *CustomResourc
 	b.Kind = &value
 	return b
 }
-
-func (b *CustomResourceApplyConfiguration) WithStatusFrom(value string) *CustomResourceApplyConfiguration {
-	b.StatusFrom = &value
-	return b
-}

@@ -7,10 +7,10 @@ package v1alpha1
 import "liqo.io/liqo/apis/applyconfiguration/object"
 
 // NamespaceOffloadingApplyConfiguration states what an apply of this kind wants.
-type NamespaceOffloadingApplyConfiguration = object.Configuration[NamespaceOffloadingSpecApplyConfiguration, NamespaceOffloadingStatusApplyConfiguration]
+type NamespaceOffloadingApplyConfiguration = object.Configuration[struct{}, NamespaceOffloadingStatusApplyConfiguration]
 
 // NamespaceOffloading has the identity of the object, and nothing else.
 func NamespaceOffloading(name, namespace string) *NamespaceOffloadingApplyConfiguration {
-	return object.New[NamespaceOffloadingSpecApplyConfiguration, NamespaceOffloadingStatusApplyConfiguration](
+	return object.New[struct{}, NamespaceOffloadingStatusApplyConfiguration](
 		"offloading.liqo.io/v1alpha1", "NamespaceOffloading", namespace, name)
 }

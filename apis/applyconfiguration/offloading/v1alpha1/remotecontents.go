@@ -12,18 +12,3 @@ type RemoteContentsApplyConfiguration struct {
 func RemoteContents() *RemoteContentsApplyConfiguration {
 	return &RemoteContentsApplyConfiguration{}
 }
-
-func (b *RemoteContentsApplyConfiguration) WithRequest(value string) *RemoteContentsApplyConfiguration {
-	b.Request = &value
-	return b
-}
-
-func (b *RemoteContentsApplyConfiguration) WithClusters(entries map[string]RemoteNamespaceContentsApplyConfiguration) *RemoteContentsApplyConfiguration {
-	if b.Clusters == nil && len(entries) > 0 {
-		b.Clusters = make(map[string]RemoteNamespaceContentsApplyConfiguration, len(entries))
-	}
-	for k, v := range entries {
-		b.Clusters[k] = v
-	}
-	return b
-}

@@ -21,27 +21,7 @@ func (b *RemoteNamespaceContentsApplyConfiguration) WithRemoteNamespace(value st
 	return b
 }
 
-func (b *RemoteNamespaceContentsApplyConfiguration) WithError(value string) *RemoteNamespaceContentsApplyConfiguration {
-	b.Error = &value
-	return b
-}
-
-func (b *RemoteNamespaceContentsApplyConfiguration) WithCopies(entries map[string]int32) *RemoteNamespaceContentsApplyConfiguration {
-	if b.Copies == nil && len(entries) > 0 {
-		b.Copies = make(map[string]int32, len(entries))
-	}
-	for k, v := range entries {
-		b.Copies[k] = v
-	}
-	return b
-}
-
 func (b *RemoteNamespaceContentsApplyConfiguration) WithClaims(value *FoundObjectsApplyConfiguration) *RemoteNamespaceContentsApplyConfiguration {
 	b.Claims = value
-	return b
-}
-
-func (b *RemoteNamespaceContentsApplyConfiguration) WithOthers(value *FoundObjectsApplyConfiguration) *RemoteNamespaceContentsApplyConfiguration {
-	b.Others = value
 	return b
 }

@@ -36,23 +36,8 @@ func (b *EndpointApplyConfiguration) WithConditions(value v1.EndpointConditions)
 	return b
 }
 
-func (b *EndpointApplyConfiguration) WithHostname(value string) *EndpointApplyConfiguration {
-	b.Hostname = &value
-	return b
-}
-
 func (b *EndpointApplyConfiguration) WithTargetRef(value corev1.ObjectReference) *EndpointApplyConfiguration {
 	b.TargetRef = &value
-	return b
-}
-
-func (b *EndpointApplyConfiguration) WithDeprecatedTopology(entries map[string]string) *EndpointApplyConfiguration {
-	if b.DeprecatedTopology == nil && len(entries) > 0 {
-		b.DeprecatedTopology = make(map[string]string, len(entries))
-	}
-	for k, v := range entries {
-		b.DeprecatedTopology[k] = v
-	}
 	return b
 }
 
