@@ -79,6 +79,9 @@ func TestServersThatRememberAreStopped(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
+			if err := lent[0].remember(t.Context()); err != nil {
+				t.Fatal(err)
+			}
 			newLendingEnv(t, lent[0]).Make(object)
 			if err := own.giveBack(lent[0]); err != nil {
 				t.Fatal(err)
@@ -97,6 +100,9 @@ func TestLateWritesReachNoOtherTest(t *testing.T) {
 	var own pool
 	lent, err := own.borrow(dir, 1)
 	if err != nil {
+		t.Fatal(err)
+	}
+	if err := lent[0].remember(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	test := newLendingEnv(t, lent[0])

@@ -9,8 +9,8 @@ import (
 	"liqo.io/liqo/internal/kube/special"
 )
 
-// Family is an address family in which networks are assigned. A further one is another row of families; what a row needs is what the functions of
-// this package ask.
+// Family is an address family in which networks are assigned. A further one is another row of families, and arithmetic on longer addresses in this
+// package; who builds rows of networks takes the first of them so far, see ADR 48.
 type Family struct {
 	Name string
 	// has reports whether an address is of the family.
