@@ -110,6 +110,8 @@ type name struct {
 type entry struct {
 	use      Use
 	admitted uint64
+	at       time.Time // when it was admitted
+	seen     bool      // a list had it, and no new object has been admitted under its name since
 }
 
 // New returns an empty ledger.
@@ -139,7 +141,7 @@ func (l *Ledger) Admit(c Change) Verdict {
 				now[amount] = max(now[amount], before.use[amount])
 			}
 		}
-		l.set(at, p, key, entry{now, l.admitted})
+		l.set(at, p, key, entry{now, l.admitted, c.Now, before.seen && !c.New})
 	}
 	return Verdict{Stale: l.stale(p)}
 }
@@ -201,27 +203,49 @@ func (l *Ledger) Forget(key Key) {
 	}
 }
 
-// Mark is a moment, for Replace.
-func (l *Ledger) Mark() uint64 { return l.admitted }
+// Mark is the moment at which a list begins, for Replace.
+type Mark struct {
+	admitted uint64
+	began    time.Time
+}
 
-// Replace records what a list of all objects of these kinds in the namespaces of a peer found, which began at a mark. What was admitted since stays,
-// and what is known where the list was left out: a kind in a namespace, as a key without a name.
-func (l *Ledger) Replace(owner string, kinds map[schema.GroupResource]bool, left map[Key]bool, found map[Key]Use, mark uint64) {
+// Mark returns the mark of a list that begins now.
+func (l *Ledger) Mark(now time.Time) Mark { return Mark{l.admitted, now} }
+
+// Storing is how long the API server may take to store what was admitted: so long a list is no proof that it was not stored.
+const Storing = 10 * time.Second
+
+// Replace records what a list of all objects of these kinds in the namespaces of a peer found, which began at a mark. What was admitted since stays, and
+// what may not have been stored yet when the list began; so does what is known where the list was left out: a kind in a namespace, as a key without
+// a name. Again: after Storing, another list has to show what became of some objects.
+func (l *Ledger) Replace(owner string, kinds map[schema.GroupResource]bool, left map[Key]bool, found map[Key]Use, mark Mark) (again bool) {
+	underWay := func(known entry) bool { return mark.began.Sub(known.at) < Storing }
 	for namespace, at := range l.spaces {
 		if at.owner != owner {
 			continue
 		}
 		for id, known := range at.objects {
-			if _, ok := found[Key{id.resource, namespace, id.name}]; !ok && kinds[id.resource] &&
-				!left[Key{Resource: id.resource, Namespace: namespace}] && known.admitted <= mark {
-				l.drop(namespace, at, id)
+			if _, ok := found[Key{id.resource, namespace, id.name}]; ok || !kinds[id.resource] ||
+				left[Key{Resource: id.resource, Namespace: namespace}] || known.admitted > mark.admitted {
+				continue
 			}
+			if !known.seen && underWay(known) {
+				again = true
+				continue
+			}
+			l.drop(namespace, at, id)
 		}
 	}
 	for key, use := range found {
 		at, id := l.space(key.Namespace, owner), name{key.Resource, key.Name}
-		if known := at.objects[id]; known.admitted <= mark {
-			l.set(at, l.peer(owner), id, entry{use, known.admitted})
+		known := at.objects[id]
+		switch now := (entry{use, known.admitted, known.at, true}); {
+		case known.admitted > mark.admitted:
+		case use != known.use && underWay(known): // it may be as it was before
+			again, now.use = true, known.use
+			l.set(at, l.peer(owner), id, now)
+		default:
+			l.set(at, l.peer(owner), id, now)
 		}
 	}
 	p := l.peer(owner)
@@ -229,6 +253,7 @@ func (l *Ledger) Replace(owner string, kinds map[schema.GroupResource]bool, left
 	for kind, number := range p.objects {
 		p.listedObjects[kind] = number
 	}
+	return again
 }
 
 // Retain forgets peers that have nothing any more, unless they are kept, so that a peer does not get another burst.

@@ -204,7 +204,7 @@ func TestLedger(t *testing.T) {
 	try(t, l, secret("web-rome", "a", 601), "1001")
 	try(t, l, secret("web-rome", "a", 100), "")
 	try(t, l, secret("web-rome", "a", 600), "")
-	mark := l.Mark()
+	mark := l.Mark(start.Add(Storing))
 	smaller := secret("web-rome", "a", 500)
 	smaller.Peer, smaller.Kept, smaller.Now = "rome", true, start
 	if verdict := l.Admit(smaller); verdict.Problem != "" { // an update, while the list runs
@@ -232,6 +232,42 @@ func TestLedger(t *testing.T) {
 	}
 }
 
+// TestUnderWay: what was admitted a moment before a list began may be stored after it, so that its absence is no proof.
+func TestUnderWay(t *testing.T) {
+	kinds := map[schema.GroupResource]bool{secrets: true}
+	a, b := Key{secrets, "web-rome", "a"}, Key{secrets, "web-rome", "b"}
+	l := New(Limits{Objects: map[schema.GroupResource]int64{secrets: 2}})
+	has := func(when string, objects, bytes int64) {
+		t.Helper()
+		if number, use := l.Has("rome", secrets); number != objects || use[Bytes] != bytes {
+			t.Errorf("%s: %d objects with %d bytes, want %d with %d", when, number, use[Bytes], objects, bytes)
+		}
+	}
+	try(t, l, secret("web-rome", "a", 100), "")
+	try(t, l, secret("web-rome", "b", 100), "")
+	if !l.Replace("rome", kinds, nil, map[Key]Use{a: {Bytes: 100}}, l.Mark(start)) {
+		t.Error("nothing is to be listed again, while b may be on its way")
+	}
+	has("b is on its way", 2, 200)
+	try(t, l, secret("web-rome", "c", 100), "at most 2")
+	if l.Replace("rome", kinds, nil, map[Key]Use{a: {Bytes: 100}, b: {Bytes: 100}}, l.Mark(start)) {
+		t.Error("all is there, and is to be listed again")
+	}
+	update := secret("web-rome", "b", 300)
+	update.Peer, update.Kept, update.Now = "rome", true, start
+	l.Admit(update)
+	if !l.Replace("rome", kinds, nil, map[Key]Use{a: {Bytes: 100}, b: {Bytes: 100}}, l.Mark(start)) {
+		t.Error("nothing is to be listed again, while an update may be on its way")
+	}
+	has("an update is on its way", 2, 400)
+	l.Replace("rome", kinds, nil, map[Key]Use{b: {Bytes: 100}}, l.Mark(start))
+	has("what a list had before was deleted", 1, 300)
+	if l.Replace("rome", kinds, nil, map[Key]Use{}, l.Mark(start.Add(Storing))) {
+		t.Error("what was not stored is to be listed again")
+	}
+	has("later", 0, 0)
+}
+
 // TestStale: a peer that comes near to a bound, with objects some of which may be gone, is listed again before it is refused.
 func TestStale(t *testing.T) {
 	l := New(Limits{Objects: map[schema.GroupResource]int64{secrets: 100}})
@@ -239,7 +275,7 @@ func TestStale(t *testing.T) {
 	for i := range 100 {
 		if try(t, l, secret("web-rome", fmt.Sprint(i), 1), "").Stale {
 			lists = append(lists, i+1)
-			l.Replace("rome", nil, nil, nil, l.Mark())
+			l.Replace("rome", nil, nil, nil, l.Mark(start))
 		}
 	}
 	if fmt.Sprint(lists) != "[80 90 100]" {

@@ -82,6 +82,7 @@ func TestAttackNH4Stuck(t *testing.T) {
 			if code = http.StatusOK; stuck {
 				return
 			}
+			p.later()
 			if err := p.relist(t.Context(), "rome"); err != nil {
 				t.Fatal(err)
 			}

@@ -283,7 +283,7 @@ func (p *Ledger) relist(ctx context.Context, peer string) error {
 	ctx, cancel := context.WithTimeout(ctx, relistDeadline)
 	defer cancel()
 	p.mu.Lock()
-	mark := p.ledger.Mark()
+	mark := p.ledger.Mark(p.now())
 	p.mu.Unlock()
 	kinds, err := p.resources()
 	if err != nil {
@@ -311,7 +311,9 @@ func (p *Ledger) relist(ctx context.Context, peer string) error {
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.ledger.Replace(peer, of, left, found, mark)
+	if p.ledger.Replace(peer, of, left, found, mark) {
+		p.queue.AddAfter(peer, ledger.Storing)
+	}
 	p.early.Retain(func(other string) bool { return other != peer })
 	p.ended[peer] = p.now()
 	return nil
