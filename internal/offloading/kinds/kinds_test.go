@@ -15,6 +15,7 @@ import (
 
 // TestRows: each row has the names that API servers use, and types in the scheme.
 func TestRows(t *testing.T) {
+	keeps := map[string]bool{"NetworkPolicy": true, "ResourceQuota": true, "LimitRange": true, "RoleBinding": true}
 	scheme := runtime.NewScheme()
 	if err := AddToScheme(scheme); err != nil {
 		t.Fatal(err)
@@ -44,6 +45,9 @@ func TestRows(t *testing.T) {
 			}
 			if kind.Foreign() && kind.Counted && (kind.Total == "" || kind.Most == "" || kind.Remote.Version != "v1") {
 				t.Errorf("%q and %q bound the number of objects, and webhooks see version v1, of %s", kind.Total, kind.Most, kind.Remote.GroupVersionKind)
+			}
+			if keeps[kind.Remote.Kind] {
+				t.Error("Liqo keeps objects of this kind in remote namespaces, and a peer's rights are for all of a kind: it could take away what bounds it")
 			}
 			if rights := kind.Rights; !rights.Bounded && rights.Elsewhere != nil || rights.Value == "" && rights.Without != nil {
 				t.Errorf("the rights %+v name verbs that are never granted", rights)
