@@ -239,14 +239,13 @@ func (l *Ledger) Replace(owner string, kinds map[schema.GroupResource]bool, left
 	for key, use := range found {
 		at, id := l.space(key.Namespace, owner), name{key.Resource, key.Name}
 		known := at.objects[id]
-		switch now := (entry{use, known.admitted, known.at, true}); {
-		case known.admitted > mark.admitted:
-		case use != known.use && underWay(known): // it may be as it was before
-			again, now.use = true, known.use
-			l.set(at, l.peer(owner), id, now)
-		default:
-			l.set(at, l.peer(owner), id, now)
+		if known.admitted > mark.admitted {
+			continue
 		}
+		if use != known.use && underWay(known) { // it may be as it was before
+			again, use = true, known.use
+		}
+		l.set(at, l.peer(owner), id, entry{use, known.admitted, known.at, true})
 	}
 	p := l.peer(owner)
 	p.listed, p.listedObjects = p.use, map[schema.GroupResource]int64{}
